@@ -1,0 +1,59 @@
+"""`sidecar run`: heavy imports wait until a command needs them, so that a sidecar is ready within a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+STARTED = time.monotonic()
+
+from pathlib import Path  # noqa: E402
+from typing import Annotated  # noqa: E402
+
+import typer  # noqa: E402
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker.")
+ConfigPath = Annotated[Path | None, typer.Option(help="YAML file of settings; none is needed.")]
+
+
+@app.callback()
+def root() -> None:
+    """Keeps `run` a subcommand."""
+
+
+@app.command()
+def run(
+    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect.")] = None,
+    broker: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The broker's listener behind it.")] = None,
+    node_id: Annotated[int | None, typer.Option(help="The broker's node id.")] = None,
+    config: ConfigPath = None,
+) -> None:
+    """Run one sidecar. Every setting also comes from the environment: SIDECAR_LISTEN, SIDECAR_GROUPS__INCLUDE, ..."""
+    import asyncio
+
+    from sidecar.runtime.app import App, StartError
+    from sidecar.runtime.settings import SettingsError, load
+
+    try:
+        settings = load(config, {"listen": listen, "broker": broker, "node_id": node_id})
+    except SettingsError as exc:
+        typer.echo("The settings are not valid:", err=True)
+        for line in str(exc).splitlines():
+            typer.echo(f"  {line}", err=True)
+        raise typer.Exit(2) from None
+
+    async def main() -> None:
+        await App(settings, STARTED).run()
+
+    try:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+    except StartError as exc:
+        typer.echo(f"sidecar: {exc}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    app()

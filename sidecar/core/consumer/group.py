@@ -1,0 +1,199 @@
+"""The state of one consumer group and how a record changes it. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from sidecar.core.errors import InvariantError
+from sidecar.core.records import (
+    CurrentRecord,
+    Epochs,
+    GroupRecord,
+    Kind,
+    MemberRecord,
+    MemberState,
+    Partitions,
+    Record,
+    RegexRecord,
+    StaticMemberRecord,
+    TargetMemberRecord,
+    TargetMetadataRecord,
+    Tombstone,
+)
+
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+INITIAL_EPOCH = 1
+"""KIP-1263: epoch 1 is the empty assignment, the first computed one is 2."""
+
+
+class GroupState(StrEnum):
+    """KIP-848, ConsumerGroup.maybeUpdateGroupState."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Subscription and current assignment of one member; replaced as a whole on any change."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] = ()
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    member_epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Epochs = field(default_factory=dict)
+    pending: Epochs = field(default_factory=dict)
+
+    def reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
+
+    def assigned_partitions(self) -> Partitions:
+        return {t: tuple(sorted(ps)) for t, ps in self.assigned.items()}
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    group_id: str
+    epoch: int = INITIAL_EPOCH
+    metadata_hash: int = 0
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    assignment_epoch: int = INITIAL_EPOCH
+    assignment_timestamp_ms: int = 0
+    assignor: str = ""
+    target: dict[str, Partitions] = field(default_factory=dict)
+    regexes: dict[str, RegexRecord] = field(default_factory=dict)
+    owners: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    """(topic id, partition) -> the one member that owns it, assigned or not yet given up."""
+    metadata_due: bool = True
+    """Soft: topics of this group changed since its hash was computed."""
+    revision: int = 0
+    """Soft: rises with each replayed record; a remembered reply of an older one is void."""
+
+    # ---- queries ----------------------------------------------------------------------------------------
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        if all(m.reconciled_to(self.assignment_epoch) for m in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def regex_users(self, regex: str) -> int:
+        return sum(1 for m in self.members.values() if m.topic_regex == regex)
+
+    def topics_of(self, member: Member) -> Iterable[str]:
+        """Names and resolved regex together; an unresolved regex stands for nothing (KIP-1263)."""
+        regex = self.regexes.get(member.topic_regex) if member.topic_regex else None
+        return member.topic_names if regex is None else {*member.topic_names, *regex.topics}
+
+    def subscribed_topics(self, but: str | None = None, plus: Member | None = None) -> set[str]:
+        names: set[str] = set()
+        for m in self.members.values():
+            if m.member_id != but:
+                names.update(self.topics_of(m))
+        if plus is not None:
+            names.update(self.topics_of(plus))
+        return names
+
+    # ---- replay -----------------------------------------------------------------------------------------
+    def replay(self, r: Record) -> None:
+        """Apply one record. Tolerates what compaction leaves: parts of members, tombstones of the unknown."""
+        self.revision += 1
+        if isinstance(r, Tombstone):
+            self._replay_tombstone(r)
+        elif isinstance(r, GroupRecord):
+            self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
+        elif isinstance(r, MemberRecord):
+            self._replay_member(r)
+        elif isinstance(r, StaticMemberRecord):
+            self.static_members[r.instance_id] = r.member_id
+        elif isinstance(r, TargetMetadataRecord):
+            self.assignment_epoch = r.assignment_epoch
+            self.assignment_timestamp_ms = r.assignment_timestamp_ms
+            self.assignor = r.assignor
+        elif isinstance(r, TargetMemberRecord):
+            self.target[r.member_id] = r.partitions
+        elif isinstance(r, CurrentRecord):
+            self._replay_current(r)
+        else:
+            self.regexes[r.regex] = r
+
+    def _replay_member(self, r: MemberRecord) -> None:
+        old = self.members.get(r.member_id) or Member(r.member_id)
+        self.members[r.member_id] = replace(
+            old,
+            instance_id=r.instance_id,
+            rack_id=r.rack_id,
+            client_id=r.client_id,
+            client_host=r.client_host,
+            rebalance_timeout_ms=r.rebalance_timeout_ms,
+            topic_names=r.topic_names,
+            topic_regex=r.topic_regex,
+            server_assignor=r.server_assignor,
+        )
+
+    def _replay_current(self, r: CurrentRecord) -> None:
+        old = self.members.get(r.member_id) or Member(r.member_id)
+        self._release(old)
+        new = replace(
+            old,
+            member_epoch=r.member_epoch,
+            previous_epoch=r.previous_epoch,
+            state=r.state,
+            assigned=r.assigned,
+            pending=r.pending,
+        )
+        for part in (new.assigned, new.pending):
+            for topic, partitions in part.items():
+                for p in partitions:
+                    other = self.owners.setdefault((topic, p), new.member_id)
+                    if other != new.member_id:
+                        raise InvariantError(
+                            f"group {self.group_id}: {topic.hex()}-{p} of {other} assigned to {new.member_id}"
+                        )
+        self.members[r.member_id] = new
+
+    def _release(self, member: Member) -> None:
+        for part in (member.assigned, member.pending):
+            for topic, partitions in part.items():
+                for p in partitions:
+                    if self.owners.get((topic, p)) == member.member_id:
+                        del self.owners[(topic, p)]
+
+    def _replay_tombstone(self, r: Tombstone) -> None:
+        if r.kind is Kind.MEMBER:
+            gone = self.members.pop(r.sub_id, None)
+            if gone is not None:
+                self._release(gone)
+        elif r.kind is Kind.CURRENT:
+            old = self.members.get(r.sub_id)
+            if old is not None:
+                self._release(old)
+                self.members[r.sub_id] = replace(old, member_epoch=LEAVE_EPOCH, previous_epoch=-1, assigned={}, pending={})
+        elif r.kind is Kind.STATIC_MEMBER:
+            self.static_members.pop(r.sub_id, None)
+        elif r.kind is Kind.TARGET_MEMBER:
+            self.target.pop(r.sub_id, None)
+        elif r.kind is Kind.TARGET_METADATA:
+            self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
+        elif r.kind is Kind.REGEX:
+            self.regexes.pop(r.sub_id, None)

@@ -1,0 +1,127 @@
+"""Members come and go: removal, static replacement, timers, the bump of the group epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sidecar.core.consumer.group import ConsumerGroup, Member
+from sidecar.core.consumer.target import update_target
+from sidecar.core.records import (
+    CurrentRecord,
+    GroupRecord,
+    Kind,
+    MemberRecord,
+    MemberState,
+    StaticMemberRecord,
+    TargetMemberRecord,
+    Tombstone,
+)
+
+if TYPE_CHECKING:
+    from sidecar.core.shard import Turn
+
+
+def member_record(group_id: str, m: Member, why: str) -> MemberRecord:
+    return MemberRecord(
+        group_id,
+        m.member_id,
+        m.instance_id,
+        m.rack_id,
+        m.client_id,
+        m.client_host,
+        m.rebalance_timeout_ms,
+        m.topic_names,
+        m.topic_regex,
+        m.server_assignor,
+        why,
+    )
+
+
+def current_record(turn: Turn, group_id: str, m: Member, why: str) -> CurrentRecord:
+    names = turn.names({*m.assigned, *m.pending})
+    return CurrentRecord(
+        group_id, m.member_id, m.member_epoch, m.previous_epoch, m.state, m.assigned, m.pending, names, why
+    )
+
+
+def bump_epoch(turn: Turn, group: ConsumerGroup, why: str) -> None:
+    group.metadata_due = False
+    metadata_hash = turn.image.hash_of(group.subscribed_topics())
+    turn.write(GroupRecord(group.group_id, group.epoch + 1, metadata_hash, why))
+    turn.fx.log("group epoch", group_id=group.group_id, epoch=group.epoch, why=why)
+
+
+def refresh_metadata_hash(turn: Turn, group: ConsumerGroup) -> None:
+    """A topic of the group changed: new hash, new epoch (KIP-848 'Group epoch')."""
+    if not group.metadata_due:
+        return
+    if turn.image.hash_of(group.subscribed_topics()) != group.metadata_hash:
+        bump_epoch(turn, group, "topic metadata changed")
+    group.metadata_due = False
+
+
+def _forget(turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
+    for kind in (Kind.CURRENT, Kind.TARGET_MEMBER, Kind.MEMBER):
+        turn.write(Tombstone(kind, group.group_id, member_id, why))
+    turn.timers.cancel(("session", group.group_id, member_id))
+    turn.timers.cancel(("rebalance", group.group_id, member_id))
+
+
+def remove_member(turn: Turn, group: ConsumerGroup, member: Member, why: str) -> None:
+    """It left, or was fenced: what it owned is free, the epoch rises, the others get a new target."""
+    _forget(turn, group, member.member_id, why)
+    if member.instance_id is not None and group.static_members.get(member.instance_id) == member.member_id:
+        turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, member.instance_id, why))
+    drop_regex(turn, group, member.topic_regex, why)
+    bump_epoch(turn, group, why)
+    # The next heartbeat of any member computes the target, as in Kafka; the timer does if none comes.
+    turn.timers.set(("assign", group.group_id), turn.now.mono_ms + turn.config(group.group_id).assignment_interval_ms)
+    turn.fx.log("member removed", group_id=group.group_id, member_id=member.member_id, why=why)
+
+
+def drop_regex(turn: Turn, group: ConsumerGroup, regex: str | None, why: str) -> None:
+    if regex and regex in group.regexes and group.regex_users(regex) == 0:
+        turn.write(Tombstone(Kind.REGEX, group.group_id, regex, why))
+
+
+def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -> None:
+    """KIP-345 and KIP-848 'Static membership': the new member id takes over target and current assignment."""
+    why = f"instance {old.instance_id}: {new.member_id} replaces {old.member_id}"
+    target = group.target.get(old.member_id, {})
+    _forget(turn, group, old.member_id, why)
+    turn.write(member_record(group.group_id, new, why))
+    turn.write(TargetMemberRecord(group.group_id, new.member_id, target, turn.names(target), why))
+    turn.write(current_record(turn, group.group_id, new, why))
+    turn.write(StaticMemberRecord(group.group_id, new.instance_id or "", new.member_id, why))
+
+
+def arm_session(turn: Turn, group_id: str, member_id: str) -> None:
+    timeout_ms = turn.config(group_id).session_timeout_ms
+    turn.timers.set(("session", group_id, member_id), turn.now.mono_ms + timeout_ms)
+
+
+def arm_rebalance(turn: Turn, group_id: str, member: Member) -> None:
+    """A member that must revoke has its rebalance timeout for it; any other state disarms."""
+    key = ("rebalance", group_id, member.member_id)
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        turn.timers.set(key, turn.now.mono_ms + member.rebalance_timeout_ms, member.member_epoch)
+    else:
+        turn.timers.cancel(key)
+
+
+def on_timer(turn: Turn, key: tuple[str, ...], tag: int) -> None:
+    """A session, rebalance or assignment timer of a group ran out."""
+    group = turn.groups.get(key[1])
+    if group is None:
+        return
+    if key[0] == "assign":
+        refresh_metadata_hash(turn, group)
+        update_target(turn, group)
+        return
+    member = group.members.get(key[2])
+    if member is None:
+        return
+    if key[0] == "session":
+        remove_member(turn, group, member, "session timeout")
+    elif member.member_epoch == tag and member.state is MemberState.UNREVOKED_PARTITIONS:
+        remove_member(turn, group, member, f"rebalance timeout in epoch {tag}")

@@ -1,0 +1,67 @@
+"""May this member commit or fetch offsets? The offsets themselves stay in the broker's __consumer_offsets.
+
+Source: KIP-848 'OffsetCommit API', KIP-1251 (an older epoch may commit what it still owns), Kafka's
+ConsumerGroup.validateOffsetCommit / validateOffsetFetch and OffsetMetadataManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sidecar.core.consumer.group import Member
+from sidecar.core.errors import Code
+from sidecar.core.events import CheckReply, CommitCheck, FetchCheck
+
+if TYPE_CHECKING:
+    from sidecar.core.shard import Turn
+
+OK = CheckReply()
+ZERO_ID = b"\0" * 16
+
+
+def check_commit(turn: Turn, c: CommitCheck) -> CheckReply:
+    group = turn.groups.get(c.group_id)
+    if group is None:
+        if c.member_epoch < 0:
+            return OK
+        late = c.version >= 9 or c.transactional
+        return CheckReply(Code.GROUP_ID_NOT_FOUND if late and not c.transactional else Code.ILLEGAL_GENERATION)
+    if c.member_epoch < 0 and not group.members:
+        return OK
+    if c.transactional and c.member_epoch == -1 and not c.member_id and c.instance_id is None:
+        return OK
+    member = group.members.get(c.member_id)
+    if member is None:
+        return CheckReply(Code.UNKNOWN_MEMBER_ID)
+    if not c.transactional and c.version < 9:
+        return CheckReply(Code.UNSUPPORTED_VERSION)
+    stale = Code.ILLEGAL_GENERATION if c.transactional else Code.STALE_MEMBER_EPOCH
+    if c.member_epoch == member.member_epoch:
+        return OK
+    if c.member_epoch > member.member_epoch:
+        return CheckReply(stale)
+    refused = frozenset(p for p in c.partitions if not _may_commit(turn, member, c.member_epoch, p))
+    return CheckReply(Code.NONE, stale, refused) if refused else OK
+
+
+def _may_commit(turn: Turn, member: Member, epoch: int, where: tuple[str, bytes, int]) -> bool:
+    name, topic_id, partition = where
+    if topic_id == ZERO_ID:
+        topic = turn.image.by_name.get(name)
+        topic_id = topic.id if topic is not None else ZERO_ID
+    since = member.assigned.get(topic_id, {}).get(partition)
+    if since is None:
+        since = member.pending.get(topic_id, {}).get(partition)
+    return since is not None and epoch >= since
+
+
+def check_fetch(turn: Turn, f: FetchCheck) -> CheckReply:
+    group = turn.groups.get(f.group_id)
+    if group is None:
+        return OK if f.member_epoch < 0 else CheckReply(Code.UNKNOWN_MEMBER_ID)
+    if f.member_id is None and f.member_epoch < 0:
+        return OK
+    member = group.members.get(f.member_id or "")
+    if member is None:
+        return CheckReply(Code.UNKNOWN_MEMBER_ID)
+    return OK if f.member_epoch == member.member_epoch else CheckReply(Code.STALE_MEMBER_EPOCH)

@@ -1,0 +1,46 @@
+"""Which sidecar owns which partition of `__group_state`. Pure.
+
+Partition p goes to the sidecar beside the leader of `__consumer_offsets`-p if that one is alive, so offset requests
+need no second hop; else it stays where it is; else it goes to the live one with the fewest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode of Java, over UTF-16 code units, as a signed 32-bit integer."""
+    h = 0
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(raw), 2):
+        h = (31 * h + (raw[i] << 8 | raw[i + 1])) & 0xFFFFFFFF
+    return h - (1 << 32) if h >= 1 << 31 else h
+
+
+def partition_for(group_id: str, partitions: int) -> int:
+    """Kafka's Utils.abs(groupId.hashCode()) % partitions, where abs(Integer.MIN_VALUE) is 0."""
+    h = java_hash(group_id)
+    return (0 if h == -(1 << 31) else abs(h)) % partitions
+
+
+def place(leaders: Sequence[int], alive: Set[int], current: Sequence[int]) -> list[int]:
+    """Node id of the owner of each partition; -1 if nobody is alive. `current`: owners now, -1 or short if none."""
+    if not alive:
+        return [-1] * len(leaders)
+    load = dict.fromkeys(sorted(alive), 0)
+    owners: list[int] = []
+    open_: list[int] = []
+    for p, leader in enumerate(leaders):
+        now = current[p] if p < len(current) else -1
+        owner = leader if leader in load else now if now in load else -1
+        owners.append(owner)
+        if owner < 0:
+            open_.append(p)
+        else:
+            load[owner] += 1
+    for p in open_:
+        owner = min(load, key=lambda n: (load[n], n))
+        owners[p] = owner
+        load[owner] += 1
+    return owners

@@ -1,0 +1,60 @@
+"""What the coordinator knows of topics: ids, partition counts, racks. Comes in as an event, is never asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from struct import pack
+
+from xxhash import xxh3_64_intdigest
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`racks[p]` holds the sorted racks of partition p's replicas; its length is the partition count."""
+
+    id: bytes
+    name: str
+    racks: tuple[tuple[str, ...], ...]
+
+    @property
+    def partitions(self) -> int:
+        return len(self.racks)
+
+    def digest(self) -> int:
+        """Changes with id, name, partition count and racks (KIP-848: a change bumps the group epoch)."""
+        raw = bytearray(self.id)
+        raw += self.name.encode()
+        raw += pack(">i", len(self.racks))
+        for racks in self.racks:
+            for rack in racks:
+                data = rack.encode()
+                raw += pack(">i", len(data)) + data
+            raw += b"\xff"
+        return xxh3_64_intdigest(bytes(raw))
+
+
+@dataclass(frozen=True)
+class TopicImage:
+    """One consistent view. `names_version` rises whenever the set of names changed: regexes are due then."""
+
+    by_name: Mapping[str, Topic] = field(default_factory=dict)
+    by_id: Mapping[bytes, Topic] = field(default_factory=dict)
+    names_version: int = 0
+
+    def next(self, topics: Iterable[Topic]) -> tuple[TopicImage, frozenset[str]]:
+        """The image after this listing of all topics, and the names that were added, removed or changed."""
+        by_name = {t.name: t for t in topics}
+        changed = {n for n, t in by_name.items() if self.by_name.get(n) != t}
+        gone = self.by_name.keys() - by_name.keys()
+        new_names = bool(gone) or any(n not in self.by_name for n in changed)
+        image = TopicImage(by_name, {t.id: t for t in by_name.values()}, self.names_version + new_names)
+        return image, frozenset(changed | gone)
+
+    def hash_of(self, names: Iterable[str]) -> int:
+        """Signed 64-bit hash over the topics of these names that exist; 0 for none."""
+        found = [self.by_name[n] for n in sorted(names) if n in self.by_name]
+        if not found:
+            return 0
+        value = xxh3_64_intdigest(b"".join(pack(">Q", t.digest()) for t in found))
+        return value - (1 << 64) if value >= 1 << 63 else value

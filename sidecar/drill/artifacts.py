@@ -1,0 +1,89 @@
+"""Kafka from its Maven artifacts: with `mvn` where it is, else with the Ivy jar inside pyspark. Kept in a cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+KAFKA = "4.3.1"
+"""The default broker, and the version of the Java clients and tools always."""
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>local</groupId><artifactId>kafka</artifactId><version>1</version>
+<dependencies>{deps}</dependencies></project>"""
+DEP = "<dependency><groupId>org.apache.kafka</groupId><artifactId>{a}</artifactId><version>{v}</version></dependency>"
+ARTIFACTS = ("kafka_2.13", "kafka-tools")
+
+
+class ArtifactError(Exception):
+    pass
+
+
+def cache_dir() -> Path:
+    """`SIDECAR_CACHE`, else the user's cache folder."""
+    base = os.environ.get("SIDECAR_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return Path(base) / "kafka-sidecar" if base else Path.home() / ".cache" / "kafka-sidecar"
+
+
+def java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = f"{home}/bin/java" if home and Path(home, "bin", "java").exists() else shutil.which("java")
+    if not found:
+        raise ArtifactError("no Java found: install a JDK or JRE 17 or later, or set JAVA_HOME")
+    return found
+
+
+def kafka_libs(version: str = KAFKA) -> Path:
+    """Folder of jars of this Kafka version, fetched if it is not there yet."""
+    target = cache_dir() / f"kafka-{version}" / "libs"
+    if (target.parent / "complete").exists():
+        return target
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    if shutil.which("mvn"):
+        _with_maven(version, target)
+    else:
+        _with_ivy(version, target)
+    if not any(target.glob(f"kafka_2.13-{version}.jar")):
+        raise ArtifactError(f"the download of Kafka {version} left no kafka_2.13-{version}.jar in {target}")
+    (target.parent / "complete").touch()
+    return target
+
+
+def _with_maven(version: str, target: Path) -> None:
+    with tempfile.TemporaryDirectory() as tmp:
+        pom = Path(tmp, "pom.xml")
+        pom.write_text(POM.format(deps="".join(DEP.format(a=a, v=version) for a in ARTIFACTS)))
+        plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+        _run(["mvn", "-q", "-B", "-f", str(pom), plugin, f"-DoutputDirectory={target}"])
+
+
+def _with_ivy(version: str, target: Path) -> None:
+    import pyspark
+
+    ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"), None)
+    if ivy is None:
+        raise ArtifactError("neither mvn nor pyspark's Ivy jar is there to fetch Kafka: install one of them")
+    for artifact in ARTIFACTS:
+        pattern = f"{target}/[artifact]-[revision](-[classifier]).[ext]"
+        # fmt: off
+        _run([java(), "-jar", str(ivy), "-dependency", "org.apache.kafka", artifact, version,
+              "-retrieve", pattern, "-types", "jar", "bundle", "-confs", "default"])
+        # fmt: on
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        tail = (done.stdout + done.stderr)[-2000:]
+        raise ArtifactError(f"{' '.join(command[:3])} ... failed ({done.returncode}):\n{tail}")
+
+
+if __name__ == "__main__":
+    import sys
+
+    for wanted in sys.argv[1:] or [KAFKA]:
+        print(f"Kafka {wanted}: {kafka_libs(wanted)}")

@@ -1,0 +1,275 @@
+"""A real Apache Kafka (KRaft, combined nodes) on the local JVM, and sidecars before its brokers.
+
+`front="two"`: listener CLIENTS advertises the sidecar's address, INTERNAL is for brokers and the sidecars' own
+clients. `front="one"`: one listener for everything, advertised at the sidecar. `front="none"`: brokers alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import uuid
+import urllib.request
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+from sidecar.drill.artifacts import KAFKA, java, kafka_libs
+from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
+
+JVM = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+JVM_FAST = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
+LOG4J = """Configuration:
+  Appenders:
+    Console:
+      name: STDOUT
+      PatternLayout:
+        pattern: "[%d] %p %m (%c{1})%n"
+  Loggers:
+    Root:
+      level: WARN
+      AppenderRef:
+        - ref: STDOUT
+    Logger:
+      - name: org.apache.kafka.coordinator
+        level: INFO
+"""
+LOG4J_OLD = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c{1})%n
+"""
+
+
+def _uuid() -> str:
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+@dataclass
+class Broker:
+    node_id: int
+    clients_port: int
+    internal_port: int
+    controller_port: int
+    sidecar_port: int
+    admin_port: int
+    process: Process | None = None
+    sidecar: Process | None = None
+
+
+@dataclass
+class LocalKafka:
+    """Start with `start()`, end with `stop()`; everything it writes is under `folder`."""
+
+    folder: Path
+    brokers: int = 3
+    version: str = KAFKA
+    front: str = "two"
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sidecar_env: Mapping[str, str] = field(default_factory=dict)
+    jvm: tuple[str, ...] = JVM
+    nodes: list[Broker] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder = self.folder.absolute()
+        ports = free_ports(5 * self.brokers)
+        rows = (ports[5 * i : 5 * i + 5] for i in range(self.brokers))
+        self.nodes = [Broker(i, a, b, c, d, e) for i, (a, b, c, d, e) in enumerate(rows, 1)]
+        self.libs = kafka_libs(self.version)
+        self.tools = kafka_libs(KAFKA)
+
+    # ---- addresses ----------------------------------------------------------------------------------------
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect: the sidecars, or the brokers where there is none."""
+        ports = [n.clients_port if self.front == "none" else n.sidecar_port for n in self.nodes]
+        return ",".join(f"127.0.0.1:{p}" for p in ports)
+
+    @property
+    def internal(self) -> str:
+        """A listener that no sidecar stands before."""
+        return ",".join(f"127.0.0.1:{n.internal_port}" for n in self.nodes)
+
+    # ---- brokers ------------------------------------------------------------------------------------------
+    def start(self) -> LocalKafka:
+        self.start_brokers()
+        if self.front != "none":
+            for node in self.nodes:
+                self.start_sidecar(node)
+        return self
+
+    def start_brokers(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        cluster_id = _uuid()
+        for node in self.nodes:
+            self._config(node).write_text(self._server_properties(node))
+        (self.folder / "log4j2.yaml").write_text(LOG4J)
+        (self.folder / "log4j.properties").write_text(LOG4J_OLD)
+        first = self.nodes[0]
+        done = subprocess.run(
+            [*self._java("kafka.tools.StorageTool"), "format", "-t", cluster_id, "-c", str(self._config(first))],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise DrillError(f"StorageTool format failed:\n{done.stdout}{done.stderr}")
+        for node in self.nodes[1:]:  # one JVM start instead of one for each node
+            shutil.copytree(self._data(first), self._data(node))
+            meta = self._data(node) / "meta.properties"
+            lines = [ln for ln in meta.read_text().splitlines() if not ln.startswith(("node.id", "directory.id"))]
+            meta.write_text("\n".join([*lines, f"node.id={node.node_id}", f"directory.id={_uuid()}", ""]))
+        for node in self.nodes:
+            self.start_broker(node)
+        wait_until("the brokers", lambda: all(port_open(n.clients_port) for n in self.nodes), 90, self.processes())
+
+    def start_broker(self, node: Broker) -> None:
+        command = [*self._java("kafka.Kafka", self.jvm), str(self._config(node))]
+        node.process = Process(f"broker-{node.node_id}", command, self.folder / f"broker-{node.node_id}.log").start()
+
+    def _java(self, main: str, opts: tuple[str, ...] = JVM) -> list[str]:
+        log = [f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml", f"-Dlog4j.configuration=file:{self.folder}/log4j.properties"]
+        return [java(), *opts, *log, "-cp", f"{self.libs}/*", main]
+
+    def _config(self, node: Broker) -> Path:
+        return self.folder / f"broker-{node.node_id}.properties"
+
+    def _data(self, node: Broker) -> Path:
+        return self.folder / f"data-{node.node_id}"
+
+    def _server_properties(self, n: Broker) -> str:
+        one = self.front == "one"
+        outside = n.clients_port if self.front == "none" else n.sidecar_port
+        listeners = [f"CLIENTS://127.0.0.1:{n.clients_port}"]
+        advertised = [f"CLIENTS://127.0.0.1:{outside}"]
+        if not one:
+            listeners.append(f"INTERNAL://127.0.0.1:{n.internal_port}")
+            advertised.append(f"INTERNAL://127.0.0.1:{n.internal_port}")
+        replicas = str(min(3, self.brokers))
+        p = {
+            "process.roles": "broker,controller",
+            "node.id": str(n.node_id),
+            "controller.quorum.voters": ",".join(f"{m.node_id}@127.0.0.1:{m.controller_port}" for m in self.nodes),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{n.controller_port}"]),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "CLIENTS" if one else "INTERNAL",
+            "log.dirs": str(self._data(n)),
+            "broker.rack": f"rack-{n.node_id}",
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": "2" if self.brokers > 2 else "1",
+            "offsets.topic.num.partitions": "50",
+            "transaction.state.log.num.partitions": "10",
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "auto.create.topics.enable": "false",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+            "log.cleaner.dedupe.buffer.size": "8388608",
+            **self.properties,
+        }
+        if self.version.startswith("3."):
+            p.pop("share.coordinator.state.topic.replication.factor")
+            p.pop("share.coordinator.state.topic.min.isr")
+        return "".join(f"{k}={v}\n" for k, v in p.items())
+
+    # ---- sidecars -----------------------------------------------------------------------------------------
+    def sidecar_settings(self, n: Broker) -> dict[str, str]:
+        """What the sidecar before this broker gets by its environment; docker-compose.yml sets the same names."""
+        env = {
+            "SIDECAR_LISTEN": f"127.0.0.1:{n.sidecar_port}",
+            "SIDECAR_BROKER": f"127.0.0.1:{n.clients_port}",
+            "SIDECAR_NODE_ID": str(n.node_id),
+            "SIDECAR_ADMIN": f"127.0.0.1:{n.admin_port}",
+            **self.sidecar_env,
+        }
+        if self.front == "two":
+            env["SIDECAR_BOOTSTRAP"] = self.internal
+        return env
+
+    def start_sidecar(self, n: Broker) -> Process:
+        command = [sys.executable, "-m", "sidecar.cli.main", "run"]
+        log = self.folder / f"sidecar-{n.node_id}.log"
+        n.sidecar = Process(f"sidecar-{n.node_id}", command, log, self.sidecar_settings(n)).start()
+        return n.sidecar
+
+    def wait_ready(self, timeout_s: float = 60) -> None:
+        """Until every sidecar that runs serves what it was assigned, and all agree on the owners."""
+        running = [n for n in self.nodes if n.sidecar is not None and n.sidecar.alive]
+        procs = [n.sidecar for n in running if n.sidecar is not None]
+
+        def ready() -> bool:
+            views = [self.owners(n) for n in running]
+            if any(v is None for v in views) or not all(self.get(n, "/readyz") for n in running):
+                return False
+            first = views[0]
+            assert first is not None
+            nodes = {n.node_id for n in running}
+            return bool(first["owners"]) and all(v == first["owners"] for v in (w and w["owners"] for w in views)) and set(first["owners"]) <= nodes
+
+        wait_until("the sidecars to own all partitions", ready, timeout_s, procs)
+
+    def get(self, n: Broker, path: str) -> Any:
+        """JSON from a sidecar's admin address, None if it gives no good answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{n.admin_port}{path}", timeout=1.0) as res:
+                return json.load(res)
+        except (URLError, OSError, ValueError):
+            return None
+
+    def owners(self, n: Broker, group: str = "") -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self.get(n, f"/owners?group={group}" if group else "/owners")
+        return found
+
+    def owner_of(self, group: str, skip: int = -1) -> Broker:
+        """The broker whose sidecar owns the group, as the first sidecar that answers says."""
+        for n in self.nodes:
+            if n.node_id != skip and n.sidecar is not None and n.sidecar.alive:
+                found = self.owners(n, group)
+                node_id = found["groups"].get(group) if found else None
+                if node_id is not None:
+                    return next(m for m in self.nodes if m.node_id == node_id)
+        raise DrillError(f"no sidecar knows the owner of group {group}")
+
+    # ---- clients ------------------------------------------------------------------------------------------
+    def tool(self, main: str, *args: str, name: str = "", lines: bool = False, jvm: tuple[str, ...] = JVM) -> Process:
+        """One of Kafka's own Java programs, of the newest version, not started yet."""
+        log = f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml"
+        command = [java(), *jvm, log, "-cp", f"{self.tools}/*", main, *args]
+        return Process(name or main.rsplit(".", 1)[-1], command, self.folder / f"{name or main}.log", lines=lines)
+
+    def run_tool(self, main: str, *args: str, timeout_s: float = 60) -> tuple[int, str]:
+        """Run a Kafka program to its end: exit code and what it printed."""
+        p = self.tool(main, *args)
+        done = subprocess.run(p.command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    # ---- end ----------------------------------------------------------------------------------------------
+    def processes(self) -> list[Process]:
+        return [p for n in self.nodes for p in (n.process, n.sidecar) if p is not None]
+
+    def stop(self) -> None:
+        for n in self.nodes:
+            if n.sidecar is not None:
+                n.sidecar.stop()
+        for n in self.nodes:
+            if n.process is not None:
+                n.process.kill()
+
+    def __enter__(self) -> LocalKafka:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()

@@ -1,0 +1,132 @@
+"""Child processes that never outlive us: each dies with this process, whatever ends it, and logs to its own file."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import IO
+
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True) if os.uname().sysname == "Linux" else None
+
+
+def _die_with_parent() -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class DrillError(Exception):
+    """Says what went wrong and where the log is."""
+
+
+class Process:
+    """A named child. `lines=True` keeps stdout as a pipe for a reader; all else goes to `log`."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, lines: bool = False
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.log = log
+        self.env = {**os.environ, **(env or {})}
+        self.lines = lines
+        self._popen: subprocess.Popen[str] | None = None
+
+    def start(self) -> Process:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("a") as out:
+            self._popen = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if self.lines else out,
+                stderr=out,
+                env=self.env,
+                text=True,
+                start_new_session=True,  # Ctrl-C is ours to handle, not the children's
+                preexec_fn=_die_with_parent,
+            )
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self._popen is not None
+        return self._popen.pid
+
+    @property
+    def stdout(self) -> IO[str]:
+        assert self._popen is not None and self._popen.stdout is not None
+        return self._popen.stdout
+
+    @property
+    def alive(self) -> bool:
+        return self._popen is not None and self._popen.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        return None if self._popen is None else self._popen.poll()
+
+    def signal(self, sig: signal.Signals) -> None:
+        if self.alive:
+            assert self._popen is not None
+            self._popen.send_signal(sig)
+
+    def stop(self, timeout_s: float = 8.0) -> int | None:
+        """SIGTERM, then SIGKILL after `timeout_s`."""
+        if self._popen is None:
+            return None
+        self.signal(signal.SIGTERM)
+        try:
+            self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+        return self._popen.returncode
+
+    def kill(self) -> None:
+        if self._popen is not None:
+            self._popen.kill()
+            self._popen.wait()
+
+    def tail(self, lines: int = 12) -> str:
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return ""
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports nobody listens on now; all are held until the last is known, so they differ."""
+    socks = [socket.socket() for _ in range(n)]
+    try:
+        for s in socks:
+            s.bind(("127.0.0.1", 0))
+        return [int(s.getsockname()[1]) for s in socks]
+    finally:
+        for s in socks:
+            s.close()
+
+
+def wait_until(what: str, check: Callable[[], bool], timeout_s: float, procs: Sequence[Process] = (), step_s: float = 0.05) -> None:
+    """Poll until `check()`; raises DrillError when the time is over or one of `procs` has ended."""
+    until = time.monotonic() + timeout_s
+    while not check():
+        for p in procs:
+            if not p.alive:
+                raise DrillError(f"{p.name} ended ({p.returncode}) while waiting for {what}; log: {p.log}\n{p.tail()}")
+        if time.monotonic() > until:
+            logs = "".join(f"\n{p.name}: {p.log}\n{p.tail(4)}" for p in procs)
+            raise DrillError(f"{what}: not within {timeout_s:g} s{logs}")
+        time.sleep(step_s)
+
+
+def port_open(port: int) -> bool:
+    with closing(socket.socket()) as s:
+        s.settimeout(0.2)
+        return s.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,1 @@
+"""One client connection: routing, response order, rewriting. Pure: bytes and answers in, actions out."""

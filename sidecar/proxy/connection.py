@@ -1,0 +1,282 @@
+"""One client connection and its upstream, without sockets.
+
+Decides: where each request goes, that responses leave in request order, what may stream and what is held whole.
+Does not decide: what the answer to a group request is, nor when to read or write a socket.
+
+    client bytes ──► from_client ──► ToUpstream | Got(request) | Close
+    broker bytes ──► from_upstream ─► ToClient | Answered(token, frame) | Close
+    answer(token) ─► ToClient          ask(token, frame) ─► ToUpstream
+
+Two queues. `order`: requests as the client sent them; its head is the one that may be answered next.
+`upstream`: what the broker still owes us, in the order we asked. A passed request stands in both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import count
+
+from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api
+from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
+
+
+@dataclass(frozen=True, slots=True)
+class ToClient:
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ToUpstream:
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A whole request that the sidecar must see to: reply with `answer(token, ...)`."""
+
+    token: int
+    api_key: int
+    version: int
+    correlation_id: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The broker's whole response frame to an `ask`."""
+
+    token: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close both sides; `cause` is a metric label."""
+
+    cause: str
+    detail: str = ""
+
+
+Action = ToClient | ToUpstream | Got | Answered | Close
+
+
+class _Slot:
+    """A request in `order`. A passed one has no token; a local one waits for its reply."""
+
+    __slots__ = ("passed", "reply", "token")
+
+    def __init__(self, token: int, passed: bool) -> None:
+        self.token = token
+        self.passed = passed
+        self.reply: bytes | None = None
+
+
+class ClientConnection:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._tokens = count(1)
+        self._order: deque[_Slot] = deque()
+        self._local: dict[int, _Slot] = {}
+        self._upstream: deque[_Slot | int] = deque()
+        self._client_rest = b""
+        self._client_pass = 0  # bytes of a passed request still to come
+        self._broker_rest = b""
+        self._broker_pass = 0  # bytes of a passed response still to come
+        self.closed = False
+
+    @property
+    def blocked(self) -> bool:
+        """A broker response waits for a local reply before it: stop reading the upstream."""
+        return bool(self._broker_rest) and bool(self._upstream) and self._waits(self._upstream[0])
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._order)
+
+    @property
+    def partial(self) -> bool:
+        """Some bytes of a request that is held back until it is whole."""
+        return bool(self._client_rest)
+
+    @property
+    def local_pending(self) -> bool:
+        """A request that we hold has no reply yet."""
+        return bool(self._local)
+
+    @property
+    def idle(self) -> bool:
+        return not self._order and not self._upstream
+
+    # ---- from the client ----------------------------------------------------------------------------------
+    def from_client(self, data: bytes) -> list[Action]:
+        out: list[Action] = []
+        if self.closed:
+            return out
+        if self._client_pass:
+            if len(data) <= self._client_pass:
+                self._client_pass -= len(data)
+                return [ToUpstream(data)]
+            out.append(ToUpstream(data[: self._client_pass]))
+            data = data[self._client_pass :]
+            self._client_pass = 0
+        buf = self._client_rest + data if self._client_rest else data
+        self._client_rest = b""
+        pos = run = 0  # [run, pos) is a run of passed requests, sent on as one piece
+        end = len(buf)
+        while end - pos >= PREFIX.size:
+            size, api_key, version, correlation = PREFIX.unpack_from(buf, pos)
+            if not 8 <= size <= self._limits.frame_bytes:
+                return [*out, self._close("bad_frame_size", f"size {size}")]
+            spec = SERVED.get(api_key)
+            whole = pos + 4 + size
+            if spec is None:
+                silent = api_key == Api.PRODUCE and self._is_silent(buf, pos, version, size)
+                if silent is None:
+                    break
+                if not silent:
+                    slot = _Slot(0, True)
+                    self._order.append(slot)
+                    self._upstream.append(slot)
+                if whole > end:
+                    self._client_pass = whole - end
+                    pos = end
+                    break
+                pos = whole
+                continue
+            if size > self._limits.group_frame_bytes:
+                return [*out, self._close("frame_too_large", f"api {api_key}, {size} bytes")]
+            if version != _clamp(version, spec.low, spec.high) and api_key != Api.API_VERSIONS:
+                return [*out, self._close("unsupported_version", f"api {api_key} version {version}")]
+            if whole > end:
+                break
+            if run < pos:
+                out.append(ToUpstream(buf[run:pos]))
+            out.append(self._got(api_key, version, correlation, buf[pos:whole]))
+            pos = run = whole
+        if run < pos:
+            out.append(ToUpstream(buf[run:pos]))
+        self._client_rest = buf[pos:]
+        return out
+
+    def _got(self, api_key: int, version: int, correlation: int, frame: bytes) -> Got:
+        slot = _Slot(next(self._tokens), False)
+        self._order.append(slot)
+        self._local[slot.token] = slot
+        return Got(slot.token, api_key, version, correlation, frame)
+
+    def _is_silent(self, buf: bytes, pos: int, version: int, size: int) -> bool | None:
+        """Does this Produce get no response (acks=0)? None: more bytes are needed to tell."""
+        head = buf[pos + PREFIX.size : min(len(buf), pos + 4 + size)]
+        acks = produce_acks(head, version, PRODUCE_FLEXIBLE_FROM)
+        if acks is None:
+            return None if len(buf) < pos + 4 + size else False
+        return acks == 0
+
+    # ---- from the broker ----------------------------------------------------------------------------------
+    def from_upstream(self, data: bytes) -> list[Action]:
+        if self.closed:
+            return []
+        if self._broker_pass and not self._broker_rest:
+            if len(data) < self._broker_pass:
+                self._broker_pass -= len(data)
+                return [ToClient(data)]
+            if len(data) == self._broker_pass:
+                self._broker_pass = 0
+                self._order.popleft()
+                return [ToClient(data), *self._flush()]
+        self._broker_rest = self._broker_rest + data if self._broker_rest else data
+        return self._pump()
+
+    def _pump(self) -> list[Action]:
+        """Take whole or streamable responses off what the broker sent, as far as the order allows."""
+        out: list[Action] = []
+        buf, pos, end = self._broker_rest, 0, len(self._broker_rest)
+        if self._broker_pass:
+            pos = min(self._broker_pass, end)
+            out.append(ToClient(buf[:pos]))
+            self._broker_pass -= pos
+            if self._broker_pass == 0:
+                self._order.popleft()
+                out += self._flush()
+        while end - pos >= 4 and not self._broker_pass:
+            if not self._upstream:
+                return [*out, self._close("unexpected_response")]
+            first = self._upstream[0]
+            (size,) = SIZE.unpack_from(buf, pos)
+            whole = pos + 4 + size
+            if size < 4:
+                return [*out, self._close("bad_response_size", f"size {size}")]
+            if isinstance(first, int):
+                if size > self._limits.group_frame_bytes:
+                    return [*out, self._close("response_too_large", f"{size} bytes")]
+                if whole > end:
+                    break
+                self._upstream.popleft()
+                out.append(Answered(first, buf[pos:whole]))
+                pos = whole
+                continue
+            if self._waits(first):
+                break
+            self._upstream.popleft()
+            if whole <= end:
+                out.append(ToClient(buf[pos:whole]))
+                pos = whole
+                self._order.popleft()
+                out += self._flush()
+            else:
+                out.append(ToClient(buf[pos:]))
+                self._broker_pass = whole - end
+                pos = end
+        self._broker_rest = buf[pos:]
+        return out
+
+    def _waits(self, first: _Slot | int) -> bool:
+        return not isinstance(first, int) and self._order[0] is not first
+
+    # ---- answers ------------------------------------------------------------------------------------------
+    def answer(self, token: int, frame: bytes) -> list[Action]:
+        """The reply to a `Got`, as a whole frame. A reply to what is gone is dropped."""
+        slot = self._local.pop(token, None)
+        if slot is None or self.closed:
+            return []
+        slot.reply = frame
+        if self._broker_pass or self._order[0] is not slot:
+            return []
+        out = self._flush()
+        if self._broker_rest:
+            out += self._pump()
+        return out
+
+    def ask(self, token: int, frame: bytes) -> list[Action]:
+        """Send our own request on the client's upstream; the response comes as `Answered(token, ...)`."""
+        if self.closed:
+            return []
+        self._upstream.append(token)
+        return [ToUpstream(frame)]
+
+    def forward(self, token: int, frame: bytes) -> list[Action]:
+        """Let a request that was held up for a decision pass after all, byte for byte."""
+        slot = self._local.pop(token, None)
+        if slot is None or self.closed:
+            return []
+        slot.passed = True
+        self._upstream.append(slot)
+        return [ToUpstream(frame)]
+
+    def _flush(self) -> list[Action]:
+        out: list[Action] = []
+        while self._order and self._order[0].reply is not None:
+            slot = self._order.popleft()
+            assert slot.reply is not None
+            if slot.reply:
+                out.append(ToClient(slot.reply))
+        return out
+
+    def _close(self, cause: str, detail: str = "") -> Close:
+        self.closed = True
+        return Close(cause, detail)
+
+
+def _clamp(v: int, low: int, high: int) -> int:
+    return max(low, min(v, high))

@@ -1,0 +1,1 @@
+"""The only asyncio, the only clock: sockets, the state topic, ownership, settings, metrics, logs."""

@@ -1,0 +1,137 @@
+"""The brokers as the sidecar's own clients see them: metadata, a connection to each node, coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.core.errors import Code
+from sidecar.core.topics import Topic
+from sidecar.runtime.net import BrokerConnection, ConnectionLost
+from sidecar.wire.generated import create_topics as ct
+from sidecar.wire.generated import find_coordinator as fc
+from sidecar.wire.generated import metadata as md
+from sidecar.wire.primitives import WireError
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """One Metadata answer. `leaders[topic][partition]` is a node id or -1."""
+
+    cluster_id: str = ""
+    brokers: Mapping[int, Address] = field(default_factory=dict)
+    leaders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    topics: tuple[Topic, ...] = ()
+
+
+def view_of(res: md.MetadataResponse) -> ClusterView:
+    racks = {b.node_id: b.rack for b in res.brokers}
+    leaders: dict[str, tuple[int, ...]] = {}
+    topics: list[Topic] = []
+    for t in res.topics:
+        if t.error_code not in (Code.NONE, Code.LEADER_NOT_AVAILABLE) or not t.name:
+            continue
+        parts = sorted(t.partitions, key=lambda p: p.partition_index)
+        leaders[t.name] = tuple(p.leader_id for p in parts)
+        rack_lists = tuple(tuple(sorted({r for n in p.replica_nodes if (r := racks.get(n))})) for p in parts)
+        topics.append(Topic(t.topic_id, t.name, rack_lists))
+    return ClusterView(
+        res.cluster_id or "", {b.node_id: (b.host, b.port) for b in res.brokers}, leaders, tuple(topics)
+    )
+
+
+class Cluster:
+    """Connections by node. `direct` maps a node id to an address that replaces the advertised one: the sidecar
+    reaches the broker it fronts without passing through itself."""
+
+    def __init__(self, bootstrap: list[Address], client_id: str, direct: Mapping[int, Address]) -> None:
+        self.bootstrap = bootstrap
+        self.client_id = client_id
+        self.direct = direct
+        self.brokers: dict[int, Address] = {}
+        self._nodes: dict[int, BrokerConnection] = {}
+        self._any: BrokerConnection | None = None
+        self._locks: dict[int, asyncio.Lock] = {}
+
+    async def anyone(self) -> BrokerConnection:
+        """A connection to some broker: bootstrap first, then every broker ever seen."""
+        if self._any is not None and not self._any.closed:
+            return self._any
+        last: Exception = ConnectionLost("no bootstrap address")
+        for host, port in dict.fromkeys([*self.bootstrap, *self.brokers.values()]):
+            try:
+                self._any = await BrokerConnection.open(host, port, self.client_id)
+                return self._any
+            except ConnectionLost as exc:
+                last = exc
+        raise ConnectionLost(f"no broker answers: {last}")
+
+    async def node(self, node_id: int) -> BrokerConnection:
+        lock = self._locks.setdefault(node_id, asyncio.Lock())
+        async with lock:
+            conn = self._nodes.get(node_id)
+            if conn is None or conn.closed:
+                address = self.direct.get(node_id) or self.brokers.get(node_id)
+                if address is None:
+                    await self.refresh()
+                    address = self.brokers.get(node_id)
+                if address is None:
+                    raise ConnectionLost(f"broker {node_id} is not in the metadata")
+                conn = self._nodes[node_id] = await BrokerConnection.open(*address, self.client_id)
+            return conn
+
+    async def refresh(self, topics: list[str] | None = None) -> ClusterView:
+        """Metadata of these topics, or of all."""
+        return await metadata(await self.anyone(), self, topics)
+
+    async def coordinator(self, key: str, key_type: int) -> BrokerConnection:
+        """key_type 0 group, 1 transactional id. Raises ConnectionLost while there is none."""
+        conn = await self.anyone()
+        req = fc.FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
+        res = await conn.request(fc, "FindCoordinator", req, high=4)
+        if res.coordinators:
+            found = res.coordinators[0]
+            error, node_id, host, port = found.error_code, found.node_id, found.host, found.port
+        else:
+            error, node_id, host, port = res.error_code, res.node_id, res.host, res.port
+        if error != Code.NONE:
+            raise ConnectionLost(f"coordinator of {key}: {Code(error).name}")
+        self.brokers[node_id] = (host, port)
+        return await self.node(node_id)
+
+    async def create_topic(self, name: str, partitions: int, replicas: int, configs: Mapping[str, str]) -> int:
+        """Returns an error code; TOPIC_ALREADY_EXISTS is no fault."""
+        topic = ct.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            configs=[ct.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
+        )
+        controller = await self.anyone()
+        res = await controller.request(
+            ct, "CreateTopics", ct.CreateTopicsRequest(topics=[topic], timeout_ms=10_000), timeout_s=15
+        )
+        code: int = res.topics[0].error_code
+        return code
+
+    def close(self) -> None:
+        for conn in [self._any, *self._nodes.values()]:
+            if conn is not None:
+                conn.close()
+
+
+async def metadata(conn: BrokerConnection, cluster: Cluster | None, topics: list[str] | None) -> ClusterView:
+    wanted = None if topics is None else [md.MetadataRequestTopic(name=t) for t in topics]
+    req = md.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    res: Any = await conn.request(md, "Metadata", req)
+    view = view_of(res)
+    if cluster is not None:
+        cluster.brokers.update(view.brokers)
+    return view
+
+
+__all__ = ["Address", "Cluster", "ClusterView", "ConnectionLost", "WireError", "metadata"]

@@ -1,0 +1,259 @@
+"""What becomes of each request that does not simply pass: the table from API to handler, and the heartbeat's fast path.
+
+Handlers of one API family are in `handlers_*.py`. A group the sidecar does not manage is the broker's own: its
+requests pass byte for byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from uuid import uuid4
+
+import re2
+
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.errors import Code, InvariantError
+from sidecar.core.events import HeartbeatReply
+from sidecar.proxy.connection import Close, Got
+from sidecar.proxy.translate import from_heartbeat, to_heartbeat
+from sidecar.runtime.cluster import Address, ConnectionLost
+from sidecar.runtime.host import Host, OwnedShard, now
+from sidecar.runtime.log import Logger
+from sidecar.runtime.metrics import Metrics
+from sidecar.runtime.session import Session, Steady, UpstreamGone
+from sidecar.runtime.settings import Settings, split
+from sidecar.wire.apis import SERVED, Api, response_flexible
+from sidecar.wire.frames import SIZE, Limits, header_end, request_frame, response_body, response_frame
+from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.primitives import WireError
+
+Handler = Callable[["Front", Session, Got, str | None, int], Awaitable[None]]
+STEADY_MAX = 16
+"""Remembered heartbeats of one connection."""
+CLIENT_ID = "kafka-group-sidecar"
+
+
+class Front:
+    def __init__(self, settings: Settings, metrics: Metrics, log: Logger) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.log = log
+        self.broker: Address = split(settings.broker)
+        self.limits = Limits(settings.limits.frame_bytes, settings.limits.group_frame_bytes)
+        self.header_timeout_s = settings.limits.header_timeout_ms / 1000
+        self.in_flight_max = settings.limits.in_flight
+        self.host: Host | None = None
+        self.client_brokers: dict[int, Address] = {}
+        self.offsets_leader: Callable[[str], int] = lambda group_id: -1
+        self.sessions: set[Session] = set()
+        self.parked = 0
+        self.stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._include = [re2.compile(p) for p in settings.groups.include]
+        self._exclude = [re2.compile(p) for p in settings.groups.exclude]
+        self.managed = lru_cache(maxsize=65_536)(self._managed)
+        self._seen = {api: metrics.requests.labels(api.name.lower(), SERVED[api].decision) for api in Api if api in SERVED}
+        from sidecar.runtime.handlers import HANDLERS
+
+        self._handlers = HANDLERS
+
+    def _managed(self, group_id: str) -> bool:
+        if group_id == self.settings.ownership.group or not any(p.fullmatch(group_id) for p in self._include):
+            return False
+        return not any(p.fullmatch(group_id) for p in self._exclude)
+
+    @property
+    def managing(self) -> bool:
+        return bool(self._include)
+
+    # ---- connections --------------------------------------------------------------------------------------
+    def opened(self, session: Session) -> bool:
+        self.sessions.add(session)
+        self.metrics.opened.inc()
+        self.metrics.active.inc()
+        return len(self.sessions) <= self.settings.limits.connections and not self.stopping
+
+    def gone(self, session: Session, cause: str) -> None:
+        if session in self.sessions:
+            self.sessions.remove(session)
+            self.metrics.active.dec()
+            self.metrics.closed.labels(cause).inc()
+
+    def refused(self, session: Session, close: Close) -> None:
+        self.metrics.refused.labels(close.cause).inc()
+        self.log.warning("frame refused", client=session.host, cause=close.cause, detail=close.detail)
+
+    # ---- requests -----------------------------------------------------------------------------------------
+    def dispatch(self, session: Session, got: Got) -> None:
+        self._seen[Api(got.api_key)].inc()
+        if got.api_key == Api.CONSUMER_GROUP_HEARTBEAT:
+            steady = session.steady.get(got.frame[12:])
+            if steady is not None and self._still_steady(steady, got.version):
+                steady.owned.shard.touch(steady.group.group_id, steady.member_id, now())
+                session.reply(got.token, steady.head + SIZE.pack(got.correlation_id) + steady.tail)
+                return
+        task = asyncio.get_running_loop().create_task(self._handle(session, got))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _handle(self, session: Session, got: Got) -> None:
+        try:
+            flexible = got.version >= SERVED[got.api_key].flexible_from
+            client_id, pos = header_end(got.frame, 12, flexible)
+            await self._handlers[got.api_key](self, session, got, client_id, pos)
+        except WireError as exc:
+            self.refused(session, Close("malformed", str(exc)))
+            session.close("malformed", str(exc))
+        except (UpstreamGone, ConnectionLost, TimeoutError) as exc:
+            # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.
+            session.close("broker_closed", str(exc) or "timed out")
+
+    def body_reply(self, session: Session, got: Got, body: bytes) -> None:
+        flexible = response_flexible(got.api_key, got.version)
+        session.reply(got.token, response_frame(got.correlation_id, flexible, body))
+
+    async def ask(self, session: Session, got: Got, api_key: int, version: int, body: bytes, flexible: bool) -> bytes:
+        """A request of ours on the client's own upstream; returns the whole response frame."""
+        return await session.ask(got.token, request_frame(api_key, version, got.correlation_id, CLIENT_ID, flexible, body))
+
+    async def authorise(self, session: Session, got: Got, group_id: str) -> int:
+        """May this connection's principal read the group? The broker says: a Heartbeat of nobody is refused with
+        GROUP_AUTHORIZATION_FAILED before anything else is looked at. NONE or that error."""
+        known = session.authorised.get(group_id)
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
+        frame = await self.ask(session, got, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
+        res = hb.HeartbeatResponse.decode(3, frame, response_body(frame, False))
+        refused = res.error_code == Code.GROUP_AUTHORIZATION_FAILED
+        code = Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE
+        if len(session.authorised) > 1000:
+            session.authorised.clear()
+        session.authorised[group_id] = (code, time.monotonic() + self.settings.authorisation_cache_ms / 1000)
+        return code
+
+    def owned(self, group_id: str) -> OwnedShard | Code:
+        """The shard of a managed group, or the error to answer."""
+        if self.host is None or self.host.ownership is None or self.stopping:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        if self.parked >= self.settings.limits.parked_replies:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        return self.host.find(group_id)
+
+    async def delete_group(self, group_id: str) -> Code:
+        """Remove an empty group from the state; the answer waits for the commit."""
+        owned = self.owned(group_id)
+        if isinstance(owned, Code) or self.host is None:
+            return owned if isinstance(owned, Code) else Code.COORDINATOR_NOT_AVAILABLE
+        code, fx = owned.shard.delete(group_id, now())
+        committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.host.commit(owned, fx, committed.set_result)
+        return code if await committed else Code.NOT_COORDINATOR
+
+    # ---- ConsumerGroupHeartbeat ---------------------------------------------------------------------------
+    def _still_steady(self, s: Steady, version: int) -> bool:
+        host = self.host
+        return (
+            host is not None
+            and s.version == version
+            and s.group.revision == s.revision
+            and host.active.get(s.owned.partition) is s.owned
+            and s.owned.shard.groups.get(s.group.group_id) is s.group
+            and s.expires > time.monotonic()
+            and host.ownership is not None
+            and host.ownership.lease_valid()
+            and not self.stopping
+        )
+
+    async def consumer_heartbeat(self, session: Session, got: Got, client_id: str | None, pos: int) -> None:
+        req = ch.ConsumerGroupHeartbeatRequest.decode(got.version, got.frame, pos)
+        if not self.managed(req.group_id):
+            theirs = session.broker_versions or {}
+            if session.broker_versions is not None and got.api_key not in theirs:
+                self._heartbeat_error(session, got, Code.UNSUPPORTED_VERSION)
+            else:
+                session.forward(got)
+            return
+        refused = await self.authorise(session, got, req.group_id)
+        if refused:
+            self._heartbeat_error(session, got, Code(refused))
+            return
+        owned = self.owned(req.group_id)
+        if isinstance(owned, Code):
+            self._heartbeat_error(session, got, owned)
+            return
+        assert self.host is not None
+        new_id = "" if req.member_id else str(uuid4())
+        event = to_heartbeat(req, got.version, client_id, session.host, new_id)
+        try:
+            reply, fx = owned.shard.heartbeat(event, now())
+        except InvariantError as exc:
+            self.host.broken(owned, exc)
+            self._heartbeat_error(session, got, Code.NOT_COORDINATOR)
+            return
+        group = owned.shard.groups.get(req.group_id)
+        revision = group.revision if group is not None else 0
+        plain = not fx.records and not fx.commands and reply.code == Code.NONE and reply.assignment is None
+        self.parked += 1
+        self.metrics.parked.set(self.parked)
+
+        def done(ok: bool) -> None:
+            self.parked -= 1
+            self.metrics.parked.set(self.parked)
+            if not ok:
+                self._heartbeat_error(session, got, Code.NOT_COORDINATOR)
+                return
+            frame = self._heartbeat_frame(got, reply)
+            if plain and group is not None and req.member_epoch > 0:
+                self._remember(session, got, owned, group, revision, req.member_id, frame)
+            session.reply(got.token, frame)
+
+        self.host.commit(owned, fx, done)
+
+    def _remember(
+        self,
+        session: Session,
+        got: Got,
+        owned: OwnedShard,
+        group: ConsumerGroup,
+        revision: int,
+        member_id: str,
+        frame: bytes,
+    ) -> None:
+        if len(session.steady) >= STEADY_MAX:
+            session.steady.clear()
+        expires = session.authorised[group.group_id][1]
+        session.steady[got.frame[12:]] = Steady(
+            got.version, owned, group, revision, member_id, expires, frame[:4], frame[8:]
+        )
+
+    def _heartbeat_frame(self, got: Got, reply: HeartbeatReply) -> bytes:
+        return response_frame(got.correlation_id, True, from_heartbeat(reply).encode(got.version))
+
+    def _heartbeat_error(self, session: Session, got: Got, code: Code) -> None:
+        session.reply(got.token, self._heartbeat_frame(got, HeartbeatReply(code, ERROR_TEXT.get(code))))
+
+    # ---- ending -------------------------------------------------------------------------------------------
+    async def drain(self, timeout_s: float) -> None:
+        """Answers under way leave; then every connection is closed."""
+        until = time.monotonic() + timeout_s
+        while self.parked and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for session in list(self.sessions):
+            session.close("shutdown")
+        while self.sessions and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+
+
+ERROR_TEXT = {
+    Code.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    Code.UNSUPPORTED_VERSION: "The consumer group protocol is not enabled for this group.",
+    Code.NOT_COORDINATOR: "This is not the correct coordinator.",
+    Code.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    Code.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+}
+

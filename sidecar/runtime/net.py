@@ -1,0 +1,149 @@
+"""The sidecar's own connection to a broker: requests out, responses back in order. Not the clients' path."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Protocol, cast
+
+from sidecar.wire.frames import SIZE, request_frame, response_body
+from sidecar.wire.generated import api_versions as av
+from sidecar.wire.primitives import WireError
+
+MAX_RESPONSE_BYTES = 256 << 20
+
+
+class Request(Protocol):
+    def encode(self, version: int) -> bytes: ...
+
+
+class ConnectionLost(ConnectionError):
+    """The broker is gone; what was asked may or may not have happened."""
+
+
+class BrokerConnection(asyncio.Protocol):
+    """One connection, pipelined. Versions are those both sides know."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._waiting: deque[asyncio.Future[bytes]] = deque()
+        self._correlation = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self.closed = False
+
+    @classmethod
+    async def open(cls, host: str, port: int, client_id: str, timeout_s: float = 5.0) -> BrokerConnection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, conn = await loop.create_connection(lambda: cls(client_id), host, port)
+                await conn._negotiate()
+        except (OSError, TimeoutError) as exc:
+            raise ConnectionLost(f"{host}:{port}: {exc or 'timed out'}") from exc
+        return conn
+
+    async def _negotiate(self) -> None:
+        req = av.ApiVersionsRequest(client_software_name="kafka-group-sidecar", client_software_version="1")
+        raw = await self._send(18, 3, req.encode(3), flexible=True)
+        res = av.ApiVersionsResponse.decode(3, raw, 8)
+        self._versions = {k.api_key: (k.min_version, k.max_version) for k in res.api_keys}
+
+    def version(self, api_key: int, low: int, high: int) -> int:
+        """The newest version that both know. Raises WireError if there is none."""
+        theirs = self._versions.get(api_key)
+        best = -1 if theirs is None else min(high, theirs[1])
+        if theirs is None or best < max(low, theirs[0]):
+            raise WireError(f"broker has no version of api {api_key} in {low}-{high}: {theirs}")
+        return best
+
+    async def request(self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0) -> Any:
+        """Send `req` (of the generated `module` and message `name`, like "JoinGroup") and await the response."""
+        upper = _upper(name)
+        low, top = getattr(module, f"{upper}_REQUEST_VERSIONS")
+        request_class = getattr(module, f"{name}Request")
+        key = API_KEYS[name]
+        version = self.version(key, low, min(top, high) if high is not None else top)
+        flexible = version >= getattr(module, f"{upper}_REQUEST_FLEXIBLE_FROM")
+        assert isinstance(req, request_class)
+        async with asyncio.timeout(timeout_s):
+            raw = await self._send(key, version, req.encode(version), flexible)
+        return getattr(module, f"{name}Response").decode(version, raw, response_body(raw, flexible))
+
+    async def raw(self, api_key: int, version: int, body: bytes, flexible: bool, timeout_s: float = 10.0) -> bytes:
+        """A whole response frame to an encoded request body."""
+        async with asyncio.timeout(timeout_s):
+            return await self._send(api_key, version, body, flexible)
+
+    def peer(self) -> tuple[str, int]:
+        """Host and port of the other end."""
+        assert self._transport is not None
+        host, port = self._transport.get_extra_info("peername")[:2]
+        return str(host), int(port)
+
+    def knows(self, api_key: int, version: int) -> bool:
+        theirs = self._versions.get(api_key)
+        return theirs is not None and theirs[0] <= version <= theirs[1]
+
+    def _send(self, api_key: int, version: int, body: bytes, flexible: bool) -> asyncio.Future[bytes]:
+        if self.closed or self._transport is None:
+            raise ConnectionLost("connection is closed")
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self._transport.write(request_frame(api_key, version, self._correlation, self._client_id, flexible, body))
+        return future
+
+    # ---- asyncio.Protocol ---------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            (size,) = SIZE.unpack_from(self._buffer)
+            if not 4 <= size <= MAX_RESPONSE_BYTES:
+                self.close()
+                return
+            if len(self._buffer) < 4 + size:
+                return
+            frame = bytes(self._buffer[: 4 + size])
+            del self._buffer[: 4 + size]
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(ConnectionLost(str(exc or "closed by the broker")))
+        self._waiting.clear()
+
+    def close(self) -> None:
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _upper(name: str) -> str:
+    out = ""
+    for i, c in enumerate(name):
+        out += ("_" if c.isupper() and i else "") + c.upper()
+    return out
+
+
+API_KEYS = {
+    "Produce": 0,
+    "Metadata": 3,
+    "FindCoordinator": 10,
+    "JoinGroup": 11,
+    "Heartbeat": 12,
+    "LeaveGroup": 13,
+    "SyncGroup": 14,
+    "CreateTopics": 19,
+    "InitProducerId": 22,
+    "DescribeConfigs": 32,
+}

@@ -1,0 +1,244 @@
+"""One client connection on real sockets: moves bytes between client, broker and `ClientConnection`, with
+back-pressure both ways. Decides nothing about requests."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
+
+if TYPE_CHECKING:
+    from sidecar.core.consumer.group import ConsumerGroup
+    from sidecar.runtime.front import Front
+    from sidecar.runtime.host import OwnedShard
+
+WRITE_HIGH_BYTES = 1 << 20
+CONNECT_TIMEOUT_S = 10.0
+
+
+@dataclass(slots=True)
+class Steady:
+    """A heartbeat whose bytes were seen before and whose group did not change since: the same reply is due."""
+
+    version: int
+    owned: OwnedShard
+    group: ConsumerGroup
+    revision: int
+    member_id: str
+    expires: float
+    head: bytes
+    tail: bytes
+
+
+class UpstreamGone(ConnectionError):
+    """The client's own connection to the broker is closed."""
+
+
+class _Upstream(asyncio.Protocol):
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
+        self.session.upstream_ready(transport)
+
+    def data_received(self, data: bytes) -> None:
+        s = self.session
+        s.run(s.conn.from_upstream(data))
+        s.flow()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.session.upstream_lost(exc)
+
+    def pause_writing(self) -> None:
+        self.session.upstream_full = True
+        self.session.flow()
+
+    def resume_writing(self) -> None:
+        self.session.upstream_full = False
+        self.session.flow()
+
+
+class Session(asyncio.Protocol):
+    def __init__(self, front: Front) -> None:
+        self.front = front
+        self.conn = ClientConnection(front.limits)
+        self.host = ""
+        self.client: asyncio.Transport | None = None
+        self.upstream: asyncio.Transport | None = None
+        self.steady: dict[bytes, Steady] = {}
+        self.authorised: dict[str, tuple[int, float]] = {}
+        self.broker_versions: dict[int, tuple[int, int]] | None = None
+        self.client_full = False
+        self.upstream_full = False
+        self._connecting: asyncio.Task[None] | None = None
+        self._backlog: list[bytes] = []
+        self._asks: dict[int, asyncio.Future[bytes]] = {}
+        self._client_paused = False
+        self._upstream_paused = False
+        self._client_eof = False
+        self._cause = ""
+        self._partial: asyncio.TimerHandle | None = None
+
+    # ---- the client's socket ------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
+        self.client = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        peer = transport.get_extra_info("peername")
+        self.host = str(peer[0]) if peer else ""
+        if not self.front.opened(self):
+            self.close("too_many_connections")
+
+    def data_received(self, data: bytes) -> None:
+        self.run(self.conn.from_client(data))
+        self.flow()
+        waits = self.conn.partial
+        if waits and self._partial is None:
+            loop = asyncio.get_running_loop()
+            self._partial = loop.call_later(self.front.header_timeout_s, self.close, "request_timeout")
+        elif not waits and self._partial is not None:
+            self._partial.cancel()
+            self._partial = None
+
+    def eof_received(self) -> bool:
+        """The client sends no more; what it asked for is still answered."""
+        self._client_eof = True
+        self._pass_eof()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cause = self._cause or ("client_reset" if exc else "client_closed")
+        self.front.gone(self, self._cause)
+        self.conn.closed = True
+        if self._partial is not None:
+            self._partial.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self.upstream is not None:
+            self.upstream.close()
+        for future in self._asks.values():
+            if not future.done():
+                future.set_exception(UpstreamGone("the client is gone"))
+        self._asks.clear()
+
+    def pause_writing(self) -> None:
+        self.client_full = True
+        self.flow()
+
+    def resume_writing(self) -> None:
+        self.client_full = False
+        self.flow()
+
+    # ---- the broker's socket ------------------------------------------------------------------------------
+    def _to_upstream(self, data: bytes) -> None:
+        if self.upstream is not None:
+            self.upstream.write(data)
+            return
+        self._backlog.append(data)
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        host, port = self.front.broker
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await asyncio.get_running_loop().create_connection(lambda: _Upstream(self), host, port)
+        except (OSError, TimeoutError) as exc:
+            self.close("broker_unreachable", str(exc) or "timed out")
+
+    def upstream_ready(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        if self.client is None or self.client.is_closing():
+            transport.close()
+            return
+        self.upstream = transport
+        for data in self._backlog:
+            transport.write(data)
+        self._backlog.clear()
+        self.flow()
+        if self._client_eof:
+            self._pass_eof()
+
+    def upstream_lost(self, exc: Exception | None) -> None:
+        self.close("client_closed" if self._client_eof else "broker_closed", str(exc or ""))
+
+    def _pass_eof(self) -> None:
+        if self.upstream is not None:
+            if self.conn.local_pending:
+                return  # a reply under way may still need the broker; flow() comes back here
+            if self.upstream.can_write_eof():
+                self.upstream.write_eof()
+        elif self._connecting is None and self.conn.idle:
+            self.close("client_closed")
+
+    # ---- actions ------------------------------------------------------------------------------------------
+    def run(self, actions: list[Action]) -> None:
+        for a in actions:
+            if isinstance(a, ToClient):
+                if self.client is not None:
+                    self.client.write(a.data)
+            elif isinstance(a, ToUpstream):
+                self._to_upstream(a.data)
+            elif isinstance(a, Got):
+                self.front.dispatch(self, a)
+            elif isinstance(a, Answered):
+                future = self._asks.pop(a.token, None)
+                if future is not None and not future.done():
+                    future.set_result(a.frame)
+            elif isinstance(a, Close):
+                self.front.refused(self, a)
+                self.close(a.cause, a.detail)
+
+    def reply(self, token: int, frame: bytes) -> None:
+        """`frame` may be empty: no response is due."""
+        self.run(self.conn.answer(token, frame))
+        self.flow()
+        if self._client_eof:
+            self._pass_eof()
+
+    def forward(self, got: Got, frame: bytes | None = None) -> None:
+        self.run(self.conn.forward(got.token, frame if frame is not None else got.frame))
+        self.flow()
+
+    async def ask(self, token: int, frame: bytes) -> bytes:
+        """Our own request on the client's connection to the broker. Raises UpstreamGone."""
+        if self.conn.closed:
+            raise UpstreamGone("connection closed")
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asks[token] = future
+        self.run(self.conn.ask(token, frame))
+        return await future
+
+    def close(self, cause: str, detail: str = "") -> None:
+        if not self._cause:
+            self._cause = cause
+            if detail and cause != "client_closed":
+                self.front.log.debug("connection closed", client=self.host, cause=cause, detail=detail)
+        self.conn.closed = True
+        if self.client is not None and not self.client.is_closing():
+            self.client.close()
+
+    # ---- flow control -------------------------------------------------------------------------------------
+    def flow(self) -> None:
+        """Read a side only while the other one takes what it sends."""
+        if self.client is None or self.client.is_closing():
+            return
+        waiting_connect = self.upstream is None and self._connecting is not None
+        pause_client = self.upstream_full or waiting_connect or self.conn.in_flight >= self.front.in_flight_max
+        if pause_client != self._client_paused:
+            self._client_paused = pause_client
+            self.client.pause_reading() if pause_client else self.client.resume_reading()
+        if self.upstream is None or self.upstream.is_closing():
+            return
+        pause_upstream = self.client_full or self.conn.blocked
+        if pause_upstream != self._upstream_paused:
+            self._upstream_paused = pause_upstream
+            self.upstream.pause_reading() if pause_upstream else self.upstream.resume_reading()
+
+

@@ -1,0 +1,230 @@
+"""Every setting: what it is, its unit, default, and what 0 means. From command line, environment, YAML file, in
+that order of precedence. Unknown keys are refused, and all faults are listed at once.
+
+Environment: `SIDECAR_` and the path with `__` between its parts, as `SIDECAR_GROUPS__INCLUDE='["orders.*"]'`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import re2
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from sidecar.core.events import GroupConfig
+
+
+class SettingsError(Exception):
+    """All faults, a line each."""
+
+
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+
+
+def split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Groups(_Section):
+    include: tuple[str, ...] = Field(
+        (), description="Regular expressions (RE2, whole name) of groups the sidecar coordinates. Empty: none, the broker has all."
+    )
+    exclude: tuple[str, ...] = Field((), description="Groups that stay with the broker though `include` matches.")
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _compiles(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            try:
+                re2.compile(pattern)
+            except re2.error as exc:
+                raise ValueError(f"{pattern!r} is no regular expression: {exc}") from None
+        return value
+
+
+class Consumer(_Section):
+    """Kafka's group.consumer.*; kafka-behaviour.md section 7."""
+
+    session_timeout_ms: int = Field(45_000, ge=1, description="A member silent for longer is removed.")
+    min_session_timeout_ms: int = Field(45_000, ge=1)
+    max_session_timeout_ms: int = Field(60_000, ge=1)
+    heartbeat_interval_ms: int = Field(5_000, ge=1, description="How often members are told to heartbeat.")
+    min_heartbeat_interval_ms: int = Field(5_000, ge=1)
+    max_heartbeat_interval_ms: int = Field(15_000, ge=1)
+    assignment_interval_ms: int = Field(1_000, ge=0, description="At least so long between two assignments of a group; 0: none.")
+    min_assignment_interval_ms: int = Field(0, ge=0)
+    max_assignment_interval_ms: int = Field(15_000, ge=0)
+    max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
+    assignors: tuple[str, ...] = Field(("uniform", "range"), min_length=1, description="The first is the default.")
+    regex_refresh_interval_ms: int = Field(600_000, ge=10_000)
+
+    @model_validator(mode="after")
+    def _in_range(self) -> Consumer:
+        faults = []
+        for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
+            low, value, high = getattr(self, "min_" + name), getattr(self, name), getattr(self, "max_" + name)
+            if not low <= value <= high:
+                faults.append(f"{name} {value} is not in [min_{name} {low}, max_{name} {high}]")
+        if self.session_timeout_ms <= self.heartbeat_interval_ms:
+            faults.append("session_timeout_ms must be greater than heartbeat_interval_ms")
+        unknown = set(self.assignors) - {"uniform", "range"}
+        if unknown:
+            faults.append(f"unknown assignors {sorted(unknown)}; there are uniform, range")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+
+class State(_Section):
+    topic: str = Field("__group_state", min_length=1, max_length=249)
+    replicas: int = Field(0, ge=0, description="Of the state topic when it is created; 0: min(3, brokers).")
+    min_compaction_lag_ms: int = Field(
+        604_800_000, ge=0, description="Compaction leaves records alone for so long: the trail that audits read. 0: compact at will."
+    )
+    write_timeout_ms: int = Field(10_000, ge=100, description="An append not committed by then: the shard is rebuilt.")
+    claims_kept: int = Field(200, ge=1, description="Owner claims kept for each partition.")
+    fence_interval_ms: int = Field(3_600_000, ge=1_000, description="How often a writer renews its fence; brokers forget them.")
+
+
+class OwnershipSection(_Section):
+    group: str = Field("__group_state_owners", min_length=1, description="The sidecars' own group on the brokers.")
+    session_timeout_ms: int = Field(6_000, ge=500, description="The brokers' group.min.session.timeout.ms at least.")
+    heartbeat_ms: int = Field(500, ge=50)
+    peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
+
+
+class LimitsSection(_Section):
+    frame_bytes: int = Field(104_857_600, ge=1_024, description="Any frame; as the broker's socket.request.max.bytes.")
+    group_frame_bytes: int = Field(16_777_216, ge=1_024, description="Frames the sidecar must hold whole.")
+    connections: int = Field(10_000, ge=1, description="Client connections; more are closed at once.")
+    in_flight: int = Field(256, ge=1, description="Unanswered requests of a connection before it is read no further.")
+    parked_replies: int = Field(100_000, ge=1, description="Replies waiting for a commit; more get COORDINATOR_NOT_AVAILABLE.")
+    header_timeout_ms: int = Field(30_000, ge=100, description="A group request not whole by then closes its connection.")
+
+
+class LogSection(_Section):
+    level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    format: str = Field("text", pattern="^(text|json)$")
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="SIDECAR_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    listen: Address = Field(description="Where clients connect: HOST:PORT.")
+    broker: Address = Field(description="The broker's listener for clients, behind this sidecar.")
+    node_id: int = Field(ge=0, description="The broker's node id.")
+    bootstrap: Annotated[str, Field(description="Brokers for the sidecar's own clients, comma separated; empty: `broker`.")] = ""
+    admin: Address | None = Field(None, description="HTTP: /metrics, /livez, /readyz. None: off.")
+    broker_wait_ms: int = Field(60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever.")
+    metadata_refresh_ms: int = Field(2_000, ge=100, description="How often topics and leaders are read from the broker.")
+    authorisation_cache_ms: int = Field(10_000, ge=0, description="How long an answer of the broker's authorizer is kept; 0: ask every time.")
+    drain_ms: int = Field(3_000, ge=0, description="At the end: how long to wait for answers under way.")
+    groups: Groups = Groups()  # type: ignore[call-arg]
+    consumer: Consumer = Consumer()  # type: ignore[call-arg]
+    state: State = State()  # type: ignore[call-arg]
+    ownership: OwnershipSection = OwnershipSection()  # type: ignore[call-arg]
+    limits: LimitsSection = LimitsSection()  # type: ignore[call-arg]
+    log: LogSection = LogSection()  # type: ignore[call-arg]
+
+    @field_validator("bootstrap")
+    @classmethod
+    def _bootstrap(cls, value: str) -> str:
+        for part in filter(None, value.split(",")):
+            _address(part.strip())
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (env_settings, init_settings)
+
+    def group_config(self) -> GroupConfig:
+        c = self.consumer
+        return GroupConfig(
+            session_timeout_ms=c.session_timeout_ms,
+            heartbeat_interval_ms=c.heartbeat_interval_ms,
+            max_size=c.max_size,
+            assignors=c.assignors,
+            assignment_interval_ms=c.assignment_interval_ms,
+            regex_refresh_interval_ms=c.regex_refresh_interval_ms,
+        )
+
+    def own_bootstrap(self) -> list[tuple[str, int]]:
+        return [split(a.strip()) for a in (self.bootstrap or self.broker).split(",")]
+
+
+def load(config: Path | None, overrides: dict[str, Any]) -> Settings:
+    """Raises SettingsError with every fault. `overrides` (command line) win over the environment, it over the file."""
+    data: dict[str, Any] = {}
+    faults: list[str] = []
+    if config is not None:
+        try:
+            data = yaml.safe_load(config.read_text()) or {}
+        except (OSError, yaml.YAMLError) as exc:
+            raise SettingsError(f"{config}: {exc}") from None
+        if not isinstance(data, dict):
+            raise SettingsError(f"{config}: not a mapping of settings")
+    given = {k: v for k, v in overrides.items() if v is not None}
+    faults += [f"{name}: unknown setting in the environment" for name in os.environ if _unknown(name)]
+    previous = {}
+    for key, value in given.items():
+        name = f"SIDECAR_{key.upper()}"
+        previous[name] = os.environ.get(name)
+        os.environ[name] = str(value)
+    try:
+        settings = Settings(**data)
+    except ValidationError as exc:
+        faults += [f"{'.'.join(map(str, e['loc'])) or 'settings'}: {_plain(e['msg'])}" for e in exc.errors()]
+    except Exception as exc:
+        if type(exc).__name__ != "SettingsError":
+            raise
+        faults.append(str(exc))  # pydantic-settings: an environment value that is not JSON
+    finally:
+        for name, old in previous.items():
+            if old is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = old
+    if faults:
+        raise SettingsError("\n".join(faults))
+    return settings
+
+
+def _unknown(name: str) -> bool:
+    if not name.startswith("SIDECAR_"):
+        return False
+    first, *rest = name[len("SIDECAR_") :].lower().split("__")
+    field = Settings.model_fields.get(first)
+    if field is None:
+        return True
+    section = field.annotation
+    if not rest or not (isinstance(section, type) and issubclass(section, BaseModel)):
+        return bool(rest)
+    return rest[0] not in section.model_fields or len(rest) > 1
+
+
+def _plain(message: str) -> str:
+    return re.sub(r"^Value error, ", "", message)

@@ -1,0 +1,207 @@
+"""Fenced appends to one partition of `__group_state`.
+
+`InitProducerId(transactional.id)` fences every earlier writer; then ordinary idempotent batches under that
+producer id and epoch, one in flight, each carrying all that has gathered meanwhile (group commit).
+Facts this rests on: ../shared/reference/measured.md 'Writing state'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sidecar.core.errors import Code
+from sidecar.runtime.cluster import Cluster, ConnectionLost
+from sidecar.state.batch import encode_batch
+from sidecar.state.codec import Encoded
+from sidecar.wire.generated import init_producer_id as ip
+from sidecar.wire.generated import produce as pr
+from sidecar.wire.primitives import WireError
+
+RETRIABLE = {
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.LEADER_NOT_AVAILABLE,
+    Code.NOT_LEADER_OR_FOLLOWER,
+    Code.REQUEST_TIMED_OUT,
+    Code.NOT_ENOUGH_REPLICAS,
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    Code.KAFKA_STORAGE_ERROR,
+}
+INIT_RETRIABLE = {
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+    Code.CONCURRENT_TRANSACTIONS,
+    Code.REQUEST_TIMED_OUT,
+}
+RETRY_S = 0.05
+BATCH_BYTES = 8 << 20
+
+
+class WriteLost(Exception):
+    """What was appended may or may not be in the log: the state in memory must be rebuilt."""
+
+
+class Fenced(WriteLost):
+    """Another sidecar owns the partition now."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    records: Sequence[Encoded]
+    done: Callable[[int | None], None]
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = sum(len(r.key) + len(r.value or b"") + 64 for r in self.records)
+
+
+class FencedWriter:
+    """`done(offset)` after the commit, `done(None)` if the writer failed; then `failure` says why."""
+
+    def __init__(self, cluster: Cluster, topic: str, partition: int, write_timeout_s: float) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.partition = partition
+        self.write_timeout_s = write_timeout_s
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.failure: WriteLost | None = None
+        self.appended_batches = 0
+        self.appended_records = 0
+        self._sequence = 0
+        self._queue: list[_Entry] = []
+        self._sending: list[_Entry] = []
+        self._task: asyncio.Task[None] | None = None
+        self._leader = -1
+
+    @property
+    def owner_epoch(self) -> int:
+        return self.producer_id << 16 | self.producer_epoch
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._queue or self._sending)
+
+    async def init(self, timeout_s: float = 30.0) -> None:
+        """Fence everybody before us. Also used again later: brokers forget fences (producer.id.expiration.ms)."""
+        deadline = time.monotonic() + timeout_s
+        txn_id = f"{self.topic}-{self.partition}"
+        while True:
+            try:
+                conn = await self.cluster.coordinator(txn_id, 1)
+                req = ip.InitProducerIdRequest(transactional_id=txn_id, transaction_timeout_ms=60_000)
+                res = await conn.request(ip, "InitProducerId", req, high=4)
+                code = Code(res.error_code)
+            except (ConnectionLost, TimeoutError) as exc:
+                if time.monotonic() > deadline:
+                    raise WriteLost(f"InitProducerId: {exc or 'timed out'}") from exc
+                await asyncio.sleep(RETRY_S)
+                continue
+            if code == Code.NONE:
+                self.producer_id, self.producer_epoch, self._sequence = res.producer_id, res.producer_epoch, 0
+                return
+            if code not in INIT_RETRIABLE or time.monotonic() > deadline:
+                raise WriteLost(f"InitProducerId: {code.name}")
+            await asyncio.sleep(RETRY_S)
+
+    def append(self, records: Sequence[Encoded], done: Callable[[int | None], None]) -> None:
+        """Records of one event, committed together. Without records: `done` once everything before is committed."""
+        if self.failure is not None:
+            done(None)
+            return
+        if not records:
+            if self._queue:
+                self._queue.append(_Entry((), done))
+            elif self._sending:
+                self._sending.append(_Entry((), done))
+            else:
+                done(-1)
+            return
+        self._queue.append(_Entry(records, done))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+
+    def append_wait(self, records: Sequence[Encoded]) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def done(offset: int | None) -> None:
+            if future.done():
+                return
+            if offset is None:
+                future.set_exception(self.failure or WriteLost("writer failed"))
+            else:
+                future.set_result(offset)
+
+        self.append(records, done)
+        return future
+
+    def stop(self, why: WriteLost) -> None:
+        """No more appends; what is parked is answered as failed."""
+        if self.failure is None:
+            self.failure = why
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        for entry in [*self._sending, *self._queue]:
+            entry.done(None)
+        self._sending, self._queue = [], []
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                size = taken = 0
+                while taken < len(self._queue) and (taken == 0 or size + self._queue[taken].size <= BATCH_BYTES):
+                    size += self._queue[taken].size
+                    taken += 1
+                self._sending, self._queue = self._queue[:taken], self._queue[taken:]
+                records = [r for e in self._sending for r in e.records]
+                offset = await self._send(records)
+                self._sequence = (self._sequence + len(records)) & 0x7FFFFFFF
+                self.appended_batches += 1
+                self.appended_records += len(records)
+                sent, self._sending = self._sending, []
+                at = offset
+                for entry in sent:
+                    at += len(entry.records)
+                    entry.done(at - 1)
+            self._task = None
+        except WriteLost as exc:
+            self._task = None
+            self.stop(exc)
+
+    async def _send(self, records: list[Encoded]) -> int:
+        """One batch, retried with the same sequence until it is in or the time is over. Returns its base offset."""
+        now_ms = int(time.time() * 1000)
+        batch = encode_batch(records, now_ms, self.producer_id, self.producer_epoch, self._sequence)
+        part = pr.PartitionProduceData(index=self.partition, records=batch)
+        topic = pr.TopicProduceData(name=self.topic, partition_data=[part])
+        timeout_ms = int(self.write_timeout_s * 1000)
+        req = pr.ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
+        deadline = time.monotonic() + self.write_timeout_s
+        last = "no leader"
+        while time.monotonic() < deadline:
+            try:
+                if self._leader < 0:
+                    view = await self.cluster.refresh([self.topic])
+                    leaders = view.leaders.get(self.topic, ())
+                    self._leader = leaders[self.partition] if self.partition < len(leaders) else -1
+                if self._leader >= 0:
+                    conn = await self.cluster.node(self._leader)
+                    res = await conn.request(pr, "Produce", req, high=9, timeout_s=self.write_timeout_s)
+                    result = res.responses[0].partition_responses[0]
+                    code = Code(result.error_code) if result.error_code in Code._value2member_map_ else None
+                    if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
+                        return int(result.base_offset)
+                    if code in (Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED):
+                        raise Fenced(f"{self.topic}-{self.partition}: {code.name}")
+                    if code not in RETRIABLE:
+                        raise WriteLost(f"{self.topic}-{self.partition}: error {result.error_code}")
+                    last = code.name
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                last = str(exc) or "timed out"
+            self._leader = -1
+            await asyncio.sleep(RETRY_S)
+        raise WriteLost(f"{self.topic}-{self.partition}: {last} for {self.write_timeout_s} s")

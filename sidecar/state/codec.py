@@ -1,0 +1,171 @@
+"""The coordinator's records to and from key and value bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.core.records import (
+    CurrentRecord,
+    Epochs,
+    GroupRecord,
+    Kind,
+    MemberRecord,
+    MemberState,
+    Partitions,
+    Record,
+    RegexRecord,
+    StaticMemberRecord,
+    TargetMemberRecord,
+    TargetMetadataRecord,
+    Tombstone,
+)
+from sidecar.state.keys import StateKey, encode_key
+from sidecar.state.schema import Schemas
+
+OWNER_CLAIM = "owner_claim"
+SCHEMA = "schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Who writes, and when."""
+
+    owner_epoch: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One Kafka record. `value` None is a tombstone; its reason then stands in `headers`."""
+
+    key: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def _targets(parts: Partitions, names: Mapping[bytes, str]) -> list[dict[str, Any]]:
+    return [{"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps)} for t, ps in parts.items()]
+
+
+def _owned(parts: Epochs, names: Mapping[bytes, str]) -> list[dict[str, Any]]:
+    return [
+        {"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps), "epochs": list(ps.values())}
+        for t, ps in parts.items()
+    ]
+
+
+def _epochs(items: list[dict[str, Any]]) -> dict[bytes, dict[int, int]]:
+    return {i["topic_id"]: dict(zip(i["partitions"], i["epochs"], strict=True)) for i in items}
+
+
+def _names(*lists: list[dict[str, Any]]) -> dict[bytes, str]:
+    return {i["topic_id"]: i["topic_name"] for items in lists for i in items}
+
+
+def _body(r: Record) -> dict[str, Any]:
+    if isinstance(r, GroupRecord):
+        return {"epoch": r.epoch, "metadata_hash": r.metadata_hash}
+    if isinstance(r, MemberRecord):
+        names = ("instance_id", "rack_id", "client_id", "client_host", "rebalance_timeout_ms", "topic_regex")
+        body = {n: getattr(r, n) for n in names}
+        return {**body, "topic_names": list(r.topic_names), "server_assignor": r.server_assignor}
+    if isinstance(r, StaticMemberRecord):
+        return {"member_id": r.member_id}
+    if isinstance(r, TargetMetadataRecord):
+        return {
+            "assignment_epoch": r.assignment_epoch,
+            "assignment_timestamp_ms": r.assignment_timestamp_ms,
+            "assignor": r.assignor,
+        }
+    if isinstance(r, TargetMemberRecord):
+        return {"partitions": _targets(r.partitions, r.names)}
+    if isinstance(r, CurrentRecord):
+        return {
+            "member_epoch": r.member_epoch,
+            "previous_epoch": r.previous_epoch,
+            "state": str(r.state),
+            "assigned": _owned(r.assigned, r.names),
+            "pending": _owned(r.pending, r.names),
+        }
+    if isinstance(r, RegexRecord):
+        return {"topics": list(r.topics), "names_version": r.names_version, "resolved_ms": r.resolved_ms}
+    raise TypeError(f"no value for {r}")
+
+
+class StateCodec:
+    """Keeps the schemas; everything else is in the arguments."""
+
+    def __init__(self) -> None:
+        self.schemas = Schemas()
+
+    def encode(self, r: Record, stamp: Stamp, revision: int) -> Encoded:
+        if isinstance(r, Tombstone):
+            headers = (("why", r.why.encode()), ("owner_epoch", str(stamp.owner_epoch).encode()))
+            return Encoded(encode_key(r.kind, r.group_id, r.sub_id), None, headers)
+        return self._encode(r.kind, r.group_id, r.sub_id, stamp, revision, r.why, _body(r))
+
+    def _encode(
+        self, kind: str, group_id: str, sub_id: str, stamp: Stamp, revision: int, why: str, body: dict[str, Any]
+    ) -> Encoded:
+        head = {"owner_epoch": stamp.owner_epoch, "time_ms": stamp.time_ms, "revision": revision, "why": why}
+        return Encoded(encode_key(kind, group_id, sub_id), self.schemas.encode(kind, {**head, **body}))
+
+    def claim(
+        self, stamp: Stamp, node_id: int, address: str, member_id: str, generation: int, why: str
+    ) -> Encoded:
+        """Owner claim; one key for each owner epoch, so that compaction keeps the history of owners."""
+        body = {
+            "node_id": node_id,
+            "address": address,
+            "member_id": member_id,
+            "generation": generation,
+            "producer_id": stamp.owner_epoch >> 16,
+            "producer_epoch": stamp.owner_epoch & 0xFFFF,
+        }
+        return self._encode(OWNER_CLAIM, "", f"{stamp.owner_epoch:020d}", stamp, 1, why, body)
+
+    def schema_records(self) -> list[Encoded]:
+        return [Encoded(encode_key(SCHEMA, "", fp), text.encode()) for fp, text in sorted(self.schemas.texts.items())]
+
+    def decode(self, key: StateKey, value: bytes | None) -> tuple[Record, int]:
+        """Record and its revision. Raises StateError."""
+        if value is None:
+            return Tombstone(Kind(key.kind), key.group_id, key.sub_id), 0
+        b = self.schemas.decode(value)
+        return _record(key, b), int(b["revision"])
+
+
+def _record(key: StateKey, b: dict[str, Any]) -> Record:
+    g, sub, why = key.group_id, key.sub_id, b["why"]
+    if key.kind == Kind.GROUP:
+        return GroupRecord(g, b["epoch"], b["metadata_hash"], why)
+    if key.kind == Kind.MEMBER:
+        names = tuple(b["topic_names"])
+        return MemberRecord(
+            g,
+            sub,
+            b["instance_id"],
+            b["rack_id"],
+            b["client_id"],
+            b["client_host"],
+            b["rebalance_timeout_ms"],
+            names,
+            b["topic_regex"],
+            b["server_assignor"],
+            why,
+        )
+    if key.kind == Kind.STATIC_MEMBER:
+        return StaticMemberRecord(g, sub, b["member_id"], why)
+    if key.kind == Kind.TARGET_METADATA:
+        return TargetMetadataRecord(g, b["assignment_epoch"], b["assignment_timestamp_ms"], b["assignor"], why)
+    if key.kind == Kind.TARGET_MEMBER:
+        parts = {i["topic_id"]: tuple(i["partitions"]) for i in b["partitions"]}
+        return TargetMemberRecord(g, sub, parts, _names(b["partitions"]), why)
+    if key.kind == Kind.CURRENT:
+        names_by_id = _names(b["assigned"], b["pending"])
+        state = MemberState(b["state"])
+        assigned, pending = _epochs(b["assigned"]), _epochs(b["pending"])
+        return CurrentRecord(g, sub, b["member_epoch"], b["previous_epoch"], state, assigned, pending, names_by_id, why)
+    return RegexRecord(g, sub, tuple(b["topics"]), b["names_version"], b["resolved_ms"], why)

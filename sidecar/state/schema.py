@@ -1,0 +1,73 @@
+"""The schemas, their fingerprints, and Avro single-object encoding (Avro 1.11 specification, 'Single-object encoding')."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from io import BytesIO
+from typing import Any
+
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+MARK = b"\xc3\x01"
+LATEST = {
+    "group": "group-v1",
+    "member": "member-v1",
+    "static_member": "static_member-v1",
+    "target_metadata": "target_metadata-v1",
+    "target_member": "target_member-v1",
+    "current": "current-v1",
+    "regex": "regex-v1",
+    "owner_claim": "owner_claim-v1",
+}
+
+
+class StateError(Exception):
+    """A record of the state topic that cannot be read."""
+
+
+class Schemas:
+    """Writes with the newest schema of a kind, reads every one it knows or was told of by the topic itself."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self._readers: dict[bytes, Any] = {}
+        self._writers: dict[str, tuple[bytes, Any]] = {}
+        files = {f.name: f.read_text() for f in resources.files("sidecar.state.schemas").iterdir() if f.name.endswith(".avsc")}
+        prints = {name: self.learn(text) for name, text in files.items()}
+        for kind, name in LATEST.items():
+            raw = prints[name + ".avsc"]
+            self._writers[kind] = (MARK + raw, self._readers[raw])
+        self.key_schema = self._readers[prints["group_state_key.avsc"]]
+
+    def learn(self, text: str) -> bytes:
+        """Add a schema by its JSON text; returns its fingerprint, 8 bytes as they stand in a value."""
+        parsed = json.loads(text)
+        raw = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
+        if raw not in self._readers:
+            self._readers[raw] = parse_schema(parsed)
+            self.texts[raw.hex()] = json.dumps(parsed, separators=(",", ":"))
+        return raw
+
+    def encode(self, kind: str, body: dict[str, Any]) -> bytes:
+        head, schema = self._writers[kind]
+        out = BytesIO()
+        out.write(head)
+        schemaless_writer(out, schema, body)
+        return out.getvalue()
+
+    def decode(self, value: bytes) -> dict[str, Any]:
+        """Raises StateError for what is no value of a known schema."""
+        if value[:2] != MARK:
+            raise StateError("no Avro single-object encoding")
+        schema = self._readers.get(value[2:10])
+        if schema is None:
+            raise StateError(f"unknown schema {value[2:10].hex()}")
+        try:
+            body = schemaless_reader(BytesIO(value[10:]), schema, None)
+        except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as exc:
+            raise StateError(f"damaged value: {exc!r}") from exc
+        if not isinstance(body, dict):
+            raise StateError("value is no record")
+        return body

@@ -1,0 +1,95 @@
+"""Frame headers: size, api key, version, correlation id, client id. Source: Kafka's protocol guide, KIP-482."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as struct_error
+
+from sidecar.wire.primitives import WireError, put_uvarint, skip_tags, uvarint
+
+PREFIX = Struct(">ihhi")
+"""size (without itself), api key, api version, correlation id: the first 12 bytes of a request."""
+SIZE = Struct(">i")
+_SHORT = Struct(">h")
+_INT = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes. A frame over its limit closes the connection, as in a broker (socket.request.max.bytes)."""
+
+    frame_bytes: int = 104_857_600
+    group_frame_bytes: int = 16_777_216
+    """Requests and responses that are decoded, so held in memory as a whole."""
+
+
+def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]:
+    """Client id and where the body starts; `pos` points behind the correlation id."""
+    try:
+        (n,) = _SHORT.unpack_from(frame, pos)
+        pos += 2
+        client_id: str | None = None
+        if n >= 0:
+            end = pos + n
+            if end > len(frame):
+                raise WireError("client id past the end")
+            client_id = frame[pos:end].decode()
+            pos = end
+        if flexible:
+            pos = skip_tags(frame, pos, len(frame))
+        return client_id, pos
+    except (struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"request header: {exc}") from None
+
+
+def produce_acks(head: bytes, version: int, flexible_from: int) -> int | None:
+    """acks of a Produce request from its first bytes (from the client id on); None if more bytes are needed.
+    With acks=0 the broker sends no response, so the order of the others depends on it."""
+    try:
+        (n,) = _SHORT.unpack_from(head, 0)
+        p = 2 + max(n, 0)
+        if version >= flexible_from:
+            p = skip_tags(head, p, len(head) + (1 << 20))
+            n, p = uvarint(head, p)
+            p += max(n - 1, 0)
+        elif version >= 3:
+            (n,) = _SHORT.unpack_from(head, p)
+            p += 2 + max(n, 0)
+        (acks,) = _SHORT.unpack_from(head, p)
+        return int(acks)
+    except (struct_error, IndexError):
+        return None
+
+
+def request_frame(api_key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool, body: bytes) -> bytes:
+    raw = b"" if client_id is None else client_id.encode()
+    head = bytearray(_SHORT.pack(-1 if client_id is None else len(raw)))
+    head += raw
+    if flexible:
+        head.append(0)
+    return PREFIX.pack(8 + len(head) + len(body), api_key, version, correlation_id) + bytes(head) + body
+
+
+def response_frame(correlation_id: int, flexible: bool, body: bytes) -> bytes:
+    if flexible:
+        return SIZE.pack(5 + len(body)) + _INT.pack(correlation_id) + b"\0" + body
+    return SIZE.pack(4 + len(body)) + _INT.pack(correlation_id) + body
+
+
+def response_body(frame: bytes, flexible: bool) -> int:
+    """Where the body of a whole response frame (size prefix included) starts."""
+    return skip_tags(frame, 8, len(frame)) if flexible else 8
+
+
+__all__ = [
+    "PREFIX",
+    "SIZE",
+    "Limits",
+    "header_end",
+    "produce_acks",
+    "put_uvarint",
+    "request_frame",
+    "response_body",
+    "response_frame",
+]

@@ -1,0 +1,45 @@
+"""The few primitives that the generated codec calls. Source: Kafka's protocol guide, KIP-482 (tagged fields)."""
+
+from __future__ import annotations
+
+ZERO_UUID = b"\0" * 16
+
+
+class WireError(Exception):
+    """Bytes that are no valid message. The only exception the codec raises for bad input."""
+
+
+def uvarint(b: bytes, p: int) -> tuple[int, int]:
+    """Unsigned varint of at most 32 bits at `p` -> (value, position after it)."""
+    value = shift = 0
+    while True:
+        x = b[p]
+        p += 1
+        value |= (x & 0x7F) << shift
+        if x < 128:
+            if value > 0xFFFFFFFF:
+                raise WireError("varint of more than 32 bits")
+            return value, p
+        shift += 7
+        if shift > 28:
+            raise WireError("varint of more than 5 bytes")
+
+
+def put_uvarint(o: bytearray, n: int) -> None:
+    while n > 127:
+        o.append((n & 0x7F) | 0x80)
+        n >>= 7
+    o.append(n)
+
+
+def skip_tags(b: bytes, p: int, e: int) -> int:
+    """Skip a section of tagged fields, none of which is known."""
+    n, p = uvarint(b, p)
+    while n:
+        n -= 1
+        _, p = uvarint(b, p)
+        size, p = uvarint(b, p)
+        p += size
+        if p > e:
+            raise WireError("tagged field past the end")
+    return p
