@@ -53,9 +53,9 @@ class Cluster:
         self.client_id = client_id
         self.direct = direct
         self.brokers: dict[int, Address] = {}
-        self._nodes: dict[int, BrokerConnection] = {}
+        self._nodes: dict[tuple[int, int], BrokerConnection] = {}
         self._any: BrokerConnection | None = None
-        self._locks: dict[int, asyncio.Lock] = {}
+        self._locks: dict[tuple[int, int], asyncio.Lock] = {}
 
     async def anyone(self) -> BrokerConnection:
         """A connection to some broker: bootstrap first, then every broker ever seen."""
@@ -71,18 +71,26 @@ class Cluster:
         raise ConnectionLost(f"no broker answers: {last}")
 
     async def node(self, node_id: int) -> BrokerConnection:
-        lock = self._locks.setdefault(node_id, asyncio.Lock())
-        async with lock:
-            conn = self._nodes.get(node_id)
+        return await self.lane(node_id, 0)
+
+    async def lane(self, node_id: int, lane: int) -> BrokerConnection:
+        """One of several shared connections to a node."""
+        key = (node_id, lane)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            conn = self._nodes.get(key)
             if conn is None or conn.closed:
-                address = self.direct.get(node_id) or self.brokers.get(node_id)
-                if address is None:
-                    await self.refresh()
-                    address = self.brokers.get(node_id)
-                if address is None:
-                    raise ConnectionLost(f"broker {node_id} is not in the metadata")
-                conn = self._nodes[node_id] = await BrokerConnection.open(*address, self.client_id)
+                conn = self._nodes[key] = await self.open(node_id)
             return conn
+
+    async def open(self, node_id: int) -> BrokerConnection:
+        """A connection of the caller's own."""
+        address = self.direct.get(node_id) or self.brokers.get(node_id)
+        if address is None:
+            await self.refresh([])
+            address = self.brokers.get(node_id)
+        if address is None:
+            raise ConnectionLost(f"broker {node_id} is not in the metadata")
+        return await BrokerConnection.open(*address, self.client_id)
 
     async def refresh(self, topics: list[str] | None = None) -> ClusterView:
         """Metadata of these topics, or of all."""
@@ -90,6 +98,9 @@ class Cluster:
 
     async def coordinator(self, key: str, key_type: int) -> BrokerConnection:
         """key_type 0 group, 1 transactional id. Raises ConnectionLost while there is none."""
+        return await self.node(await self.coordinator_node(key, key_type))
+
+    async def coordinator_node(self, key: str, key_type: int) -> int:
         conn = await self.anyone()
         req = fc.FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         res = await conn.request(fc, "FindCoordinator", req, high=4)
@@ -101,7 +112,7 @@ class Cluster:
         if error != Code.NONE:
             raise ConnectionLost(f"coordinator of {key}: {Code(error).name}")
         self.brokers[node_id] = (host, port)
-        return await self.node(node_id)
+        return int(node_id)
 
     async def create_topic(self, name: str, partitions: int, replicas: int, configs: Mapping[str, str]) -> int:
         """Returns an error code; TOPIC_ALREADY_EXISTS is no fault."""

@@ -23,6 +23,7 @@ from sidecar.runtime.cluster import Address, Cluster
 from sidecar.runtime.log import Logger
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.ownership import Assignment, Ownership
+from sidecar.runtime.produce import Appender
 from sidecar.runtime.tail import Tail
 from sidecar.runtime.writer import Fenced, FencedWriter, WriteLost
 from sidecar.state.codec import OWNER_CLAIM, Encoded, Stamp, StateCodec
@@ -83,6 +84,7 @@ class Host:
         self.claims_kept = claims_kept
         self.metrics = metrics
         self.log = log
+        self.appender = Appender(cluster, write_timeout_s)
         self.image = TopicImage()
         self.active: dict[int, OwnedShard] = {}
         self.assigned: set[int] = set()
@@ -149,10 +151,12 @@ class Host:
         start = time.monotonic()
         pause = 0.05
         while True:
-            writer = FencedWriter(self.cluster, self.topic, p, self.write_timeout_s)
+            writer = FencedWriter(self.cluster, self.appender, self.topic, p, self.write_timeout_s)
             try:
                 await writer.init()
+                fenced = time.monotonic()
                 offset = await self._claim(writer, a, why)
+                claimed = time.monotonic()
                 await self.tail.wait_past(p, offset)
                 break
             except WriteLost as exc:
@@ -170,7 +174,15 @@ class Host:
         self.metrics.takeover_seconds.observe(took)
         self.metrics.owned.set(len(self.active))
         level = self.log.info if tail.groups else self.log.debug
-        level("took over", partition=p, owner_epoch=writer.owner_epoch, groups=len(tail.groups), ms=round(took * 1000))
+        level(
+            "took over",
+            partition=p,
+            owner_epoch=writer.owner_epoch,
+            groups=len(tail.groups),
+            ms=round(took * 1000),
+            fence_ms=round((fenced - start) * 1000),
+            claim_ms=round((claimed - fenced) * 1000),
+        )
         owned.task = asyncio.get_running_loop().create_task(self._decode_all(owned))
 
     async def _claim(self, writer: FencedWriter, a: Assignment, why: str) -> int:
@@ -331,3 +343,4 @@ class Host:
             self._release(p, "stopping")
         if self._ticker is not None:
             self._ticker.cancel()
+        self.appender.close()

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 from sidecar.core.errors import Code
 from sidecar.runtime.cluster import Cluster, ConnectionLost
+from sidecar.runtime.net import BrokerConnection
+from sidecar.runtime.produce import Appender
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded
 from sidecar.wire.generated import init_producer_id as ip
-from sidecar.wire.generated import produce as pr
 from sidecar.wire.primitives import WireError
 
 RETRIABLE = {
@@ -38,6 +39,7 @@ INIT_RETRIABLE = {
 }
 RETRY_S = 0.05
 BATCH_BYTES = 8 << 20
+INIT_LANES = 4
 
 
 class WriteLost(Exception):
@@ -61,8 +63,11 @@ class _Entry:
 class FencedWriter:
     """`done(offset)` after the commit, `done(None)` if the writer failed; then `failure` says why."""
 
-    def __init__(self, cluster: Cluster, topic: str, partition: int, write_timeout_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, appender: Appender, topic: str, partition: int, write_timeout_s: float
+    ) -> None:
         self.cluster = cluster
+        self.appender = appender
         self.topic = topic
         self.partition = partition
         self.write_timeout_s = write_timeout_s
@@ -91,7 +96,7 @@ class FencedWriter:
         txn_id = f"{self.topic}-{self.partition}"
         while True:
             try:
-                conn = await self.cluster.coordinator(txn_id, 1)
+                conn = await self._lane(await self.cluster.coordinator_node(txn_id, 1))
                 req = ip.InitProducerIdRequest(transactional_id=txn_id, transaction_timeout_ms=60_000)
                 res = await conn.request(ip, "InitProducerId", req, high=4)
                 code = Code(res.error_code)
@@ -106,6 +111,10 @@ class FencedWriter:
             if code not in INIT_RETRIABLE or time.monotonic() > deadline:
                 raise WriteLost(f"InitProducerId: {code.name}")
             await asyncio.sleep(RETRY_S)
+
+    async def _lane(self, node_id: int) -> BrokerConnection:
+        """One of a few connections: each broker answers a connection's requests one by one."""
+        return await self.cluster.lane(node_id, self.partition % INIT_LANES)
 
     def append(self, records: Sequence[Encoded], done: Callable[[int | None], None]) -> None:
         """Records of one event, committed together. Without records: `done` once everything before is committed."""
@@ -176,10 +185,6 @@ class FencedWriter:
         """One batch, retried with the same sequence until it is in or the time is over. Returns its base offset."""
         now_ms = int(time.time() * 1000)
         batch = encode_batch(records, now_ms, self.producer_id, self.producer_epoch, self._sequence)
-        part = pr.PartitionProduceData(index=self.partition, records=batch)
-        topic = pr.TopicProduceData(name=self.topic, partition_data=[part])
-        timeout_ms = int(self.write_timeout_s * 1000)
-        req = pr.ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
         deadline = time.monotonic() + self.write_timeout_s
         last = "no leader"
         while time.monotonic() < deadline:
@@ -189,16 +194,14 @@ class FencedWriter:
                     leaders = view.leaders.get(self.topic, ())
                     self._leader = leaders[self.partition] if self.partition < len(leaders) else -1
                 if self._leader >= 0:
-                    conn = await self.cluster.node(self._leader)
-                    res = await conn.request(pr, "Produce", req, high=9, timeout_s=self.write_timeout_s)
-                    result = res.responses[0].partition_responses[0]
-                    code = Code(result.error_code) if result.error_code in Code._value2member_map_ else None
+                    error, offset = await self.appender.append(self._leader, self.topic, self.partition, batch)
+                    code = Code(error) if error in Code._value2member_map_ else None
                     if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
-                        return int(result.base_offset)
+                        return offset
                     if code in (Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED):
                         raise Fenced(f"{self.topic}-{self.partition}: {code.name}")
                     if code not in RETRIABLE:
-                        raise WriteLost(f"{self.topic}-{self.partition}: error {result.error_code}")
+                        raise WriteLost(f"{self.topic}-{self.partition}: error {error}")
                     last = code.name
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 last = str(exc) or "timed out"
