@@ -95,6 +95,10 @@ class LocalKafka:
         """A listener that no sidecar stands before."""
         return ",".join(f"127.0.0.1:{n.internal_port}" for n in self.nodes)
 
+    def internal_sidecars(self) -> str:
+        """The sidecars' addresses, whatever clients are told."""
+        return ",".join(f"127.0.0.1:{n.sidecar_port}" for n in self.nodes)
+
     # ---- brokers ------------------------------------------------------------------------------------------
     def start(self) -> LocalKafka:
         self.start_brokers()

@@ -146,4 +146,6 @@ API_KEYS = {
     "CreateTopics": 19,
     "InitProducerId": 22,
     "DescribeConfigs": 32,
+    "ConsumerGroupHeartbeat": 68,
+    "ConsumerGroupDescribe": 69,
 }

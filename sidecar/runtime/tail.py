@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sidecar.state.codec import OWNER_CLAIM, SCHEMA
+from sidecar.state.codec import OWNER_CLAIM, SCHEMA, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import StateError
 
@@ -24,6 +24,9 @@ class TailPartition:
 
     position: int = 0
     records: int = 0
+    claimed: int = -1
+    stale: int = 0
+    """Records of an owner before the last claim: fencing should have kept them out, so they are void."""
     groups: dict[str, dict[StateKey, bytes]] = field(default_factory=dict)
     claims: dict[str, bytes] = field(default_factory=dict)
     schemas: set[str] = field(default_factory=set)
@@ -35,11 +38,14 @@ class TailPartition:
         if key.kind == OWNER_CLAIM:
             if value is not None:
                 self.claims[key.sub_id] = value
+                self.claimed = max(self.claimed, int(key.sub_id))
             else:
                 self.claims.pop(key.sub_id, None)
         elif key.kind == SCHEMA:
             if value is not None:
                 self.schemas.add(key.sub_id)
+        elif value is not None and owner_epoch_of(value) < self.claimed:
+            self.stale += 1
         elif value is None:
             group = self.groups.get(key.group_id)
             if group is not None:

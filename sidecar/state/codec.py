@@ -137,6 +137,17 @@ class StateCodec:
         return _record(key, b), int(b["revision"])
 
 
+def owner_epoch_of(value: bytes) -> int:
+    """Owner epoch of an encoded value: the first field of every schema but that of the schemas themselves."""
+    n = shift = 0
+    for x in value[10:20]:
+        n |= (x & 0x7F) << shift
+        shift += 7
+        if x < 128:
+            break
+    return (n >> 1) ^ -(n & 1)
+
+
 def _record(key: StateKey, b: dict[str, Any]) -> Record:
     g, sub, why = key.group_id, key.sub_id, b["why"]
     if key.kind == Kind.GROUP:

@@ -41,6 +41,13 @@ class Schemas:
             self._writers[kind] = (MARK + raw, self._readers[raw])
         self.key_schema = self._readers[prints["group_state_key.avsc"]]
 
+    @classmethod
+    def empty(cls) -> Schemas:
+        """Knows nothing but what it will `learn`: for readers that take the schemas from the topic."""
+        self = cls.__new__(cls)
+        self.texts, self._readers, self._writers = {}, {}, {}
+        return self
+
     def learn(self, text: str) -> bytes:
         """Add a schema by its JSON text; returns its fingerprint, 8 bytes as they stand in a value."""
         parsed = json.loads(text)

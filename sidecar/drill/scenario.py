@@ -1,0 +1,118 @@
+"""What demo and drills share: a cluster with sidecars, a topic, a producer, the clients, waiting for what must come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sidecar.drill.clients import Client, Journal, ProducerProcess, java_consumer, python_consumer
+from sidecar.drill.local import LocalKafka
+from sidecar.drill.probe import Probe
+from sidecar.drill.processes import DrillError
+
+GROUP, TOPIC, PARTITIONS = "demo", "orders", 12
+SIDECAR_ENV = {
+    "SIDECAR_GROUPS__INCLUDE": '["demo.*"]',
+    # A newcomer should not wait for Kafka's five-second heartbeats.
+    "SIDECAR_CONSUMER__MIN_HEARTBEAT_INTERVAL_MS": "500",
+    "SIDECAR_CONSUMER__HEARTBEAT_INTERVAL_MS": "500",
+}
+
+
+class Scenario:
+    def __init__(self, folder: Path, kafka: str, say: Callable[[str], None], topic: str = TOPIC) -> None:
+        self.kafka = LocalKafka(folder, version=kafka, sidecar_env=SIDECAR_ENV)
+        self.say = say
+        self.topic = topic
+        self.clients: list[Client] = []
+        self.producer: ProducerProcess | None = None
+        self.probe: Probe | None = None
+
+    # ---- set-up -------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        k = self.kafka
+        k.start_brokers()
+        self.say(f"{len(k.nodes)} brokers, Kafka {k.version}, are up")
+        for n in k.nodes:
+            k.start_sidecar(n)
+        k.wait_ready()
+        ready = [(k.get(n, "/readyz") or {}).get("start_ms") for n in k.nodes]
+        self.say(f"{len(k.nodes)} sidecars are up, ready after {ready} ms, each beside its broker")
+        admin = AdminClient({"bootstrap.servers": k.bootstrap, "log_level": 3})
+        for future in admin.create_topics([NewTopic(self.topic, PARTITIONS, min(3, len(k.nodes)))]).values():
+            future.result(timeout=30)
+        self.producer = ProducerProcess(k, self.topic, rate=300, bootstrap=k.internal).start()
+        self.probe = Probe(k.internal_sidecars(), GROUP, 50).start()
+        self.say(f"topic {self.topic} ({PARTITIONS} partitions) and a steady producer")
+
+    def consumer(self, name: str) -> Client:
+        make = java_consumer if name.startswith("java") else python_consumer
+        client = make(self.kafka, name, self.topic, GROUP).start()
+        self.clients.append(client)
+        return client
+
+    # ---- looking ------------------------------------------------------------------------------------------
+    @property
+    def journals(self) -> list[Journal]:
+        return [c.journal for c in self.clients]
+
+    def owners(self) -> dict[int, str]:
+        return {p: c.name for c in self.clients if not c.journal.ended for p in c.journal.current()}
+
+    def lag(self) -> dict[int, int]:
+        """Acknowledged to the producer and not yet consumed by anybody."""
+        ends = self.producer.ends if self.producer else {}
+        done = {p: max((h for j in self.journals for _, h in j.consumed.get(p, [])), default=-1) + 1 for p in ends}
+        return {p: max(0, end - done[p]) for p, end in ends.items()}
+
+    # ---- waiting ------------------------------------------------------------------------------------------
+    def wait(self, what: str, check: Callable[[], bool], timeout_s: float) -> float:
+        """Seconds until `check()`; fails if a process of the run ended that should not have."""
+        start = time.monotonic()
+        while not check():
+            for p in self.kafka.processes():
+                if not p.alive:
+                    raise DrillError(f"{p.name} ended ({p.returncode}); log: {p.log}\n{p.tail()}")
+            if time.monotonic() - start > timeout_s:
+                held = {c.name: sorted(c.journal.current()) for c in self.clients}
+                raise DrillError(f"{what}: not within {timeout_s:g} s; clients hold {held}; logs: {self.kafka.folder}")
+            time.sleep(0.05)
+        return time.monotonic() - start
+
+    def balanced(self, members: int) -> bool:
+        """So many clients share all partitions, as evenly as can be, and the coordinator calls it Stable."""
+        held = [len(c.journal.current()) for c in self.clients if not c.journal.ended]
+        held = [n for n in held if n]
+        view = self.probe.view if self.probe else None
+        return (
+            view is not None
+            and view.state == "Stable"
+            and len(view.members) == members == len(held)
+            and sum(held) == PARTITIONS
+            and max(held) - min(held) <= 1
+        )
+
+    def committed_all(self) -> bool:
+        ends = self.producer.ends if self.producer else {}
+        best = {p: max((o for j in self.journals for _, q, o in j.commit_log if q == p), default=0) for p in ends}
+        return bool(ends) and all(best[p] >= end for p, end in ends.items())
+
+    # ---- end ----------------------------------------------------------------------------------------------
+    def stop_clients(self) -> None:
+        for c in self.clients:
+            c.stop()
+        now_ms = int(time.time() * 1000)
+        for c in self.clients:
+            c.journal.end(now_ms)
+
+    def stop(self) -> None:
+        if self.probe is not None:
+            self.probe.stop()
+        for c in self.clients:
+            c.process.kill()
+        if self.producer is not None:
+            self.producer.process.kill()
+        self.kafka.stop()

@@ -1,0 +1,156 @@
+"""Clients on librdkafka as child processes. They print what VerifiableConsumer prints: one JSON event a line.
+
+    python -m sidecar.drill.worker consumer --bootstrap ... --topic ... --group ... --name ...
+    python -m sidecar.drill.worker producer --bootstrap ... --topic ... --rate ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+_stop = False
+
+
+def _on_term(signum: int, frame: FrameType | None) -> None:
+    global _stop
+    _stop = True
+
+
+def emit(name: str, **fields: Any) -> None:
+    print(json.dumps({"timestamp": int(time.time() * 1000), "name": name, **fields}), flush=True)
+
+
+def _parts(partitions: list[TopicPartition]) -> list[dict[str, Any]]:
+    return [{"topic": p.topic, "partition": p.partition} for p in partitions]
+
+
+def consume(a: argparse.Namespace) -> None:
+    config = {
+        "bootstrap.servers": a.bootstrap,
+        "group.id": a.group,
+        "group.protocol": "consumer",
+        "client.id": a.name,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "log_level": 3,
+    }
+    if a.instance:
+        config["group.instance.id"] = a.instance
+    consumer = Consumer(config)
+
+    def lost(_: Consumer, ps: list[TopicPartition]) -> None:
+        emit("partitions_lost", partitions=_parts(ps))
+
+    consumer.subscribe(
+        [a.topic],
+        on_assign=lambda _, ps: emit("partitions_assigned", partitions=_parts(ps)),
+        on_revoke=lambda _, ps: emit("partitions_revoked", partitions=_parts(ps)),
+        on_lost=lost,
+    )
+    emit("startup_complete")
+    while not _stop:
+        messages = consumer.consume(500, 0.2)
+        ranges: dict[int, list[int]] = {}
+        for m in messages:
+            error = m.error()
+            if error is not None:
+                emit("consumer_error", code=error.code(), text=error.str())
+                continue
+            p, offset = m.partition(), m.offset()
+            assert p is not None and offset is not None
+            r = ranges.setdefault(p, [offset, offset, 0])
+            r[0], r[1], r[2] = min(r[0], offset), max(r[1], offset), r[2] + 1
+        if not ranges:
+            continue
+        emit(
+            "records_consumed",
+            count=sum(r[2] for r in ranges.values()),
+            partitions=[
+                {"topic": a.topic, "partition": p, "count": r[2], "minOffset": r[0], "maxOffset": r[1]}
+                for p, r in ranges.items()
+            ],
+        )
+        offsets = [TopicPartition(a.topic, p, r[1] + 1) for p, r in ranges.items()]
+        try:
+            done = consumer.commit(offsets=offsets, asynchronous=False) or []
+            bad = [p for p in done if p.error is not None]
+            emit("offsets_committed", success=not bad, offsets=[_offset(p) for p in done if p.error is None])
+        except KafkaException as exc:
+            emit("offsets_committed", success=False, offsets=[], error=str(exc))
+    consumer.close()
+    emit("shutdown_complete")
+
+
+def _offset(p: TopicPartition) -> dict[str, Any]:
+    return {"topic": p.topic, "partition": p.partition, "offset": p.offset}
+
+
+def produce(a: argparse.Namespace) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": a.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "log_level": 3,
+            "message.timeout.ms": 120_000,
+            "reconnect.backoff.max.ms": 1000,
+        }
+    )
+    ends: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    failed = 0
+
+    def delivered(error: KafkaError | None, m: Message) -> None:
+        nonlocal failed
+        if error is not None:
+            failed += 1
+            return
+        p, offset = m.partition(), m.offset()
+        assert p is not None and offset is not None
+        ends[p] = max(ends.get(p, 0), offset + 1)
+        counts[p] = counts.get(p, 0) + 1
+
+    sent = 0
+    started = said = time.monotonic()
+    while not _stop:
+        now = time.monotonic()
+        while sent < (now - started) * a.rate:
+            try:
+                producer.produce(a.topic, key=str(sent), value=f"order {sent}", on_delivery=delivered)
+            except BufferError:
+                break
+            sent += 1
+        producer.poll(0.01)
+        if now - said > 0.25:
+            said = now
+            emit("produced", ends=ends, counts=counts, failed=failed)
+    producer.flush(60)
+    emit("produced", ends=ends, counts=counts, failed=failed)
+    emit("shutdown_complete")
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, _on_term)
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("what", choices=("consumer", "producer"))
+    ap.add_argument("--bootstrap", required=True)
+    ap.add_argument("--topic", required=True)
+    ap.add_argument("--group", default="")
+    ap.add_argument("--name", default="worker")
+    ap.add_argument("--instance", default="")
+    ap.add_argument("--rate", type=float, default=200.0, help="messages a second")
+    a = ap.parse_args()
+    consume(a) if a.what == "consumer" else produce(a)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
