@@ -5,10 +5,14 @@ Does not decide: what the answer to a group request is, nor when to read or writ
 
     client bytes ──► from_client ──► ToUpstream | Got(request) | Close
     broker bytes ──► from_upstream ─► ToClient | Answered(token, frame) | Close
-    answer(token) ─► ToClient          ask(token, frame) ─► ToUpstream
+    answer(token) ─► ToClient          ask(token, frame) ─► ToUpstream          more() ─► what was held back
 
 Two queues. `order`: requests as the client sent them; its head is the one that may be answered next.
 `upstream`: what the broker still owes us, in the order we asked. A passed request stands in both.
+
+A request that the sidecar sees to (`Got`) holds back what the client sent after it until it is answered or
+forwarded, as a broker works through one connection's requests one by one. So nothing sent later can come before
+what an answer still has to ask the broker: a response never waits for one behind it.
 """
 
 from __future__ import annotations
@@ -61,6 +65,10 @@ class Close:
 Action = ToClient | ToUpstream | Got | Answered | Close
 
 
+PRODUCE_HEAD = 140_000
+"""Bytes of a Produce within which its acks must stand: client id, tags and transactional id are 64 KiB at most."""
+
+
 class _Slot:
     """A request in `order`. A passed one has no token; a local one waits for its reply."""
 
@@ -79,16 +87,12 @@ class ClientConnection:
         self._order: deque[_Slot] = deque()
         self._local: dict[int, _Slot] = {}
         self._upstream: deque[_Slot | int] = deque()
-        self._client_rest = b""
+        self._held: bytes | bytearray = b""  # from the client, not seen to yet; from `_at` on
+        self._at = 0
         self._client_pass = 0  # bytes of a passed request still to come
         self._broker_rest = b""
         self._broker_pass = 0  # bytes of a passed response still to come
         self.closed = False
-
-    @property
-    def blocked(self) -> bool:
-        """A broker response waits for a local reply before it: stop reading the upstream."""
-        return bool(self._broker_rest) and bool(self._upstream) and self._waits(self._upstream[0])
 
     @property
     def in_flight(self) -> int:
@@ -96,8 +100,12 @@ class ClientConnection:
 
     @property
     def partial(self) -> bool:
-        """Some bytes of a request that is held back until it is whole."""
-        return bool(self._client_rest)
+        """Some bytes of a request that is not whole yet, and nothing else to wait for."""
+        return not self._local and len(self._held) > self._at
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self._held) - self._at
 
     @property
     def local_pending(self) -> bool:
@@ -110,20 +118,34 @@ class ClientConnection:
 
     # ---- from the client ----------------------------------------------------------------------------------
     def from_client(self, data: bytes) -> list[Action]:
-        out: list[Action] = []
         if self.closed:
-            return out
-        if self._client_pass:
+            return []
+        if self._client_pass:  # the body of a passed request streams, whatever its size
             if len(data) <= self._client_pass:
                 self._client_pass -= len(data)
                 return [ToUpstream(data)]
-            out.append(ToUpstream(data[: self._client_pass]))
-            data = data[self._client_pass :]
+            head, data = data[: self._client_pass], data[self._client_pass :]
             self._client_pass = 0
-        buf = self._client_rest + data if self._client_rest else data
-        self._client_rest = b""
-        pos = run = 0  # [run, pos) is a run of passed requests, sent on as one piece
-        end = len(buf)
+            return [ToUpstream(head), *self.from_client(data)]
+        if len(self._held) == self._at:
+            self._held, self._at = data, 0
+        else:
+            if not isinstance(self._held, bytearray):
+                self._held = bytearray(self._held[self._at :])
+                self._at = 0
+            self._held += data
+        return self._parse()
+
+    def more(self) -> list[Action]:
+        """What was held back behind a request that is answered now; empty if there is nothing to do."""
+        return [] if self.closed or self._local or len(self._held) == self._at else self._parse()
+
+    def _parse(self) -> list[Action]:
+        out: list[Action] = []
+        if self._local:
+            return out
+        buf, end = self._held, len(self._held)
+        pos = run = self._at  # [run, pos) is a run of passed requests, sent on as one piece
         while end - pos >= PREFIX.size:
             size, api_key, version, correlation = PREFIX.unpack_from(buf, pos)
             if not 8 <= size <= self._limits.frame_bytes:
@@ -138,11 +160,10 @@ class ClientConnection:
                     slot = _Slot(0, True)
                     self._order.append(slot)
                     self._upstream.append(slot)
-                if whole > end:
-                    self._client_pass = whole - end
-                    pos = end
+                pos = min(whole, end)
+                self._client_pass = whole - pos
+                if self._client_pass:
                     break
-                pos = whole
                 continue
             if size > self._limits.group_frame_bytes:
                 return [*out, self._close("frame_too_large", f"api {api_key}, {size} bytes")]
@@ -151,12 +172,15 @@ class ClientConnection:
             if whole > end:
                 break
             if run < pos:
-                out.append(ToUpstream(buf[run:pos]))
-            out.append(self._got(api_key, version, correlation, buf[pos:whole]))
+                out.append(ToUpstream(bytes(buf[run:pos])))
+            out.append(self._got(api_key, version, correlation, bytes(buf[pos:whole])))
             pos = run = whole
+            break
         if run < pos:
-            out.append(ToUpstream(buf[run:pos]))
-        self._client_rest = buf[pos:]
+            out.append(ToUpstream(bytes(buf[run:pos])))
+        self._at = pos
+        if pos == end:
+            self._held, self._at = b"", 0
         return out
 
     def _got(self, api_key: int, version: int, correlation: int, frame: bytes) -> Got:
@@ -165,12 +189,12 @@ class ClientConnection:
         self._local[slot.token] = slot
         return Got(slot.token, api_key, version, correlation, frame)
 
-    def _is_silent(self, buf: bytes, pos: int, version: int, size: int) -> bool | None:
+    def _is_silent(self, buf: bytes | bytearray, pos: int, version: int, size: int) -> bool | None:
         """Does this Produce get no response (acks=0)? None: more bytes are needed to tell."""
-        head = buf[pos + PREFIX.size : min(len(buf), pos + 4 + size)]
+        head = bytes(buf[pos + PREFIX.size : min(len(buf), pos + PREFIX.size + PRODUCE_HEAD, pos + 4 + size)])
         acks = produce_acks(head, version, PRODUCE_FLEXIBLE_FROM)
         if acks is None:
-            return None if len(buf) < pos + 4 + size else False
+            return None if len(buf) - pos < min(4 + size, PREFIX.size + PRODUCE_HEAD) else False
         return acks == 0
 
     # ---- from the broker ----------------------------------------------------------------------------------
@@ -216,8 +240,7 @@ class ClientConnection:
                 out.append(Answered(first, buf[pos:whole]))
                 pos = whole
                 continue
-            if self._waits(first):
-                break
+            assert self._order[0] is first, "a passed response is due only when all before it are answered"
             self._upstream.popleft()
             if whole <= end:
                 out.append(ToClient(buf[pos:whole]))
@@ -231,9 +254,6 @@ class ClientConnection:
         self._broker_rest = buf[pos:]
         return out
 
-    def _waits(self, first: _Slot | int) -> bool:
-        return not isinstance(first, int) and self._order[0] is not first
-
     # ---- answers ------------------------------------------------------------------------------------------
     def answer(self, token: int, frame: bytes) -> list[Action]:
         """The reply to a `Got`, as a whole frame. A reply to what is gone is dropped."""
@@ -241,12 +261,7 @@ class ClientConnection:
         if slot is None or self.closed:
             return []
         slot.reply = frame
-        if self._broker_pass or self._order[0] is not slot:
-            return []
-        out = self._flush()
-        if self._broker_rest:
-            out += self._pump()
-        return out
+        return self._flush()
 
     def ask(self, token: int, frame: bytes) -> list[Action]:
         """Send our own request on the client's upstream; the response comes as `Answered(token, ...)`."""
@@ -265,10 +280,10 @@ class ClientConnection:
         return [ToUpstream(frame)]
 
     def _flush(self) -> list[Action]:
+        """Replies that are due now. A passed response that is streaming is still the head."""
         out: list[Action] = []
         while self._order and self._order[0].reply is not None:
             slot = self._order.popleft()
-            assert slot.reply is not None
             if slot.reply:
                 out.append(ToClient(slot.reply))
         return out

@@ -136,8 +136,16 @@ class Front:
         session.authorised[group_id] = (code, time.monotonic() + self.settings.authorisation_cache_ms / 1000)
         return code
 
-    def owned(self, group_id: str) -> OwnedShard | Code:
-        """The shard of a managed group, or the error to answer."""
+    async def owned(self, group_id: str) -> OwnedShard | Code:
+        """The shard of a managed group, or the error to answer. A request that comes during a takeover waits for it a
+        while: clients do worse with COORDINATOR_LOAD_IN_PROGRESS than with a slow answer."""
+        found = self._owned(group_id)
+        if found is Code.COORDINATOR_LOAD_IN_PROGRESS and self.host is not None and self.settings.takeover_hold_ms:
+            await self.host.wait_loaded(group_id, self.settings.takeover_hold_ms / 1000)
+            found = self._owned(group_id)
+        return found
+
+    def _owned(self, group_id: str) -> OwnedShard | Code:
         if self.host is None or self.host.ownership is None or self.stopping:
             return Code.COORDINATOR_NOT_AVAILABLE
         if self.parked >= self.settings.limits.parked_replies:
@@ -146,7 +154,7 @@ class Front:
 
     async def delete_group(self, group_id: str) -> Code:
         """Remove an empty group from the state; the answer waits for the commit."""
-        owned = self.owned(group_id)
+        owned = await self.owned(group_id)
         if isinstance(owned, Code) or self.host is None:
             return owned if isinstance(owned, Code) else Code.COORDINATOR_NOT_AVAILABLE
         code, fx = owned.shard.delete(group_id, now())
@@ -182,7 +190,7 @@ class Front:
         if refused:
             self._heartbeat_error(session, got, Code(refused))
             return
-        owned = self.owned(req.group_id)
+        owned = await self.owned(req.group_id)
         if isinstance(owned, Code):
             self._heartbeat_error(session, got, owned)
             return

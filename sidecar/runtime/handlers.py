@@ -96,7 +96,7 @@ async def describe_groups(front: Front, session: Session, got: Got, client_id: s
         res = dg.DescribeGroupsResponse.decode(got.version, await _upstream(front, session, got, pos, req.encode(got.version)))
     for group_id in local:
         refused = await front.authorise(session, got, group_id)
-        owned = front.owned(group_id)
+        owned = await front.owned(group_id)
         code = Code(refused) if refused else owned if isinstance(owned, Code) else Code.NONE
         res.groups.append(tr.not_classic(group_id, code, got.version))
     front.body_reply(session, got, res.encode(got.version))
@@ -121,7 +121,7 @@ async def consumer_group_describe(front: Front, session: Session, got: Got, clie
     waits = []
     for group_id in local:
         refused = await front.authorise(session, got, group_id)
-        owned = front.owned(group_id)
+        owned = await front.owned(group_id)
         if refused or isinstance(owned, Code):
             res.groups.append(tr.describe_error(group_id, Code(refused) if refused else owned, None))  # type: ignore[arg-type]
             continue
@@ -147,7 +147,7 @@ async def delete_groups(front: Front, session: Session, got: Got, client_id: str
         if not front.managed(group_id):
             continue
         refused = await front.authorise(session, got, group_id)
-        owned = front.owned(group_id)
+        owned = await front.owned(group_id)
         if refused or isinstance(owned, Code):
             errors[group_id] = Code(refused) if refused else owned  # type: ignore[assignment]
             continue

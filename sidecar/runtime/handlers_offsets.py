@@ -37,7 +37,7 @@ async def _check(front: Front, session: Session, got: Got, check: CommitCheck | 
     refused = await front.authorise(session, got, check.group_id)
     if refused:
         return CheckReply(Code(refused))
-    owned = front.owned(check.group_id)
+    owned = await front.owned(check.group_id)
     return CheckReply(owned) if isinstance(owned, Code) else owned.shard.check(check, now())
 
 
@@ -115,7 +115,7 @@ async def offset_delete(front: Front, session: Session, got: Got, client_id: str
         session.forward(got)
         return
     refused = await front.authorise(session, got, req.group_id)
-    owned = front.owned(req.group_id)
+    owned = await front.owned(req.group_id)
     if refused or isinstance(owned, Code):
         code = Code(refused) if refused else owned
         assert isinstance(code, Code)

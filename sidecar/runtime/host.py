@@ -92,6 +92,7 @@ class Host:
         self._taking: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._last_tick_ms = 0
+        self._waiting: dict[int, list[asyncio.Future[None]]] = {}
 
     # ---- lookups ------------------------------------------------------------------------------------------
     def partition_of(self, group_id: str) -> int:
@@ -108,6 +109,17 @@ class Host:
         if group_id in owned.undecoded:
             self._decode(owned, group_id)
         return owned
+
+    async def wait_loaded(self, group_id: str, timeout_s: float) -> None:
+        """Until the takeover of this group's partition has ended, one way or the other, or the time is over."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(self.partition_of(group_id), []).append(future)
+        await asyncio.wait({future}, timeout=timeout_s)
+
+    def _wake(self, p: int) -> None:
+        for future in self._waiting.pop(p, []):
+            if not future.done():
+                future.set_result(None)
 
     def owner_node(self, group_id: str) -> int | None:
         """Node id beside which the owner of this group stands; None while unknown."""
@@ -145,6 +157,7 @@ class Host:
             if owned.task is not None:
                 owned.task.cancel()
             owned.writer.stop(WriteLost(why))
+        self._wake(p)
         self.metrics.owned.set(len(self.active))
 
     async def _take_over(self, p: int, a: Assignment, why: str) -> None:
@@ -170,6 +183,7 @@ class Host:
         owned = OwnedShard(p, shard, writer, set(tail.groups))
         self.active[p] = owned
         self._taking.pop(p, None)
+        self._wake(p)
         took = time.monotonic() - start
         self.metrics.takeover_seconds.observe(took)
         self.metrics.owned.set(len(self.active))

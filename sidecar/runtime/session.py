@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sidecar.runtime.host import OwnedShard
 
 WRITE_HIGH_BYTES = 1 << 20
+HELD_BYTES = 65_536
+"""Of later requests, kept while one is being answered; then the client is read no further."""
 CONNECT_TIMEOUT_S = 10.0
 
 
@@ -84,6 +86,7 @@ class Session(asyncio.Protocol):
         self._client_eof = False
         self._cause = ""
         self._partial: asyncio.TimerHandle | None = None
+        self._running = False
 
     # ---- the client's socket ------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -179,6 +182,18 @@ class Session(asyncio.Protocol):
 
     # ---- actions ------------------------------------------------------------------------------------------
     def run(self, actions: list[Action]) -> None:
+        """Do these, then what they unblock: an answer lets the client's next request be seen."""
+        self._do(actions)
+        if self._running:
+            return  # called from within: the outer call goes on
+        self._running = True
+        try:
+            while more := self.conn.more():
+                self._do(more)
+        finally:
+            self._running = False
+
+    def _do(self, actions: list[Action]) -> None:
         for a in actions:
             if isinstance(a, ToClient):
                 if self.client is not None:
@@ -230,13 +245,14 @@ class Session(asyncio.Protocol):
         if self.client is None or self.client.is_closing():
             return
         waiting_connect = self.upstream is None and self._connecting is not None
-        pause_client = self.upstream_full or waiting_connect or self.conn.in_flight >= self.front.in_flight_max
+        held = self.conn.local_pending and self.conn.held_bytes > HELD_BYTES
+        pause_client = self.upstream_full or waiting_connect or held or self.conn.in_flight >= self.front.in_flight_max
         if pause_client != self._client_paused:
             self._client_paused = pause_client
             self.client.pause_reading() if pause_client else self.client.resume_reading()
         if self.upstream is None or self.upstream.is_closing():
             return
-        pause_upstream = self.client_full or self.conn.blocked
+        pause_upstream = self.client_full
         if pause_upstream != self._upstream_paused:
             self._upstream_paused = pause_upstream
             self.upstream.pause_reading() if pause_upstream else self.upstream.resume_reading()

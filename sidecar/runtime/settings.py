@@ -135,6 +135,9 @@ class Settings(BaseSettings):
     broker_wait_ms: int = Field(60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever.")
     metadata_refresh_ms: int = Field(2_000, ge=100, description="How often topics and leaders are read from the broker.")
     authorisation_cache_ms: int = Field(10_000, ge=0, description="How long an answer of the broker's authorizer is kept; 0: ask every time.")
+    takeover_hold_ms: int = Field(
+        3_000, ge=0, description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at once."
+    )
     drain_ms: int = Field(3_000, ge=0, description="At the end: how long to wait for answers under way.")
     groups: Groups = Groups()  # type: ignore[call-arg]
     consumer: Consumer = Consumer()  # type: ignore[call-arg]
