@@ -48,7 +48,16 @@ SERVED = {
 }
 HEADERS = ["RequestHeader", "ResponseHeader"]
 
-INTS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d", "bool": "?"}
+INTS = {
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "bool": "?",
+}
 SIZES = {"b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "?": 1}
 LATEST = 32767
 
@@ -291,7 +300,9 @@ class Emitter:
     def emit_class(self, msg: Message, st: Struct) -> list[str]:
         lines = ["", "", "@dataclass(slots=True)", f"class {st.name}:"]
         if st.name == msg.name:
-            lines.append(f'    """Kafka {self.kafka} {msg.name}, api key {msg.api_key}, versions {msg.valid.low}-{msg.valid.high}."""')
+            lines.append(
+                f'    """Kafka {self.kafka} {msg.name}, api key {msg.api_key}, versions {msg.valid.low}-{msg.valid.high}."""'
+            )
         for f in st.fields:
             lines.append(f"    {f.name}: {py_type(f)} = {py_default(f)}")
         if not st.fields:
@@ -316,7 +327,7 @@ class Emitter:
         flex = msg.flexible.low if msg.flexible.low <= msg.flexible.high else LATEST
         top = msg.structs[-1]
         index = self.index(msg, top)
-        lines = [
+        return [
             "",
             "",
             f"{n.upper()}_VERSIONS = ({lo}, {hi})",
@@ -345,12 +356,14 @@ class Emitter:
             f'        raise WireError(f"{msg.name}: version {{version}} is not one of {lo}-{hi}")',
             "    fn(msg, out)",
         ]
-        return lines
 
     def index(self, msg: Message, st: Struct) -> dict[int, int]:
         """version -> number of its layout."""
         layouts: dict[tuple[Any, ...], int] = {}
-        return {v: layouts.setdefault(self.layout(msg, st, v), len(layouts)) for v in range(msg.valid.low, msg.valid.high + 1)}
+        return {
+            v: layouts.setdefault(self.layout(msg, st, v), len(layouts))
+            for v in range(msg.valid.low, msg.valid.high + 1)
+        }
 
     def emit_functions(self, msg: Message, st: Struct) -> list[str]:
         done: set[int] = set()
@@ -385,7 +398,11 @@ class Emitter:
             elif f.is_struct:
                 total += 1 if v in f.nullable else self.min_size(msg, f.element, v)
             else:
-                total += self.min_size(msg, f.type, v) if v in f.flexible or f.type in INTS or f.type == "uuid" else (4 if f.type in ("bytes", "records") else 2)
+                total += (
+                    self.min_size(msg, f.type, v)
+                    if v in f.flexible or f.type in INTS or f.type == "uuid"
+                    else (4 if f.type in ("bytes", "records") else 2)
+                )
         return max(total, 1)
 
     # ---- decode -----------------------------------------------------------------------------------------
@@ -414,13 +431,23 @@ class Emitter:
             for f in tagged:
                 d = py_default(f)
                 if d.startswith("field(default_factory="):
-                    d = {"list": "[]"}.get(d[len("field(default_factory=") : -1], d[len("field(default_factory=lambda: ") : -1])
+                    d = {"list": "[]"}.get(
+                        d[len("field(default_factory=") : -1], d[len("field(default_factory=lambda: ") : -1]
+                    )
                 body.append(f"f_{f.name}: {py_type(f)} = {d}")
             if not tagged:
                 body += ["if b[p] == 0:", "    p += 1", "else:", "    p = skip_tags(b, p, e)"]
             else:
-                body += ["n_tags, p = uvarint(b, p)", "while n_tags:", "    n_tags -= 1", "    tag, p = uvarint(b, p)", "    size, p = uvarint(b, p)",
-                         "    end = p + size", "    if end > e:", f'        raise WireError("{st.name}: tagged field past the end")']
+                body += [
+                    "n_tags, p = uvarint(b, p)",
+                    "while n_tags:",
+                    "    n_tags -= 1",
+                    "    tag, p = uvarint(b, p)",
+                    "    size, p = uvarint(b, p)",
+                    "    end = p + size",
+                    "    if end > e:",
+                    f'        raise WireError("{st.name}: tagged field past the end")',
+                ]
                 kw = "if"
                 for f in tagged:
                     body.append(f"    {kw} tag == {f.tag}:")
@@ -429,7 +456,10 @@ class Emitter:
                         body.append(f"        p += {SIZES[INTS[f.type]]}")
                     else:
                         body += ["        " + x for x in self.decode_field(msg, f, v, True)]
-                    body += ["        if p != end:", f'            raise WireError("{st.name}.{f.name}: tagged field of a wrong size")']
+                    body += [
+                        "        if p != end:",
+                        f'            raise WireError("{st.name}.{f.name}: tagged field of a wrong size")',
+                    ]
                     kw = "elif"
                 body += ["    p = end"]
         args = ", ".join(f"f_{f.name}" if v in f.versions else self.literal_default(f) for f in st.fields)
@@ -453,25 +483,60 @@ class Emitter:
         if f.is_struct:
             fn = f"_d{self.sub(msg, f.element, v)}_{f.element}"
             if nullable:
-                return [f"{typed} = None", "(mark,) = " + self.unpack("b") + "(b, p)", "p += 1", "if mark >= 0:", f"    {var}, p = {fn}(b, p, e)"]
+                return [
+                    f"{typed} = None",
+                    "(mark,) = " + self.unpack("b") + "(b, p)",
+                    "p += 1",
+                    "if mark >= 0:",
+                    f"    {var}, p = {fn}(b, p, e)",
+                ]
             return [f"{var}, p = {fn}(b, p, e)"]
         return self.decode_scalar(f.type, var, typed, nullable, flex, f.name)
 
     def decode_scalar(self, t: str, var: str, typed: str, nullable: bool, flex: bool, name: str) -> list[str]:
         if t == "uuid":
-            return ["q = p + 16", "if q > e:", f'    raise WireError("{name}: past the end")', f"{var} = b[p:q]", "p = q"]
+            return [
+                "q = p + 16",
+                "if q > e:",
+                f'    raise WireError("{name}: past the end")',
+                f"{var} = b[p:q]",
+                "p = q",
+            ]
         conv = "b[p:q].decode()" if t == "string" else "b[p:q]"
         nul = f"{var} = None" if nullable else f'raise WireError("{name}: null where none is allowed")'
         null_decl = f"{typed} = None" if nullable else nul
         if flex:
-            head = ["n = b[p]", "p += 1", "if n > 127:", "    n, p = uvarint(b, p - 1)", "if n == 0:", f"    {null_decl}", "else:",
-                    "    q = p + n - 1", "    if q > e:", f'        raise WireError("{name}: past the end")', f"    {var} = {conv}", "    p = q"]
-            return head
+            return [
+                "n = b[p]",
+                "p += 1",
+                "if n > 127:",
+                "    n, p = uvarint(b, p - 1)",
+                "if n == 0:",
+                f"    {null_decl}",
+                "else:",
+                "    q = p + n - 1",
+                "    if q > e:",
+                f'        raise WireError("{name}: past the end")',
+                f"    {var} = {conv}",
+                "    p = q",
+            ]
         fmt, size = ("h", 2) if t == "string" else ("i", 4)
-        return [f"(n,) = {self.unpack(fmt)}(b, p)", f"p += {size}", "if n < 0:", f"    {null_decl}", "else:",
-                "    q = p + n", "    if q > e:", f'        raise WireError("{name}: past the end")', f"    {var} = {conv}", "    p = q"]
+        return [
+            f"(n,) = {self.unpack(fmt)}(b, p)",
+            f"p += {size}",
+            "if n < 0:",
+            f"    {null_decl}",
+            "else:",
+            "    q = p + n",
+            "    if q > e:",
+            f'        raise WireError("{name}: past the end")',
+            f"    {var} = {conv}",
+            "    p = q",
+        ]
 
-    def decode_array(self, msg: Message, f: Field, v: int, flex: bool, var: str, nullable: bool, typed: str) -> list[str]:
+    def decode_array(
+        self, msg: Message, f: Field, v: int, flex: bool, var: str, nullable: bool, typed: str
+    ) -> list[str]:
         el = f.element
         size = self.min_size(msg, el, v)
         nul = f"{var} = None" if nullable else f'raise WireError("{f.name}: null where none is allowed")'
@@ -483,12 +548,21 @@ class Emitter:
         lines = [*head]
         if nullable:
             lines += [f"{typed} = None"]
-        lines += ["if n < 0:", f"    {nul}" if not nullable else "    pass", f"elif {need} > e - p:", f'    raise WireError("{f.name}: more elements than bytes")', "else:"]
+        lines += [
+            "if n < 0:",
+            f"    {nul}" if not nullable else "    pass",
+            f"elif {need} > e - p:",
+            f'    raise WireError("{f.name}: more elements than bytes")',
+            "else:",
+        ]
         if el in INTS:
             c = INTS[el]
             lines += [f"    {var} = list(Struct(f'>{{n}}{c}').unpack_from(b, p))", f"    p += n * {SIZES[c]}"]
         else:
-            lines += [f"    l_{f.name}: list[{py_type(Field('', el, f.versions, NONE, NONE, None, f.flexible, None, []))}] = []", "    for _ in range(n):"]
+            lines += [
+                f"    l_{f.name}: list[{py_type(Field('', el, f.versions, NONE, NONE, None, f.flexible, None, []))}] = []",
+                "    for _ in range(n):",
+            ]
             if el[0].isupper():
                 lines += [f"        x, p = _d{self.sub(msg, el, v)}_{el}(b, p, e)"]
                 lines += [f"        l_{f.name}.append(x)"]
@@ -496,7 +570,13 @@ class Emitter:
                 lines += ["        " + x for x in self.decode_scalar(el, "y", "y", False, flex, f.name)]
                 lines += [f"        l_{f.name}.append(y)"]
             lines += [f"    {var} = l_{f.name}"]
-            lines = [x.replace("x, p =", f"x_{f.name}, p =").replace("append(x)", f"append(x_{f.name})").replace("append(y)", f"append(y_{f.name})").replace(" y = ", f" y_{f.name} = ") for x in lines]
+            lines = [
+                x.replace("x, p =", f"x_{f.name}, p =")
+                .replace("append(x)", f"append(x_{f.name})")
+                .replace("append(y)", f"append(y_{f.name})")
+                .replace(" y = ", f" y_{f.name} = ")
+                for x in lines
+            ]
         return lines
 
     # ---- encode -----------------------------------------------------------------------------------------
@@ -532,9 +612,18 @@ class Emitter:
                     if f.type in INTS:
                         body.append(f"    t += {self.pack(INTS[f.type])}(m.{f.name})")
                     else:
-                        body += ["    " + re.sub(r"\bo\b(?=\.append|\.extend| \+=|, |\))", "t", x) for x in self.encode_field(msg, f, v, True)]
+                        body += [
+                            "    " + re.sub(r"\bo\b(?=\.append|\.extend| \+=|, |\))", "t", x)
+                            for x in self.encode_field(msg, f, v, True)
+                        ]
                     body.append(f"    tags.append(({f.tag}, t))")
-                body += ["put_uvarint(o, len(tags))", "for tag, t in tags:", "    put_uvarint(o, tag)", "    put_uvarint(o, len(t))", "    o += t"]
+                body += [
+                    "put_uvarint(o, len(tags))",
+                    "for tag, t in tags:",
+                    "    put_uvarint(o, tag)",
+                    "    put_uvarint(o, len(t))",
+                    "    o += t",
+                ]
         if not body:
             body = ["pass"]
         return lines + ["    " + x for x in body]
@@ -552,11 +641,23 @@ class Emitter:
                 c = INTS[f.element]
                 inner += [f"o += Struct(f'>{{len(a_{f.name})}}{c}').pack(*a_{f.name})"]
             elif f.is_struct:
-                inner += [f"for x_{f.name} in a_{f.name}:", f"    _e{self.sub(msg, f.element, v)}_{f.element}(x_{f.name}, o)"]
+                inner += [
+                    f"for x_{f.name} in a_{f.name}:",
+                    f"    _e{self.sub(msg, f.element, v)}_{f.element}(x_{f.name}, o)",
+                ]
             else:
-                inner += [f"for y_{f.name} in a_{f.name}:", *["    " + x for x in self.encode_scalar(f.element, f"y_{f.name}", False, False, flex, f.name)]]
+                inner += [
+                    f"for y_{f.name} in a_{f.name}:",
+                    *["    " + x for x in self.encode_scalar(f.element, f"y_{f.name}", False, False, flex, f.name)],
+                ]
             if nullable:
-                return [*lines, f"if a_{f.name} is None:", *["    " + x for x in null], "else:", *["    " + x for x in inner]]
+                return [
+                    *lines,
+                    f"if a_{f.name} is None:",
+                    *["    " + x for x in null],
+                    "else:",
+                    *["    " + x for x in inner],
+                ]
             if declared_nullable:
                 lines += [f"if a_{f.name} is None:", f'    raise WireError("{f.name}: null where none is allowed")']
             return lines + inner
@@ -574,7 +675,15 @@ class Emitter:
         raw = f"{var}.encode()" if t == "string" else var
         null = "o.append(0)" if flex else f"o += {self.pack(fmt)}(-1)"
         if flex:
-            put = [f"s = {raw}", "n = len(s) + 1", "if n < 128:", "    o.append(n)", "else:", "    put_uvarint(o, n)", "o += s"]
+            put = [
+                f"s = {raw}",
+                "n = len(s) + 1",
+                "if n < 128:",
+                "    o.append(n)",
+                "else:",
+                "    put_uvarint(o, n)",
+                "o += s",
+            ]
         else:
             put = [f"s = {raw}", f"o += {self.pack(fmt)}(len(s))", "o += s"]
         if nullable:

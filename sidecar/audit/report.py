@@ -6,11 +6,10 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from sidecar.audit.job import Audit
 
-WIDTH, LEFT, RIGHT, ROW, TOP = 1120, 120, 20, 26, 46
+WIDTH, LEFT, RIGHT, ROW, TOP, LANES = 1120, 120, 20, 26, 46, 3
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bb5566", "#004488", "#997700", "#44aa99")
 OWNER_COLOURS = ("#dbe7f3", "#fbe3e6", "#dff0e2", "#f6f1d6", "#dff4fb", "#f3dfea")
 STYLE = """
@@ -52,7 +51,9 @@ class _Axis:
 
     def ticks(self) -> list[int]:
         span = self.end_ms - self.start_ms
-        step = next(s for s in (500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 3_600_000, 10**12) if span / s <= 14)
+        step = next(
+            s for s in (500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 3_600_000, 10**12) if span / s <= 14
+        )
         return list(range(0, span + 1, step))
 
 
@@ -67,17 +68,21 @@ def gantt(audit: Audit, group: str, marks: Sequence[Mark], end_ms: int) -> str:
     members = list(dict.fromkeys(i["member_id"] for i in rows))
     colour = {m: COLOURS[n % len(COLOURS)] for n, m in enumerate(members)}
     name = {i["member_id"]: i["client_id"] or i["member_id"] for i in rows}
-    height = TOP + ROW * (len(places) + 1) + 96
+    height = TOP + ROW * (len(places) + 1) + 20 + 16 * LANES
     bottom = TOP + ROW * (len(places) + 1)
     out = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="Ownership of each partition over time">']
     for t in axis.ticks():
         x = axis.x(start + t)
         out.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" stroke="#e6ebf0"/>')
-        out.append(f'<text x="{x:.1f}" y="{TOP - 8}" font-size="11" fill="#5a6a7a" text-anchor="middle">{t / 1000:g} s</text>')
+        out.append(
+            f'<text x="{x:.1f}" y="{TOP - 8}" font-size="11" fill="#5a6a7a" text-anchor="middle">{t / 1000:g} s</text>'
+        )
     out += _owners(audit, rows[0]["state_partition"], axis)
     for n, place in enumerate(places):
         y = TOP + ROW * (n + 1)
-        out.append(f'<text x="{LEFT - 8}" y="{y + 17}" font-size="12" text-anchor="end" fill="#1d2733">{_esc(place[0])}-{place[1]}</text>')
+        out.append(
+            f'<text x="{LEFT - 8}" y="{y + 17}" font-size="12" text-anchor="end" fill="#1d2733">{_esc(place[0])}-{place[1]}</text>'
+        )
         for i in rows:
             if (i["topic"], i["partition"]) != place:
                 continue
@@ -95,7 +100,9 @@ def gantt(audit: Audit, group: str, marks: Sequence[Mark], end_ms: int) -> str:
 
 def _owners(audit: Audit, state_partition: int, axis: _Axis) -> list[str]:
     """The row of owner sidecars: colour by node, a line where it changed."""
-    out = [f'<text x="{LEFT - 8}" y="{TOP + 17}" font-size="12" text-anchor="end" font-weight="600" fill="#1d2733">coordinator</text>']
+    out = [
+        f'<text x="{LEFT - 8}" y="{TOP + 17}" font-size="12" text-anchor="end" font-weight="600" fill="#1d2733">coordinator</text>'
+    ]
     claims = [c for c in audit.claims if c["state_partition"] == state_partition]
     for c in claims:
         end = c["to_ms"] if c["to_ms"] is not None else axis.end_ms
@@ -109,26 +116,33 @@ def _owners(audit: Audit, state_partition: int, axis: _Axis) -> list[str]:
             f'stroke="#9fb0c0"><title>{_esc(told)}</title></rect>'
         )
         if x2 - x1 > 60:
-            out.append(f'<text x="{(x1 + x2) / 2:.1f}" y="{TOP + 17}" font-size="11.5" text-anchor="middle" fill="#33404d">sidecar {c["node_id"]}</text>')
+            out.append(
+                f'<text x="{(x1 + x2) / 2:.1f}" y="{TOP + 17}" font-size="11.5" text-anchor="middle" fill="#33404d">sidecar {c["node_id"]}</text>'
+            )
     return out
 
 
 def _marks(marks: Sequence[Mark], axis: _Axis, bottom: int) -> list[str]:
+    """A line through all rows and a label below it, in the first lane where it hides no other."""
     out = []
-    lanes = [-1e9] * 5
+    lanes: list[list[tuple[float, float]]] = [[] for _ in range(LANES)]
     for m in sorted(marks, key=lambda m: m.time_ms):
         x = axis.x(m.time_ms)
-        width = 6.2 * len(m.label) + 10
-        lane = next((i for i, end in enumerate(lanes) if end < x), 0)
+        width = 6.4 * len(m.label) + 10
         flip = x + width > WIDTH
-        lanes[lane] = x + width
+        span = (x - width, x) if flip else (x, x + width)
+        lane = next((n for n, taken in enumerate(lanes) if all(span[1] < a or span[0] > b for a, b in taken)), 0)
+        lanes[lane].append(span)
         colour = "#b3261e" if m.fault else "#5a6a7a"
         dash = "" if m.fault else ' stroke-dasharray="3 3"'
         y = bottom + 16 + 16 * lane
-        out.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{y - 4}" stroke="{colour}" stroke-width="1.4"{dash}/>')
-        anchor = "end" if flip else "start"
-        dx = -4 if flip else 4
-        out.append(f'<text x="{x + dx:.1f}" y="{y}" font-size="11.5" fill="{colour}" text-anchor="{anchor}">{_esc(m.label)}</text>')
+        out.append(
+            f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{y - 4}" stroke="{colour}" stroke-width="1.4"{dash}/>'
+        )
+        anchor, dx = ("end", -4) if flip else ("start", 4)
+        out.append(
+            f'<text x="{x + dx:.1f}" y="{y}" font-size="11.5" fill="{colour}" text-anchor="{anchor}">{_esc(m.label)}</text>'
+        )
     return out
 
 
@@ -139,7 +153,12 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def render(
-    audit: Audit, group: str, marks: Sequence[Mark], end_ms: int, cards: Sequence[tuple[str, object, bool | None]], title: str
+    audit: Audit,
+    group: str,
+    marks: Sequence[Mark],
+    end_ms: int,
+    cards: Sequence[tuple[str, object, bool | None]],
+    title: str,
 ) -> str:
     """The page. `cards`: (label, value, good) where good None is neutral."""
     boxes = "".join(
@@ -149,7 +168,15 @@ def render(
     mine = [i for i in audit.intervals if i["group_id"] == group]
     partition = mine[0]["state_partition"] if mine else -1
     intervals = [
-        (f"{i['topic']}-{i['partition']}", i["client_id"], i["member_epoch"], _clock(i["from_ms"]), _clock(i["to_ms"]), i["from_why"], i["to_why"] or "")
+        (
+            f"{i['topic']}-{i['partition']}",
+            i["client_id"],
+            i["member_epoch"],
+            _clock(i["from_ms"]),
+            _clock(i["to_ms"]),
+            i["from_why"],
+            i["to_why"] or "",
+        )
         for i in sorted(mine, key=lambda i: (i["topic"], i["partition"], i["from_ms"], i["from_offset"]))
     ]
     epochs = [(e["epoch"], _clock(e["time_ms"]), e["why"]) for e in audit.epochs if e["group_id"] == group]

@@ -12,7 +12,9 @@ from typing import Annotated  # noqa: E402
 
 import typer  # noqa: E402
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker."
+)
 ConfigPath = Annotated[Path | None, typer.Option(help="YAML file of settings; none is needed.")]
 
 

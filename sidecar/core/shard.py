@@ -1,4 +1,4 @@
-"""One partition of `__group_state`: its groups, their timers, and the one way in (`handle`, `tick`) and back (`replay`).
+"""One partition of `__group_state`: its groups, their timers, the one way in and the one way back (`replay`).
 
 A handler returns records and a reply. The records change the state through `replay`, live and on a rebuild
 alike; whoever runs the shard appends them and holds the reply back until they are committed.

@@ -1,1 +1,1 @@
-"""Real Kafka, real clients and real sidecars as local processes: for the demo, the drills, the tests, the benchmarks."""
+"""Real Kafka, real clients, real sidecars as local processes: for demo, drills, tests and benchmarks."""

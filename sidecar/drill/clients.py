@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
@@ -131,14 +132,23 @@ def python_consumer(kafka: LocalKafka, name: str, topic: str, group: str, *extra
     """librdkafka by confluent-kafka."""
     command = [sys.executable, "-m", "sidecar.drill.worker", "consumer", "--bootstrap", kafka.bootstrap]
     command += ["--topic", topic, "--group", group, "--name", name, *extra]
-    return Client(name, Process(name, command, kafka.folder / f"{name}.log", lines=True), kafka.folder / f"{name}.events")
+    return Client(
+        name, Process(name, command, kafka.folder / f"{name}.log", lines=True), kafka.folder / f"{name}.events"
+    )
 
 
 class ProducerProcess:
     """A steady producer and what was acknowledged to it: partition -> end offset and count."""
 
     def __init__(self, kafka: LocalKafka, topic: str, rate: float, bootstrap: str | None = None) -> None:
-        command = [sys.executable, "-m", "sidecar.drill.worker", "producer", "--bootstrap", bootstrap or kafka.bootstrap]
+        command = [
+            sys.executable,
+            "-m",
+            "sidecar.drill.worker",
+            "producer",
+            "--bootstrap",
+            bootstrap or kafka.bootstrap,
+        ]
         command += ["--topic", topic, "--rate", str(rate)]
         self.process = Process("producer", command, kafka.folder / "producer.log", lines=True)
         self.ends: dict[int, int] = {}
@@ -193,7 +203,7 @@ def double_owned(journals: Iterable[Journal]) -> list[str]:
     found = []
     for p, spans in sorted(by_partition.items()):
         spans.sort(key=lambda o: o.from_ms)
-        for a, b in zip(spans, spans[1:], strict=False):
+        for a, b in itertools.pairwise(spans):
             if a.client != b.client and (a.to_ms is None or a.to_ms > b.from_ms):
                 found.append(f"partition {p}: {a.client} until {a.to_ms}, {b.client} from {b.from_ms}")
     return found

@@ -89,7 +89,10 @@ class Screen:
         table.add_column("partition")
         for p in range(PARTITIONS):
             table.add_column(str(p), justify="center")
-        table.add_row("owner", *[f"[{colour[owners[p]]}]{_short(owners[p])}[/]" if p in owners else "-" for p in range(PARTITIONS)])
+        table.add_row(
+            "owner",
+            *[f"[{colour[owners[p]]}]{_short(owners[p])}[/]" if p in owners else "-" for p in range(PARTITIONS)],
+        )
         table.add_row("lag", *[str(lag.get(p, 0)) for p in range(PARTITIONS)])
         epochs = {m["client"]: m["epoch"] for m in view.members} if view else {}
         people = "  ".join(
@@ -205,7 +208,14 @@ def _kill_owner(s: Scenario, say: Callable[[str], None], mark: Callable[[str, bo
     s.wait("a heartbeat accepted by another owner", lambda: probe.first_after(at) is not None, 30)
     new = s.kafka.owner_of(GROUP, skip=owner.node_id)
     say(f"first heartbeat accepted [bold]{probe.first_after(at):.2f} s[/] after the kill, by sidecar {new.node_id}")
-    s.wait("a commit by a consumer", lambda: sum(len(j.commit_log) for j in s.journals) > commits and any(c[0] > at_ms for j in s.journals for c in j.commit_log), 30)
+    s.wait(
+        "a commit by a consumer",
+        lambda: (
+            sum(len(j.commit_log) for j in s.journals) > commits
+            and any(c[0] > at_ms for j in s.journals for c in j.commit_log)
+        ),
+        30,
+    )
     first = min(c[0] for j in s.journals for c in j.commit_log if c[0] > at_ms)
     say(f"first commit acknowledged to a consumer {(first - at_ms) / 1000:.2f} s after the kill")
     time.sleep(max(0.0, 4 - (time.monotonic() - at)))
@@ -264,7 +274,9 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
         *checks,
     ]
     page = out / "report.html"
-    page.write_text(render(found, GROUP, marks, end_ms, cards, f"Group {GROUP} on {TOPIC}: demo on Kafka {s.kafka.version}"))
+    page.write_text(
+        render(found, GROUP, marks, end_ms, cards, f"Group {GROUP} on {TOPIC}: demo on Kafka {s.kafka.version}")
+    )
     screen.say(f"report: {page}   tables: {out / 'tables'}   logs: {out / 'run'}")
     console.print("[green]nothing lost, nothing owned by two at once[/]" if ok else "[red]the run FAILED its checks[/]")
     return 0 if ok else 1

@@ -10,8 +10,8 @@ import json
 import shutil
 import subprocess
 import sys
-import uuid
 import urllib.request
+import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -137,7 +137,10 @@ class LocalKafka:
         node.process = Process(f"broker-{node.node_id}", command, self.folder / f"broker-{node.node_id}.log").start()
 
     def _java(self, main: str, opts: tuple[str, ...] = JVM) -> list[str]:
-        log = [f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml", f"-Dlog4j.configuration=file:{self.folder}/log4j.properties"]
+        log = [
+            f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml",
+            f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",
+        ]
         return [java(), *opts, *log, "-cp", f"{self.libs}/*", main]
 
     def _config(self, node: Broker) -> Path:
@@ -217,7 +220,11 @@ class LocalKafka:
             first = views[0]
             assert first is not None
             nodes = {n.node_id for n in running}
-            return bool(first["owners"]) and all(v == first["owners"] for v in (w and w["owners"] for w in views)) and set(first["owners"]) <= nodes
+            return (
+                bool(first["owners"])
+                and all(v == first["owners"] for v in (w and w["owners"] for w in views))
+                and set(first["owners"]) <= nodes
+            )
 
         wait_until("the sidecars to own all partitions", ready, timeout_s, procs)
 

@@ -45,7 +45,9 @@ class Probe:
     def __init__(self, bootstrap: str, group: str, partitions: int, interval_s: float = 0.05) -> None:
         self.bootstrap = [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in bootstrap.split(","))]
         self.group = group
-        self.probe_group = sibling_group(group, "demo-probe" if group.startswith("demo") else f"{group}-probe", partitions)
+        self.probe_group = sibling_group(
+            group, "demo-probe" if group.startswith("demo") else f"{group}-probe", partitions
+        )
         self.interval_s = interval_s
         self.accepted: list[tuple[float, float]] = []
         self.errors: dict[str, int] = {}

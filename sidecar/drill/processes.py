@@ -113,7 +113,9 @@ def free_ports(n: int) -> list[int]:
             s.close()
 
 
-def wait_until(what: str, check: Callable[[], bool], timeout_s: float, procs: Sequence[Process] = (), step_s: float = 0.05) -> None:
+def wait_until(
+    what: str, check: Callable[[], bool], timeout_s: float, procs: Sequence[Process] = (), step_s: float = 0.05
+) -> None:
     """Poll until `check()`; raises DrillError when the time is over or one of `procs` has ended."""
     until = time.monotonic() + timeout_s
     while not check():

@@ -46,7 +46,12 @@ def _decode_api_versions(body: bytes, version: int) -> tuple[av.ApiVersionsRespo
 
 
 def find_coordinator(
-    body: bytes, version: int, key: str, key_type: int, managed: Callable[[str], bool], owner: Callable[[str], Broker | None]
+    body: bytes,
+    version: int,
+    key: str,
+    key_type: int,
+    managed: Callable[[str], bool],
+    owner: Callable[[str], Broker | None],
 ) -> bytes:
     """Managed groups get their owner's broker. What the broker's authorizer refused stays refused."""
     res = fc.FindCoordinatorResponse.decode(version, body)

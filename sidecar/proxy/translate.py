@@ -89,7 +89,9 @@ def _assignment(parts: Partitions, image: TopicImage) -> cd.Assignment:
 
 
 def describe_error(group_id: str, code: Code, message: str | None) -> cd.DescribedGroup:
-    return cd.DescribedGroup(error_code=code, error_message=message, group_id=group_id, authorized_operations=NO_OPERATIONS)
+    return cd.DescribedGroup(
+        error_code=code, error_message=message, group_id=group_id, authorized_operations=NO_OPERATIONS
+    )
 
 
 def not_classic(group_id: str, code: Code, version: int) -> dg.DescribedGroup:

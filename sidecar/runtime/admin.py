@@ -1,4 +1,4 @@
-"""HTTP for operators: /metrics, /livez (the loop turns), /readyz (owners known, state replayed; says why not), /owners."""
+"""HTTP for operators: /metrics, /livez (the loop turns), /readyz (owners known; says why not), /owners."""
 
 from __future__ import annotations
 

@@ -79,7 +79,9 @@ class App:
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         host, port = split(self.settings.listen)
         try:
-            server = await loop.create_server(lambda: Session(self.front), host, port, backlog=BACKLOG, reuse_address=True)
+            server = await loop.create_server(
+                lambda: Session(self.front), host, port, backlog=BACKLOG, reuse_address=True
+            )
         except OSError as exc:
             raise StartError(f"cannot listen on {self.settings.listen}: {exc.strerror or exc}") from None
         for sock in server.sockets:
@@ -169,7 +171,9 @@ class App:
             have = self.view.leaders.get(topic)
             if have is not None and -1 not in have:
                 if len(have) != partitions:
-                    raise StartError(f"{topic} has {len(have)} partitions, {OFFSETS} has {partitions}: they must be equal")
+                    raise StartError(
+                        f"{topic} has {len(have)} partitions, {OFFSETS} has {partitions}: they must be equal"
+                    )
                 return
             if have is None:
                 await self._create_state_topic(topic, partitions)

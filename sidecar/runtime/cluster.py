@@ -39,9 +39,7 @@ def view_of(res: md.MetadataResponse) -> ClusterView:
         leaders[t.name] = tuple(p.leader_id for p in parts)
         rack_lists = tuple(tuple(sorted({r for n in p.replica_nodes if (r := racks.get(n))})) for p in parts)
         topics.append(Topic(t.topic_id, t.name, rack_lists))
-    return ClusterView(
-        res.cluster_id or "", {b.node_id: (b.host, b.port) for b in res.brokers}, leaders, tuple(topics)
-    )
+    return ClusterView(res.cluster_id or "", {b.node_id: (b.host, b.port) for b in res.brokers}, leaders, tuple(topics))
 
 
 class Cluster:

@@ -56,7 +56,9 @@ class Front:
         self._include = [re2.compile(p) for p in settings.groups.include]
         self._exclude = [re2.compile(p) for p in settings.groups.exclude]
         self.managed = lru_cache(maxsize=65_536)(self._managed)
-        self._seen = {api: metrics.requests.labels(api.name.lower(), SERVED[api].decision) for api in Api if api in SERVED}
+        self._seen = {
+            api: metrics.requests.labels(api.name.lower(), SERVED[api].decision) for api in Api if api in SERVED
+        }
         from sidecar.runtime.handlers import HANDLERS
 
         self._handlers = HANDLERS
@@ -118,7 +120,9 @@ class Front:
 
     async def ask(self, session: Session, got: Got, api_key: int, version: int, body: bytes, flexible: bool) -> bytes:
         """A request of ours on the client's own upstream; returns the whole response frame."""
-        return await session.ask(got.token, request_frame(api_key, version, got.correlation_id, CLIENT_ID, flexible, body))
+        return await session.ask(
+            got.token, request_frame(api_key, version, got.correlation_id, CLIENT_ID, flexible, body)
+        )
 
     async def authorise(self, session: Session, got: Got, group_id: str) -> int:
         """May this connection's principal read the group? The broker says: a Heartbeat of nobody is refused with
@@ -264,4 +268,3 @@ ERROR_TEXT = {
     Code.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     Code.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
 }
-

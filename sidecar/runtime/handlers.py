@@ -93,7 +93,9 @@ async def describe_groups(front: Front, session: Session, got: Got, client_id: s
     res = dg.DescribeGroupsResponse()
     if theirs:
         req.groups = theirs
-        res = dg.DescribeGroupsResponse.decode(got.version, await _upstream(front, session, got, pos, req.encode(got.version)))
+        res = dg.DescribeGroupsResponse.decode(
+            got.version, await _upstream(front, session, got, pos, req.encode(got.version))
+        )
     for group_id in local:
         refused = await front.authorise(session, got, group_id)
         owned = await front.owned(group_id)
@@ -117,7 +119,9 @@ async def consumer_group_describe(front: Front, session: Session, got: Got, clie
         body = await _upstream(front, session, got, pos, req.encode(got.version))
         res = cd.ConsumerGroupDescribeResponse.decode(got.version, body)
     elif theirs:
-        res.groups = [tr.describe_error(g, Code.GROUP_ID_NOT_FOUND, f"Group {g} is not a consumer group.") for g in theirs]
+        res.groups = [
+            tr.describe_error(g, Code.GROUP_ID_NOT_FOUND, f"Group {g} is not a consumer group.") for g in theirs
+        ]
     waits = []
     for group_id in local:
         refused = await front.authorise(session, got, group_id)
@@ -208,4 +212,3 @@ HANDLERS: dict[int, Handler] = {
     Api.HEARTBEAT: _classic(hb, "Heartbeat", Code.UNKNOWN_MEMBER_ID),
     Api.LEAVE_GROUP: _classic(le, "LeaveGroup", Code.UNKNOWN_MEMBER_ID),
 }
-

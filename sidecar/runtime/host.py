@@ -206,7 +206,11 @@ class Host:
         host, port = self.address
         claim = self.codec.claim(stamp, self.node_id, f"{host}:{port}", member, a.generation, why)
         tail = self.tail.partitions[writer.partition]
-        schemas = [r for r, fp in zip(self.codec.schema_records(), sorted(self.codec.schemas.texts), strict=True) if fp not in tail.schemas]
+        schemas = [
+            r
+            for r, fp in zip(self.codec.schema_records(), sorted(self.codec.schemas.texts), strict=True)
+            if fp not in tail.schemas
+        ]
         old = sorted(tail.claims)[: max(0, len(tail.claims) - self.claims_kept)]
         stale = [Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old]
         offset = await writer.append_wait([*schemas, *stale, claim])

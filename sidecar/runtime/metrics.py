@@ -12,7 +12,9 @@ class Metrics:
         self.opened = Counter("sidecar_connections_opened", "Client connections accepted.", registry=r)
         self.closed = Counter("sidecar_connections_closed", "Client connections closed.", ["cause"], registry=r)
         self.active = Gauge("sidecar_connections_active", "Client connections open now.", registry=r)
-        self.requests = Counter("sidecar_requests", "Requests the sidecar looked into.", ["api", "decision"], registry=r)
+        self.requests = Counter(
+            "sidecar_requests", "Requests the sidecar looked into.", ["api", "decision"], registry=r
+        )
         self.refused = Counter("sidecar_frames_refused", "Frames that closed their connection.", ["reason"], registry=r)
         self.rebalances = Counter("sidecar_rebalances", "Bumps of a group's epoch.", ["protocol"], registry=r)
         self.owned = Gauge("sidecar_owned_partitions", "Partitions of the state topic served here.", registry=r)

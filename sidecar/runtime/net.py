@@ -58,7 +58,9 @@ class BrokerConnection(asyncio.Protocol):
             raise WireError(f"broker has no version of api {api_key} in {low}-{high}: {theirs}")
         return best
 
-    async def request(self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0) -> Any:
+    async def request(
+        self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0
+    ) -> Any:
         """Send `req` (of the generated `module` and message `name`, like "JoinGroup") and await the response."""
         upper = _upper(name)
         low, top = getattr(module, f"{upper}_REQUEST_VERSIONS")

@@ -66,7 +66,9 @@ class _Leader:
             data = [pr.TopicProduceData(name=t, partition_data=parts) for t, parts in topics.items()]
             req = pr.ProduceRequest(acks=-1, timeout_ms=int(self.timeout_s * 1000), topic_data=data)
             res = await conn.request(pr, "Produce", req, high=9, timeout_s=self.timeout_s)
-            found = {(t.name, p.index): (p.error_code, p.base_offset) for t in res.responses for p in t.partition_responses}
+            found = {
+                (t.name, p.index): (p.error_code, p.base_offset) for t in res.responses for p in t.partition_responses
+            }
             for i in items:
                 if not i.future.done():
                     i.future.set_result(found[(i.topic, i.partition)])

@@ -256,5 +256,3 @@ class Session(asyncio.Protocol):
         if pause_upstream != self._upstream_paused:
             self._upstream_paused = pause_upstream
             self.upstream.pause_reading() if pause_upstream else self.upstream.resume_reading()
-
-

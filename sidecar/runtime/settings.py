@@ -44,7 +44,8 @@ class _Section(BaseModel):
 
 class Groups(_Section):
     include: tuple[str, ...] = Field(
-        (), description="Regular expressions (RE2, whole name) of groups the sidecar coordinates. Empty: none, the broker has all."
+        (),
+        description="Regular expressions (RE2, whole name) of groups the sidecar coordinates. Empty: none, the broker has all.",
     )
     exclude: tuple[str, ...] = Field((), description="Groups that stay with the broker though `include` matches.")
 
@@ -68,7 +69,9 @@ class Consumer(_Section):
     heartbeat_interval_ms: int = Field(5_000, ge=1, description="How often members are told to heartbeat.")
     min_heartbeat_interval_ms: int = Field(5_000, ge=1)
     max_heartbeat_interval_ms: int = Field(15_000, ge=1)
-    assignment_interval_ms: int = Field(1_000, ge=0, description="At least so long between two assignments of a group; 0: none.")
+    assignment_interval_ms: int = Field(
+        1_000, ge=0, description="At least so long between two assignments of a group; 0: none."
+    )
     min_assignment_interval_ms: int = Field(0, ge=0)
     max_assignment_interval_ms: int = Field(15_000, ge=0)
     max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
@@ -96,11 +99,15 @@ class State(_Section):
     topic: str = Field("__group_state", min_length=1, max_length=249)
     replicas: int = Field(0, ge=0, description="Of the state topic when it is created; 0: min(3, brokers).")
     min_compaction_lag_ms: int = Field(
-        604_800_000, ge=0, description="Compaction leaves records alone for so long: the trail that audits read. 0: compact at will."
+        604_800_000,
+        ge=0,
+        description="Compaction leaves records alone for so long: the trail that audits read. 0: compact at will.",
     )
     write_timeout_ms: int = Field(10_000, ge=100, description="An append not committed by then: the shard is rebuilt.")
     claims_kept: int = Field(200, ge=1, description="Owner claims kept for each partition.")
-    fence_interval_ms: int = Field(3_600_000, ge=1_000, description="How often a writer renews its fence; brokers forget them.")
+    fence_interval_ms: int = Field(
+        3_600_000, ge=1_000, description="How often a writer renews its fence; brokers forget them."
+    )
 
 
 class OwnershipSection(_Section):
@@ -115,8 +122,12 @@ class LimitsSection(_Section):
     group_frame_bytes: int = Field(16_777_216, ge=1_024, description="Frames the sidecar must hold whole.")
     connections: int = Field(10_000, ge=1, description="Client connections; more are closed at once.")
     in_flight: int = Field(256, ge=1, description="Unanswered requests of a connection before it is read no further.")
-    parked_replies: int = Field(100_000, ge=1, description="Replies waiting for a commit; more get COORDINATOR_NOT_AVAILABLE.")
-    header_timeout_ms: int = Field(30_000, ge=100, description="A group request not whole by then closes its connection.")
+    parked_replies: int = Field(
+        100_000, ge=1, description="Replies waiting for a commit; more get COORDINATOR_NOT_AVAILABLE."
+    )
+    header_timeout_ms: int = Field(
+        30_000, ge=100, description="A group request not whole by then closes its connection."
+    )
 
 
 class LogSection(_Section):
@@ -130,13 +141,23 @@ class Settings(BaseSettings):
     listen: Address = Field(description="Where clients connect: HOST:PORT.")
     broker: Address = Field(description="The broker's listener for clients, behind this sidecar.")
     node_id: int = Field(ge=0, description="The broker's node id.")
-    bootstrap: Annotated[str, Field(description="Brokers for the sidecar's own clients, comma separated; empty: `broker`.")] = ""
+    bootstrap: Annotated[
+        str, Field(description="Brokers for the sidecar's own clients, comma separated; empty: `broker`.")
+    ] = ""
     admin: Address | None = Field(None, description="HTTP: /metrics, /livez, /readyz. None: off.")
-    broker_wait_ms: int = Field(60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever.")
-    metadata_refresh_ms: int = Field(2_000, ge=100, description="How often topics and leaders are read from the broker.")
-    authorisation_cache_ms: int = Field(10_000, ge=0, description="How long an answer of the broker's authorizer is kept; 0: ask every time.")
+    broker_wait_ms: int = Field(
+        60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever."
+    )
+    metadata_refresh_ms: int = Field(
+        2_000, ge=100, description="How often topics and leaders are read from the broker."
+    )
+    authorisation_cache_ms: int = Field(
+        10_000, ge=0, description="How long an answer of the broker's authorizer is kept; 0: ask every time."
+    )
     takeover_hold_ms: int = Field(
-        3_000, ge=0, description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at once."
+        3_000,
+        ge=0,
+        description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at once.",
     )
     drain_ms: int = Field(3_000, ge=0, description="At the end: how long to wait for answers under way.")
     groups: Groups = Groups()  # type: ignore[call-arg]

@@ -112,9 +112,7 @@ class StateCodec:
         head = {"owner_epoch": stamp.owner_epoch, "time_ms": stamp.time_ms, "revision": revision, "why": why}
         return Encoded(encode_key(kind, group_id, sub_id), self.schemas.encode(kind, {**head, **body}))
 
-    def claim(
-        self, stamp: Stamp, node_id: int, address: str, member_id: str, generation: int, why: str
-    ) -> Encoded:
+    def claim(self, stamp: Stamp, node_id: int, address: str, member_id: str, generation: int, why: str) -> Encoded:
         """Owner claim; one key for each owner epoch, so that compaction keeps the history of owners."""
         body = {
             "node_id": node_id,

@@ -1,4 +1,4 @@
-"""The schemas, their fingerprints, and Avro single-object encoding (Avro 1.11 specification, 'Single-object encoding')."""
+"""Schemas, their fingerprints, and Avro single-object encoding (Avro 1.11 specification)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ class Schemas:
         self.texts: dict[str, str] = {}
         self._readers: dict[bytes, Any] = {}
         self._writers: dict[str, tuple[bytes, Any]] = {}
-        files = {f.name: f.read_text() for f in resources.files("sidecar.state.schemas").iterdir() if f.name.endswith(".avsc")}
+        files = {
+            f.name: f.read_text()
+            for f in resources.files("sidecar.state.schemas").iterdir()
+            if f.name.endswith(".avsc")
+        }
         prints = {name: self.learn(text) for name, text in files.items()}
         for kind, name in LATEST.items():
             raw = prints[name + ".avsc"]

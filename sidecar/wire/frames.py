@@ -62,7 +62,9 @@ def produce_acks(head: bytes, version: int, flexible_from: int) -> int | None:
         return None
 
 
-def request_frame(api_key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool, body: bytes) -> bytes:
+def request_frame(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool, body: bytes
+) -> bytes:
     raw = b"" if client_id is None else client_id.encode()
     head = bytearray(_SHORT.pack(-1 if client_id is None else len(raw)))
     head += raw

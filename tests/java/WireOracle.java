@@ -9,7 +9,7 @@ import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
-/** Kafka's own message classes as an oracle. One request a line: NAME VERSION JSON -> hex; NAME VERSION hex:BYTES -> JSON. */
+/** Kafka's own message classes as an oracle. One request a line: NAME VERSION JSON -> hex; NAME VERSION hex:BYTES -> hex JSON. */
 public class WireOracle {
     public static void main(String[] args) throws Exception {
         ObjectMapper mapper = new ObjectMapper();
@@ -23,7 +23,11 @@ public class WireOracle {
                 if (parts[2].startsWith("hex:")) {
                     Message m = (Message) data.getDeclaredConstructor().newInstance();
                     m.read(new ByteBufferAccessor(ByteBuffer.wrap(HexFormat.of().parseHex(parts[2].substring(4)))), version);
-                    System.out.println(json.getMethod("write", data, short.class).invoke(null, m, version));
+                    ObjectSerializationCache cache = new ObjectSerializationCache();
+                    ByteBuffer buf = ByteBuffer.allocate(m.size(cache, version));
+                    m.write(new ByteBufferAccessor(buf), cache, version);
+                    System.out.println(HexFormat.of().formatHex(buf.array()) + " "
+                        + json.getMethod("write", data, short.class).invoke(null, m, version));
                 } else {
                     Message m = (Message) json.getMethod("read", JsonNode.class, short.class)
                         .invoke(null, mapper.readTree(parts[2]), version);

@@ -188,7 +188,9 @@ class ConsumerGroup:
             old = self.members.get(r.sub_id)
             if old is not None:
                 self._release(old)
-                self.members[r.sub_id] = replace(old, member_epoch=LEAVE_EPOCH, previous_epoch=-1, assigned={}, pending={})
+                self.members[r.sub_id] = replace(
+                    old, member_epoch=LEAVE_EPOCH, previous_epoch=-1, assigned={}, pending={}
+                )
         elif r.kind is Kind.STATIC_MEMBER:
             self.static_members.pop(r.sub_id, None)
         elif r.kind is Kind.TARGET_MEMBER:

@@ -73,7 +73,7 @@ def remove_member(turn: Turn, group: ConsumerGroup, member: Member, why: str) ->
     if member.instance_id is not None and group.static_members.get(member.instance_id) == member.member_id:
         turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, member.instance_id, why))
     drop_regex(turn, group, member.topic_regex, why)
-    bump_epoch(turn, group, why)
+    bump_epoch(turn, group, f"{member.client_id or member.member_id}: {why}")
     # The next heartbeat of any member computes the target, as in Kafka; the timer does if none comes.
     turn.timers.set(("assign", group.group_id), turn.now.mono_ms + turn.config(group.group_id).assignment_interval_ms)
     turn.fx.log("member removed", group_id=group.group_id, member_id=member.member_id, why=why)

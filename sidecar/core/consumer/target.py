@@ -84,9 +84,7 @@ def _existing(owned: Partitions, image: TopicImage) -> Partitions:
     return {t: ps for t, ps in kept.items() if ps}
 
 
-def apply_target(
-    turn: Turn, group: ConsumerGroup, assignor: str, epoch: int, result: Mapping[str, Partitions]
-) -> None:
+def apply_target(turn: Turn, group: ConsumerGroup, assignor: str, epoch: int, result: Mapping[str, Partitions]) -> None:
     """Write what changed, then the metadata record with the time the calculation finished."""
     why = f"target of epoch {epoch} by {assignor}"
     moved = 0

@@ -1,0 +1,42 @@
+# Each target sets up what it needs. `make demo`, `make test`; the others are in README.
+PYTHON ?= python3
+KAFKA  ?= 4.3.1
+N      ?= 10
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test bench drill audit wire clean
+.DEFAULT_GOAL := test
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "setting up $(VENV): once, about a minute"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[audit,dev]'
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/python -m sidecar.drill.demo --kafka $(KAFKA)
+
+test: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/mypy
+	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+	$(BIN)/pytest $(ARGS)
+
+bench: $(READY)
+	@$(BIN)/python -m benchmarks.$(NAME) $(ARGS)
+
+drill: $(READY)
+	@$(BIN)/python -m sidecar.drill.drills $(NAME) --n $(N) --kafka $(KAFKA)
+
+audit: $(READY)
+	@$(BIN)/python -m sidecar.audit.cli $(ARGS)
+
+wire: $(READY)
+	@$(BIN)/python tools/generate_wire.py --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')
+
+clean:
+	rm -rf out build dist *.egg-info $(VENV)
