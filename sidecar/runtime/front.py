@@ -32,8 +32,6 @@ from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.primitives import WireError
 
 Handler = Callable[["Front", Session, Got, str | None, int], Awaitable[None]]
-STEADY_MAX = 16
-"""Remembered heartbeats of one connection."""
 CLIENT_ID = "kafka-group-sidecar"
 
 
@@ -236,7 +234,10 @@ class Front:
         member_id: str,
         frame: bytes,
     ) -> None:
-        if len(session.steady) >= STEADY_MAX:
+        room = self.settings.limits.steady_replies
+        if room == 0:
+            return
+        if len(session.steady) >= room:
             session.steady.clear()
         expires = session.authorised[group.group_id][1]
         session.steady[got.frame[12:]] = Steady(

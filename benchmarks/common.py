@@ -1,0 +1,59 @@
+"""What the benchmarks share: one warm broker with a sidecar before it, CPU of a process, medians."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from sidecar.drill.local import JVM_FAST, LocalKafka
+from sidecar.drill.processes import Process
+
+PROPERTIES = {
+    "group.consumer.max.heartbeat.interval.ms": "15000",
+    "log.segment.bytes": "1073741824",
+    "log.retention.bytes": "-1",
+}
+
+
+@contextmanager
+def one_broker(include: str, more: Mapping[str, str] | None = None) -> Iterator[LocalKafka]:
+    """One broker on a full JVM (C2, G1), a sidecar before its CLIENTS listener, INTERNAL for the direct way."""
+    with tempfile.TemporaryDirectory(prefix="sidecar-bench-") as tmp:
+        env = {"SIDECAR_GROUPS__INCLUDE": json.dumps([include]), "SIDECAR_LOG__LEVEL": "warning", **(more or {})}
+        kafka = LocalKafka(Path(tmp) / "run", brokers=1, properties=PROPERTIES, sidecar_env=env, jvm=JVM_FAST)
+        with kafka:
+            kafka.wait_ready()
+            yield kafka
+
+
+def create_topic(kafka: LocalKafka, name: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        future.result(timeout=30)
+
+
+def cpu_s(process: Process | None) -> float:
+    """User and system seconds used so far."""
+    assert process is not None
+    t = psutil.Process(process.pid).cpu_times()
+    return float(t.user + t.system)
+
+
+def median(values: Sequence[float]) -> float:
+    return float(statistics.median(values))
+
+
+def percentile(values: Sequence[float], q: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * q))]
+
+
+def finish(figures: dict[str, object]) -> None:
+    print(json.dumps(figures), flush=True)
