@@ -140,7 +140,9 @@ def main() -> None:
         time.sleep(3)
 
         async def run() -> None:
-            frames = {side: await join("127.0.0.1", port, f"bench-{side}", a.members) for side, (port, _) in sides.items()}
+            frames = {
+                side: await join("127.0.0.1", port, f"bench-{side}", a.members) for side, (port, _) in sides.items()
+            }
             for side, (port, _) in sides.items():  # the JVM compiles, the sidecar fills its caches
                 await load("127.0.0.1", port, frames[side], a.depth, max(a.seconds, 8) if side == "broker" else 2)
             for n in range(a.rounds):

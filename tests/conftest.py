@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write what the stories do now; read the diff before you commit")
+    parser.addoption(
+        "--rewrite", action="store_true", help="write what the stories do now; read the diff before you commit"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -111,7 +111,9 @@ DRILLS = {"kill-owner": kill_owner}
 
 
 def main(argv: list[str]) -> int:
-    ap = argparse.ArgumentParser(prog="drill", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        prog="drill", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("name", choices=sorted(DRILLS))
     ap.add_argument("--n", type=int, default=10)
     ap.add_argument("--kafka", default=KAFKA)

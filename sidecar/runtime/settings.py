@@ -125,7 +125,11 @@ class LimitsSection(_Section):
     parked_replies: int = Field(
         100_000, ge=1, description="Replies waiting for a commit; more get COORDINATOR_NOT_AVAILABLE."
     )
-    steady_replies: int = Field(16, ge=0, description="Heartbeats a connection is remembered for, so that the same bytes get the same answer; 0: off.")
+    steady_replies: int = Field(
+        16,
+        ge=0,
+        description="Heartbeats a connection is remembered for, so that the same bytes get the same answer; 0: off.",
+    )
     header_timeout_ms: int = Field(
         30_000, ge=100, description="A group request not whole by then closes its connection."
     )

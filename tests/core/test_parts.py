@@ -1,0 +1,148 @@
+"""Timers, placement, topics, offset checks."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.errors import Code
+from sidecar.core.events import CommitCheck, FetchCheck, GroupConfig
+from sidecar.core.placement import java_hash, partition_for, place
+from sidecar.core.timers import Timers
+from sidecar.core.topics import TopicImage
+from tests.core.world import Client, World, topic, topic_id
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("", 0), ("a", 97), ("demo", 3079651), ("polygenelubricants", -(1 << 31)), ("☃", 9731), ("😀", 1772899)],
+)
+def test_java_hash(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+def test_partition_for_the_one_string_whose_abs_overflows() -> None:
+    assert partition_for("polygenelubricants", 50) == 0
+
+
+def test_place_beside_the_leader() -> None:
+    assert place([1, 2, 3, 1], {1, 2, 3}, []) == [1, 2, 3, 1]
+
+
+def test_place_stays_then_fills_the_least_loaded() -> None:
+    assert place([1, 2, 3, 1], {2, 3}, [1, 2, 3, 3]) == [2, 2, 3, 3]
+    assert place([1, 1], set(), [1, 1]) == [-1, -1]
+
+
+def test_a_deadline_moved_later_fires_late_and_once() -> None:
+    t = Timers()
+    t.set(("a",), 10)
+    t.set(("b",), 20, tag=7)
+    t.set(("a",), 30)
+    assert t.next_ms() == 20
+    assert t.expired(25) == [(("b",), 7)]
+    t.set(("a",), 26)
+    assert t.expired(26) == [(("a",), 0)]
+    assert t.expired(100) == [] and len(t) == 0
+
+
+def test_a_cancelled_timer_does_not_fire_and_a_shift_gives_time_back() -> None:
+    t = Timers()
+    t.set(("a",), 10)
+    t.set(("b",), 10)
+    t.cancel(("a",))
+    t.shift(100)
+    assert t.expired(50) == []
+    assert t.expired(110) == [(("b",), 0)]
+
+
+def test_image_tells_what_changed() -> None:
+    image, changed = TopicImage().next([topic(1, "a", 2), topic(2, "b", 1)])
+    assert changed == {"a", "b"} and image.names_version == 1
+    again, changed = image.next([topic(1, "a", 3), topic(2, "b", 1)])
+    assert changed == {"a"} and again.names_version == 1
+    assert again.hash_of(["a"]) != image.hash_of(["a"])
+    assert again.hash_of(["missing"]) == 0
+    made_anew, changed = again.next([topic(3, "a", 3)])
+    assert changed == {"a", "b"} and made_anew.names_version == 2
+
+
+def commit(
+    world: World, member: str, epoch: int, version: int = 9, transactional: bool = False, partition: int = 0
+) -> tuple[Code, Code]:
+    check = CommitCheck("g", member, epoch, None, version, transactional, (("t", topic_id(1), partition),))
+    reply = world.shard.check(check, world.now)
+    return reply.code, reply.partition_code
+
+
+def test_offset_commit_is_fenced_by_epoch() -> None:
+    world = World(GroupConfig(assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4))
+    assert commit(world, "", -1) == (0, 0), "a simple commit to a group without members"
+    assert commit(world, "m", 3)[0] == Code.GROUP_ID_NOT_FOUND
+    assert commit(world, "m", 3, version=8)[0] == Code.ILLEGAL_GENERATION
+    a, b = Client(world, "g", "a", ("t",)), Client(world, "g", "b", ("t",))
+    a.heartbeat()
+    b.heartbeat()
+    assert commit(world, "a", a.epoch) == (0, 0)
+    assert commit(world, "a", a.epoch, version=8)[0] == Code.UNSUPPORTED_VERSION
+    assert commit(world, "a", a.epoch + 1)[0] == Code.STALE_MEMBER_EPOCH
+    assert commit(world, "a", a.epoch + 1, transactional=True)[0] == Code.ILLEGAL_GENERATION
+    assert commit(world, "x", 2)[0] == Code.UNKNOWN_MEMBER_ID
+    assert commit(world, "", -1)[0] == Code.UNKNOWN_MEMBER_ID, "members are there: nobody else may commit"
+    assert commit(world, "", -1, transactional=True) == (0, 0), "KIP-447: without member id it is not checked"
+    old = a.epoch
+    a.heartbeat()
+    a.heartbeat()
+    assert a.epoch == old + 1
+    assert commit(world, "a", old, partition=0) == (0, 0), "KIP-1251: still its own since before"
+    assert commit(world, "a", old, partition=3) == (0, Code.STALE_MEMBER_EPOCH), "no longer its own"
+
+
+def test_offset_fetch_is_fenced_by_epoch() -> None:
+    world = World()
+    world.topics(topic(1, "t", 4))
+    a = Client(world, "g", "a", ("t",))
+    a.heartbeat()
+
+    def fetch(member: str | None, epoch: int) -> Code:
+        return world.shard.check(FetchCheck("g", member, epoch), world.now).code
+
+    assert fetch(None, -1) == Code.NONE
+    assert fetch("a", a.epoch) == Code.NONE
+    assert fetch("a", a.epoch - 1) == Code.STALE_MEMBER_EPOCH
+    assert fetch("x", 2) == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_is_deleted_only_when_it_is_empty() -> None:
+    world = World()
+    world.topics(topic(1, "t", 2))
+    a = Client(world, "g", "a", ("t",))
+    a.heartbeat()
+    assert world.shard.delete("g", world.now)[0] == Code.NON_EMPTY_GROUP
+    a.leave()
+    code, fx = world.shard.delete("g", world.now)
+    world.log += fx.records
+    assert code == Code.NONE and "g" not in world.shard.groups
+    assert world.compacted() == [], "nothing of the group is left in the log"
+    assert world.shard.delete("g", world.now)[0] == Code.GROUP_ID_NOT_FOUND
+
+
+def test_a_failing_assignor_leaves_the_last_target_and_is_tried_again() -> None:
+    world = World(GroupConfig(assignment_interval_ms=0, assignors=("flaky", "uniform")))
+    world.topics(topic(1, "t", 2))
+    calls = 0
+
+    def flaky(spec: object) -> dict[str, dict[bytes, tuple[int, ...]]]:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise ZeroDivisionError("a bug in a plug-in")
+        return {"a": {topic_id(1): (0, 1)}}
+
+    world.shard.assignors = {**world.shard.assignors, "flaky": flaky}
+    a = Client(world, "g", "a", ("t",))
+    assert a.heartbeat().code == Code.NONE
+    assert a.owned == {}
+    world.sleep(2500)
+    a.heartbeat()
+    assert a.owned == {topic_id(1): (0, 1)}

@@ -1,0 +1,149 @@
+"""Conversations with the coordinator: tests/stories/*.txt hold commands and the exact answers.
+
+    pytest tests/core/test_stories.py --rewrite      # then read the diff; never commit one you cannot explain
+
+Commands: `topics NAME=PARTITIONS ...`, `config KEY=VALUE ...`, `NAME join [names=a,b] [regex=r] [instance=i] [...]`,
+`NAME heartbeat [epoch=n] [owned=a:0,1] ...`, `NAME leave [epoch=-2]`, `sleep MS`, `resolve`, `takeover`, `group`.
+A member acknowledges what it was last told, unless `owned=` says otherwise. `#` begins a comment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.core.errors import Code
+from sidecar.core.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.records import Partitions
+from tests.core.world import World, topic, topic_id
+
+STORIES = sorted((Path(__file__).parent.parent / "stories").glob("*.txt"))
+GROUP = "g"
+
+
+class Story:
+    def __init__(self) -> None:
+        self.world = World()
+        self.ids: dict[str, int] = {}
+        self.epochs: dict[str, int] = {}
+        self.owned: dict[str, Partitions] = {}
+        self.instances: dict[str, str] = {}
+
+    # ---- words --------------------------------------------------------------------------------------------
+    def show(self, parts: Partitions) -> str:
+        names = {topic_id(i): n for n, i in self.ids.items()}
+        told = [f"{names.get(t, t.hex())}:{','.join(map(str, ps))}" for t, ps in sorted(parts.items()) if ps]
+        return " ".join(told) or "nothing"
+
+    def read(self, text: str) -> Partitions:
+        found: dict[bytes, tuple[int, ...]] = {}
+        for part in filter(None, text.split(";")):
+            name, _, numbers = part.partition(":")
+            found[topic_id(self.ids[name])] = tuple(int(n) for n in numbers.split(",") if n)
+        return found
+
+    def answer(self, who: str, reply: HeartbeatReply) -> str:
+        if reply.code:
+            return f"{who}: {Code(reply.code).name}: {reply.message}"
+        self.epochs[who] = reply.member_epoch
+        text = f"{who}: epoch {reply.member_epoch}"
+        if reply.heartbeat_interval_ms:
+            text += f", heartbeat every {reply.heartbeat_interval_ms} ms"
+        if reply.assignment is not None:
+            self.owned[who] = reply.assignment
+            text += f", assigned {self.show(reply.assignment)}"
+        return text
+
+    # ---- commands -----------------------------------------------------------------------------------------
+    def run(self, line: str) -> list[str]:
+        words = line.split()
+        options = dict(w.split("=", 1) for w in words if "=" in w)
+        if words[0] == "topics":
+            for name in options:
+                self.ids.setdefault(name, len(self.ids) + 1)
+            self.world.topics(*(topic(self.ids[n], n, int(c)) for n, c in options.items()))
+            return []
+        if words[0] == "config":
+            known: dict[str, Any] = {k: tuple(v.split(",")) if k == "assignors" else int(v) for k, v in options.items()}
+            self.world.config = replace(self.world.config, **known)
+            return []
+        if words[0] == "sleep":
+            before = set(self.world.shard.groups[GROUP].members) if GROUP in self.world.shard.groups else set()
+            at = len(self.world.log)
+            self.world.sleep(int(words[1]))
+            gone = sorted(before - set(self.world.shard.groups[GROUP].members)) if before else []
+            why = {r.sub_id: r.why for r in self.world.log[at:] if r.kind == "member"}
+            return [f"{m} removed: {why[m]}" for m in gone]
+        if words[0] == "resolve":
+            self.world.resolve()
+            return []
+        if words[0] == "takeover":
+            self.world.shard = self.world.rebuilt()
+            return []
+        if words[0] == "group":
+            return self.describe()
+        return [self.member(words[0], words[1], options)]
+
+    def describe(self) -> list[str]:
+        group = self.world.shard.groups.get(GROUP)
+        if group is None:
+            return ["no such group"]
+        out = [f"{group.state()}, group epoch {group.epoch}, assignment epoch {group.assignment_epoch}"]
+        for m in group.members.values():
+            pending = {t: tuple(sorted(ps)) for t, ps in m.pending.items()}
+            line = f"  {m.member_id} {m.state} epoch {m.member_epoch}: has {self.show(m.assigned_partitions())}"
+            line += f", gives up {self.show(pending)}" if pending else ""
+            out.append(line + f", target {self.show(group.target.get(m.member_id, {}))}")
+        return out
+
+    def member(self, who: str, verb: str, options: dict[str, str]) -> str:
+        hb = ConsumerHeartbeat(options.get("group", GROUP), options.get("id", who), self.epochs.get(who, 0))
+        if verb == "join":
+            self.instances[who] = options.get("instance", "")
+            names = tuple(filter(None, options["names"].split(","))) if "names" in options else None
+            hb = replace(
+                hb, member_epoch=0, rebalance_timeout_ms=int(options.get("timeout", 30_000)), topic_names=names
+            )
+            hb = replace(hb, topic_regex=options.get("regex"), server_assignor=options.get("assignor"), owned={})
+        elif verb == "leave":
+            hb = replace(hb, member_epoch=-1)
+        else:
+            hb = replace(hb, owned=self.owned.get(who, {}))
+            if "names" in options:
+                hb = replace(hb, topic_names=tuple(filter(None, options["names"].split(","))))
+        hb = replace(hb, instance_id=self.instances.get(who) or None, version=int(options.get("version", 1)))
+        if "epoch" in options:
+            hb = replace(hb, member_epoch=int(options["epoch"]))
+        if "owned" in options:
+            hb = replace(hb, owned=None if options["owned"] == "none" else self.read(options["owned"]))
+        for key, name in (("instance", "instance_id"), ("rack", "rack_id")):
+            if key in options:
+                hb = replace(hb, **{name: options[key]})  # type: ignore[arg-type]
+        if "timeout" in options:
+            hb = replace(hb, rebalance_timeout_ms=int(options["timeout"]))
+        return self.answer(who, self.world.send(hb))
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda p: p.stem)
+def test_story(path: Path, request: pytest.FixtureRequest) -> None:
+    story = Story()
+    wanted = path.read_text()
+    got: list[str] = []
+    for line in wanted.splitlines():
+        if line.startswith("    "):
+            continue  # an answer of last time
+        got.append(line)
+        command = line.partition("#")[0].strip()
+        if command:
+            got += [f"    {answer}" for answer in story.run(command)]
+    text = "\n".join(got) + "\n"
+    if request.config.getoption("--rewrite"):
+        path.write_text(text)
+    assert text == wanted
+
+
+def test_there_are_stories() -> None:
+    assert len(STORIES) >= 10

@@ -1,0 +1,139 @@
+"""A shard with a clock of its own and members that behave as clients do; every record it writes is replayed beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sidecar.assign import BUILT_IN
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.events import (
+    ConsumerHeartbeat,
+    Effects,
+    GroupConfig,
+    HeartbeatReply,
+    RegexResolved,
+    ResolveRegex,
+)
+from sidecar.core.records import Partitions, Record, Tombstone
+from sidecar.core.regex import resolve
+from sidecar.core.shard import Now, Shard
+from sidecar.core.topics import Topic, TopicImage
+
+
+def topic_id(n: int) -> bytes:
+    return bytes(15) + bytes([n])
+
+
+def topic(n: int, name: str, partitions: int, rack: str = "") -> Topic:
+    return Topic(topic_id(n), name, ((rack,) if rack else (),) * partitions)
+
+
+@dataclass
+class World:
+    config: GroupConfig = field(default_factory=GroupConfig)
+    now_ms: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        self.shard = Shard(BUILT_IN, lambda group_id: self.config)
+        self.log: list[Record] = []
+        self.asked: list[ResolveRegex] = []
+
+    @property
+    def now(self) -> Now:
+        return Now(self.now_ms, self.now_ms)
+
+    def topics(self, *topics: Topic) -> None:
+        image, changed = self.shard.image.next(topics)
+        self.shard.topics_changed(image, changed)
+
+    def send(self, hb: ConsumerHeartbeat) -> HeartbeatReply:
+        reply, fx = self.shard.heartbeat(hb, self.now)
+        self._apply(fx)
+        return reply
+
+    def sleep(self, ms: int, step_ms: int = 100) -> None:
+        until = self.now_ms + ms
+        while self.now_ms < until:
+            self.now_ms = min(until, self.now_ms + step_ms)
+            self._apply(self.shard.tick(self.now))
+
+    def resolve(self) -> None:
+        """Answer what the shard asked of regular expressions."""
+        asked, self.asked = self.asked, []
+        for ask in asked:
+            image = self.shard.image
+            event = RegexResolved(ask.group_id, resolve(ask.regexes, image.by_name), image.names_version)
+            self._apply(self.shard.regex_resolved(event, self.now))
+
+    def _apply(self, fx: Effects) -> None:
+        self.log += fx.records
+        self.asked += [c for c in fx.commands if isinstance(c, ResolveRegex)]
+
+    def group(self, group_id: str) -> ConsumerGroup:
+        return self.shard.groups[group_id]
+
+    def compacted(self) -> list[Record]:
+        """The last record of each key, as compaction leaves them, without tombstones."""
+        last: dict[tuple[str, str, str], Record] = {}
+        for r in self.log:
+            key = (str(r.kind), r.group_id, r.sub_id)
+            last.pop(key, None)
+            if not isinstance(r, Tombstone):
+                last[key] = r
+        return list(last.values())
+
+    def rebuilt(self) -> Shard:
+        """A new owner's shard, from the compacted log."""
+        shard = Shard(BUILT_IN, lambda group_id: self.config)
+        shard.image = self.shard.image
+        by_group: dict[str, list[Record]] = {}
+        for r in self.compacted():
+            by_group.setdefault(r.group_id, []).append(r)
+        for group_id, records in by_group.items():
+            shard.load(group_id, records, self.now)
+        return shard
+
+
+@dataclass
+class Client:
+    """A KIP-848 member: acknowledges revocations on its next heartbeat, rejoins when fenced."""
+
+    world: World
+    group_id: str
+    member_id: str
+    names: tuple[str, ...] | None = None
+    regex: str | None = None
+    instance_id: str | None = None
+    epoch: int = 0
+    owned: Partitions = field(default_factory=dict)
+    gone: bool = False
+
+    def heartbeat(self) -> HeartbeatReply:
+        joining = self.epoch == 0
+        hb = ConsumerHeartbeat(
+            self.group_id,
+            self.member_id,
+            self.epoch,
+            instance_id=self.instance_id,
+            rebalance_timeout_ms=30_000 if joining else -1,
+            topic_names=self.names if joining else None,
+            topic_regex=self.regex if joining else None,
+            owned={} if joining else self.owned,
+        )
+        reply = self.world.send(hb)
+        if reply.code:
+            self.epoch, self.owned = 0, {}
+        else:
+            self.epoch = reply.member_epoch
+            if reply.assignment is not None:
+                self.owned = reply.assignment
+        return reply
+
+    def leave(self, epoch: int = -1) -> HeartbeatReply:
+        self.gone = True
+        reply = self.world.send(ConsumerHeartbeat(self.group_id, self.member_id, epoch, instance_id=self.instance_id))
+        self.epoch, self.owned = 0, {}
+        return reply
+
+    def partitions(self) -> set[tuple[bytes, int]]:
+        return {(t, p) for t, ps in self.owned.items() for p in ps}

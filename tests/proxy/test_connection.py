@@ -1,0 +1,225 @@
+"""One client connection, without sockets: order, streaming, limits. A test reads as the conversation."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
+from sidecar.wire.frames import Limits, request_frame
+from sidecar.wire.generated.produce import ProduceRequest
+
+METADATA, HEARTBEAT = 3, 68
+
+
+def passed(correlation: int, size: int = 10) -> bytes:
+    return request_frame(METADATA, 9, correlation, "c", True, b"x" * size)
+
+
+def group(correlation: int) -> bytes:
+    return request_frame(HEARTBEAT, 1, correlation, "c", True, b"hb")
+
+
+def produce(correlation: int, acks: int) -> bytes:
+    return request_frame(0, 9, correlation, "c", True, ProduceRequest(acks=acks).encode(9))
+
+
+def response(correlation: int, body: bytes = b"") -> bytes:
+    return (4 + len(body)).to_bytes(4, "big") + correlation.to_bytes(4, "big") + body
+
+
+def to_client(actions: list[Action]) -> bytes:
+    return b"".join(a.data for a in actions if isinstance(a, ToClient))
+
+
+def to_upstream(actions: list[Action]) -> bytes:
+    return b"".join(a.data for a in actions if isinstance(a, ToUpstream))
+
+
+def got(actions: list[Action]) -> list[Got]:
+    return [a for a in actions if isinstance(a, Got)]
+
+
+def test_a_passed_request_and_its_response_go_through_byte_for_byte() -> None:
+    c = ClientConnection(Limits())
+    assert c.from_client(passed(1)) == [ToUpstream(passed(1))]
+    assert c.from_upstream(response(1, b"abc")) == [ToClient(response(1, b"abc"))]
+    assert c.idle
+
+
+def test_a_parked_group_request_waits_its_turn_behind_pipelined_produces() -> None:
+    c = ClientConnection(Limits())
+    actions = c.from_client(produce(1, -1) + produce(2, -1) + group(3))
+    assert to_upstream(actions) == produce(1, -1) + produce(2, -1)
+    (request,) = got(actions)
+    assert c.answer(request.token, b"REPLY3") == [], "the produces are not answered yet"
+    assert to_client(c.from_upstream(response(1))) == response(1)
+    assert to_client(c.from_upstream(response(2))) == response(2) + b"REPLY3"
+
+
+def test_what_follows_a_group_request_is_held_until_it_is_answered() -> None:
+    c = ClientConnection(Limits())
+    actions = c.from_client(group(1) + passed(2) + group(3))
+    (first,) = got(actions)
+    assert to_upstream(actions) == b""
+    assert c.more() == []
+    assert to_client(c.answer(first.token, b"ONE")) == b"ONE"
+    actions = c.more()
+    assert to_upstream(actions) == passed(2)
+    (third,) = got(actions)
+    assert c.answer(third.token, b"THREE") == []
+    assert to_client(c.from_upstream(response(2))) == response(2) + b"THREE"
+
+
+def test_an_answer_that_needs_the_broker_never_waits_behind_a_later_response() -> None:
+    """Track record 1: a forwarded request and a passed one behind it waited for each other for ever."""
+    c = ClientConnection(Limits())
+    (first,) = got(c.from_client(group(1) + passed(2)))
+    assert to_upstream(c.forward(first.token, group(1))) == group(1)
+    assert to_upstream(c.more()) == passed(2)
+    assert to_client(c.from_upstream(response(1) + response(2))) == response(1) + response(2)
+
+
+def test_a_question_of_our_own_is_not_shown_to_the_client() -> None:
+    c = ClientConnection(Limits())
+    (first,) = got(c.from_client(passed(1) + group(2)))
+    assert to_upstream(c.ask(first.token, b"PROBE")) == b"PROBE"
+    actions = c.from_upstream(response(1) + response(99, b"probe answer"))
+    assert to_client(actions) == response(1)
+    assert actions[-1] == Answered(first.token, response(99, b"probe answer"))
+    assert to_client(c.answer(first.token, b"TWO")) == b"TWO"
+
+
+def test_a_produce_without_acks_expects_no_response() -> None:
+    c = ClientConnection(Limits())
+    assert to_upstream(c.from_client(produce(1, 0) + passed(2))) == produce(1, 0) + passed(2)
+    assert to_client(c.from_upstream(response(2))) == response(2)
+    assert c.idle
+
+
+def test_large_frames_stream() -> None:
+    c = ClientConnection(Limits())
+    big = passed(1, 10_000_000)
+    held = 0
+    sent = b""
+    for at in range(0, len(big), 65_536):
+        sent += to_upstream(c.from_client(big[at : at + 65_536]))
+        held = max(held, c.held_bytes)
+    assert sent == big
+    assert held == 0
+    answer = response(1, b"y" * 5_000_000)
+    assert (
+        b"".join(to_client(c.from_upstream(answer[at : at + 65_536])) for at in range(0, len(answer), 65_536)) == answer
+    )
+
+
+def test_bad_sizes_close() -> None:
+    for size in (-1, 0, 7, 200_000_000):
+        c = ClientConnection(Limits())
+        raw = size.to_bytes(4, "big", signed=True) + passed(1)[4:]
+        (close,) = c.from_client(raw)
+        assert isinstance(close, Close) and close.cause == "bad_frame_size"
+        assert c.from_client(passed(2)) == []
+
+
+def test_tls_to_a_plain_port_closes() -> None:
+    (close,) = ClientConnection(Limits()).from_client(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"r" * 500)
+    assert isinstance(close, Close)
+
+
+def test_group_requests_have_a_limit_of_their_own() -> None:
+    c = ClientConnection(Limits(group_frame_bytes=1000))
+    (close,) = c.from_client(request_frame(HEARTBEAT, 1, 1, "c", True, b"x" * 2000))
+    assert isinstance(close, Close) and close.cause == "frame_too_large"
+
+
+def test_a_version_that_is_not_served_closes_as_a_broker_does() -> None:
+    (close,) = ClientConnection(Limits()).from_client(request_frame(HEARTBEAT, 9, 1, "c", True, b""))
+    assert isinstance(close, Close) and close.cause == "unsupported_version"
+
+
+def test_a_response_nobody_asked_for_closes() -> None:
+    (close,) = ClientConnection(Limits()).from_upstream(response(1))
+    assert isinstance(close, Close) and close.cause == "unexpected_response"
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_any_split_and_any_timing_keep_the_order(seed: int) -> None:
+    """Random requests, cut anywhere, answered at any time: the client sees every response, in its order."""
+    rng = random.Random(seed)
+    c = ClientConnection(Limits())
+    kinds = [rng.choice("pgGfs") for _ in range(rng.randint(1, 12))]
+    stream = b""
+    wanted = b""
+    answers: dict[int, bytes] = {}
+    for n, kind in enumerate(kinds):
+        if kind == "s":
+            stream += produce(n, 0)
+            continue
+        stream += passed(n, rng.randint(0, 50)) if kind == "p" else group(n)
+        answers[n] = response(n, bytes([n]) * rng.randint(0, 40))
+        wanted += answers[n]
+    seen = upstream = b""
+    waiting: list[Got] = []
+    probes: set[int] = set()
+    answered = 0
+    broker = b""
+
+    def take(actions: list[Action]) -> None:
+        nonlocal seen, upstream
+        for a in actions:
+            assert not isinstance(a, Close)
+            if isinstance(a, ToClient):
+                seen += a.data
+            elif isinstance(a, ToUpstream):
+                upstream += a.data
+            elif isinstance(a, Got):
+                waiting.append(a)
+            elif isinstance(a, Answered):
+                probes.discard(a.token)
+
+    for _ in range(20_000):
+        if seen == wanted and not stream:
+            break
+        what = rng.random()
+        if stream and what < 0.3:
+            n = rng.randint(1, 60)
+            take(c.from_client(stream[:n]))
+            stream = stream[n:]
+        elif waiting and what < 0.6:
+            g = waiting[0]
+            kind = kinds[g.correlation_id]
+            if kind == "f":
+                take(c.forward(g.token, g.frame))
+                waiting.pop(0)
+            elif kind == "G" and g.token not in probes and rng.random() < 0.5:
+                take(c.ask(g.token, request_frame(12, 3, 1000 + g.correlation_id, None, False, b"")))
+                probes.add(g.token)
+            elif g.token not in probes:
+                take(c.answer(g.token, answers[g.correlation_id]))
+                waiting.pop(0)
+            take(c.more())
+        else:  # the broker answers what reached it whole, in its order
+            at = 0
+            frames = []
+            while len(upstream) - at >= 4:
+                size = int.from_bytes(upstream[at : at + 4], "big")
+                if len(upstream) - at < 4 + size:
+                    break
+                frames.append(upstream[at : at + 4 + size])
+                at += 4 + size
+            for frame in frames[answered:]:
+                answered += 1
+                correlation = int.from_bytes(frame[8:12], "big")
+                api = int.from_bytes(frame[4:6], "big")
+                if api == 0:
+                    continue
+                broker += answers.get(correlation, response(correlation, b"probe"))
+            n = rng.randint(0, 50)
+            if broker[:n]:
+                take(c.from_upstream(broker[:n]))
+                broker = broker[n:]
+    assert seen == wanted

@@ -1,0 +1,133 @@
+"""Records to bytes and back, the pinned schemas, the batch format."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from struct import unpack_from
+
+import pytest
+from crc32c import crc32c
+from fastavro import schemaless_reader, schemaless_writer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.records import (
+    CurrentRecord,
+    GroupRecord,
+    Kind,
+    MemberRecord,
+    MemberState,
+    Record,
+    RegexRecord,
+    StaticMemberRecord,
+    TargetMemberRecord,
+    TargetMetadataRecord,
+    Tombstone,
+)
+from sidecar.state.batch import encode_batch
+from sidecar.state.codec import Encoded, Stamp, StateCodec, owner_epoch_of
+from sidecar.state.keys import StateKey, decode_key, encode_key
+from sidecar.state.schema import Schemas, StateError
+
+STAMP = Stamp(131_465_217 << 16 | 7, 1_795_000_000_000)
+TOPIC = b"\x01" * 16
+RECORDS: list[Record] = [
+    GroupRecord("g", 5, -7, "a joined"),
+    MemberRecord("g", "m", "i", None, "c", "/127.0.0.1", 300_000, ("a", "b"), None, "range", "joined"),
+    MemberRecord("ü", "m☃", None, "r", "", "", -1, (), "a.*", None, ""),
+    StaticMemberRecord("g", "i", "m", "joined"),
+    TargetMetadataRecord("g", 5, 1_795_000_000_123, "uniform", "w"),
+    TargetMemberRecord("g", "m", {TOPIC: (0, 2)}, {TOPIC: "orders"}, "w"),
+    CurrentRecord(
+        "g", "m", 5, 4, MemberState.UNREVOKED_PARTITIONS, {TOPIC: {0: 3, 2: 5}}, {TOPIC: {1: 3}}, {TOPIC: "t"}, "w"
+    ),
+    RegexRecord("g", "a.*", ("a", "ab"), 3, 1_795_000_000_000, "resolved"),
+]
+
+# A released schema never changes: a new version is a new file. See sidecar/state/schemas/README.md.
+PINNED = {
+    "bba0277fc072526b": "Current",
+    "f6baf3d2d3889a99": "Group",
+    "8089df6d3f754f94": "GroupStateKey",
+    "ef5c839c1592e574": "Member",
+    "bbd66fdc1ba1ea73": "OwnerClaim",
+    "a9e126d9b18f7d7a": "Regex",
+    "d7a209daed3e60c6": "StaticMember",
+    "1a1c4c1cfec18174": "TargetMember",
+    "efdd024131489f26": "TargetMetadata",
+}
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda r: type(r).__name__)
+def test_round_trip(record: Record) -> None:
+    codec = StateCodec()
+    e = codec.encode(record, STAMP, 9)
+    assert e.value is not None
+    key = decode_key(e.key)
+    assert key == (str(record.kind), record.group_id, record.sub_id)
+    assert codec.decode(key, e.value) == (record, 9)
+    assert owner_epoch_of(e.value) == STAMP.owner_epoch
+
+
+def test_a_tombstone_says_why() -> None:
+    e = StateCodec().encode(Tombstone(Kind.MEMBER, "g", "m", "session timeout"), STAMP, 0)
+    assert e.value is None and dict(e.headers)["why"] == b"session timeout"
+
+
+def test_the_topic_describes_itself() -> None:
+    """A reader that knows nothing but the schema records of the topic reads every value."""
+    writer, reader = StateCodec(), Schemas.empty()
+    with pytest.raises(StateError, match="unknown schema"):
+        reader.decode(writer.encode(RECORDS[0], STAMP, 1).value or b"")
+    for r in writer.schema_records():
+        reader.learn((r.value or b"").decode())
+    for record in RECORDS:
+        body = reader.decode(writer.encode(record, STAMP, 1).value or b"")
+        assert body["owner_epoch"] == STAMP.owner_epoch
+
+
+def test_schemas_are_pinned() -> None:
+    found = {fp: text[:60] for fp, text in StateCodec().schemas.texts.items()}
+    assert set(found) == set(PINNED), found
+
+
+@pytest.mark.parametrize("value", [b"", b"\xc3", b"\xc3\x01" + b"x" * 8, b"{}"])
+def test_damaged_values_are_a_state_error(value: bytes) -> None:
+    with pytest.raises(StateError):
+        Schemas().decode(value)
+
+
+def test_every_cut_of_a_value_is_a_state_error_or_a_record() -> None:
+    codec = StateCodec()
+    for record in RECORDS:
+        value = codec.encode(record, STAMP, 1).value or b""
+        for n in range(len(value)):
+            with pytest.raises(StateError):
+                codec.schemas.decode(value[:n])
+
+
+@given(st.text(max_size=300), st.text(max_size=10), st.text(max_size=10))
+def test_keys_are_plain_avro(a: str, b: str, c: str) -> None:
+    raw = encode_key(a, b, c)
+    assert decode_key(raw) == StateKey(a, b, c)
+    schema = Schemas().key_schema
+    assert schemaless_reader(BytesIO(raw), schema, None) == {"kind": a, "group_id": b, "sub_id": c}
+    out = BytesIO()
+    schemaless_writer(out, schema, {"kind": a, "group_id": b, "sub_id": c})
+    assert out.getvalue() == raw
+
+
+@given(st.binary(max_size=40))
+def test_damaged_keys_are_a_state_error(raw: bytes) -> None:
+    try:
+        decode_key(raw)
+    except StateError:
+        return
+
+
+def test_batch_header() -> None:
+    raw = encode_batch([Encoded(b"k", b"v"), Encoded(b"k2", None, (("h", b"x"),))], 123, 77, 3, 9)
+    offset, length, _, magic, crc = unpack_from(">qiibI", raw)
+    assert (offset, length, magic) == (0, len(raw) - 12, 2)
+    assert crc == crc32c(raw[21:])
+    assert unpack_from(">hiqqqhii", raw, 21) == (0, 1, 123, 123, 77, 3, 9, 2)
