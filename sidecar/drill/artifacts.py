@@ -23,8 +23,8 @@ class ArtifactError(Exception):
 
 
 def cache_dir() -> Path:
-    """`SIDECAR_CACHE`, else the user's cache folder."""
-    base = os.environ.get("SIDECAR_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    """`KAFKA_SIDECAR_CACHE`, else the user's cache folder."""
+    base = os.environ.get("KAFKA_SIDECAR_CACHE") or os.environ.get("XDG_CACHE_HOME")
     return Path(base) / "kafka-sidecar" if base else Path.home() / ".cache" / "kafka-sidecar"
 
 

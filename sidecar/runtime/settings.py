@@ -76,7 +76,9 @@ class Consumer(_Section):
     max_assignment_interval_ms: int = Field(15_000, ge=0)
     max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
     assignors: tuple[str, ...] = Field(("uniform", "range"), min_length=1, description="The first is the default.")
-    regex_refresh_interval_ms: int = Field(600_000, ge=10_000)
+    regex_refresh_interval_ms: int = Field(
+        600_000, ge=10_000, description="How often regular expressions are resolved anew, new topics or not."
+    )
 
     @model_validator(mode="after")
     def _in_range(self) -> Consumer:
@@ -96,7 +98,9 @@ class Consumer(_Section):
 
 
 class State(_Section):
-    topic: str = Field("__group_state", min_length=1, max_length=249)
+    topic: str = Field(
+        "__group_state", min_length=1, max_length=249, description="The compacted topic that holds all state."
+    )
     replicas: int = Field(0, ge=0, description="Of the state topic when it is created; 0: min(3, brokers).")
     min_compaction_lag_ms: int = Field(
         604_800_000,
@@ -113,7 +117,7 @@ class State(_Section):
 class OwnershipSection(_Section):
     group: str = Field("__group_state_owners", min_length=1, description="The sidecars' own group on the brokers.")
     session_timeout_ms: int = Field(6_000, ge=500, description="The brokers' group.min.session.timeout.ms at least.")
-    heartbeat_ms: int = Field(500, ge=50)
+    heartbeat_ms: int = Field(500, ge=50, description="How often it proves itself to the brokers.")
     peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
 
 
@@ -136,8 +140,8 @@ class LimitsSection(_Section):
 
 
 class LogSection(_Section):
-    level: str = Field("info", pattern="^(debug|info|warning|error)$")
-    format: str = Field("text", pattern="^(text|json)$")
+    level: str = Field("info", pattern="^(debug|info|warning|error)$", description="The least that is logged.")
+    format: str = Field("text", pattern="^(text|json)$", description="text: key=value lines; json: one object a line.")
 
 
 class Settings(BaseSettings):

@@ -1,0 +1,41 @@
+"""The sidecar's own wire client as a test client: one coroutine, run to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from sidecar.drill.local import LocalKafka
+from sidecar.runtime.net import BrokerConnection
+from sidecar.wire.generated import consumer_group_heartbeat as ch
+
+T = TypeVar("T")
+
+
+def talk(
+    kafka: LocalKafka, conversation: Callable[[BrokerConnection], Awaitable[T]], node: int = 0, direct: bool = False
+) -> T:
+    """Run `conversation(connection)` on one connection to a sidecar, or to its broker."""
+    n = kafka.nodes[node]
+    port = n.clients_port if direct else n.sidecar_port
+
+    async def run() -> T:
+        conn = await BrokerConnection.open("127.0.0.1", port, "test")
+        try:
+            return await conversation(conn)
+        finally:
+            conn.close()
+
+    return asyncio.run(run())
+
+
+def join_request(group: str, member: str, topics: list[str]) -> ch.ConsumerGroupHeartbeatRequest:
+    return ch.ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=topics,
+        topic_partitions=[],
+    )
