@@ -1,0 +1,166 @@
+"""Ownership among three sidecars: orderly end, sudden death, and an owner that was asleep."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from sidecar.core.errors import Code
+from sidecar.core.placement import partition_for
+from sidecar.drill.local import LocalKafka
+from sidecar.drill.processes import Process, free_ports
+from sidecar.runtime.net import BrokerConnection, ConnectionLost
+from sidecar.state.codec import owner_epoch_of
+from sidecar.state.keys import decode_key
+from sidecar.wire.generated import consumer_group_heartbeat as ch
+from tests.clients.conftest import make_topic
+from tests.clients.wire import join_request, talk
+
+pytestmark = pytest.mark.kafka
+GROUP = "managed-trio"
+
+
+async def heartbeat(conn: BrokerConnection, member: str, epoch: int) -> tuple[int, int]:
+    req = join_request(GROUP, member, ["t3"]) if epoch == 0 else ch.ConsumerGroupHeartbeatRequest(GROUP, member, epoch)
+    res = await conn.request(ch, "ConsumerGroupHeartbeat", req)
+    return res.error_code, res.member_epoch
+
+
+def until_accepted(kafka: LocalKafka, skip: int, member: str, epoch: int, timeout_s: float = 20) -> int:
+    """Heartbeat at whoever owns the group until one is accepted; returns the member epoch."""
+    end = time.monotonic() + timeout_s
+    code = -1
+    while time.monotonic() < end:
+        owner = kafka.owner_of(GROUP, skip=skip)
+        if owner.node_id != skip:
+            try:
+                code, now = talk(kafka, lambda c: heartbeat(c, member, epoch), node=owner.node_id - 1)
+            except (ConnectionLost, TimeoutError):
+                code = -1
+            if code == Code.NONE:
+                return now
+        time.sleep(0.05)
+    raise AssertionError(f"no heartbeat accepted, last code {code}")
+
+
+def state_records(kafka: LocalKafka, partition: int) -> list[tuple[str, int]]:
+    """(kind, owner epoch) of every record of one state partition, in order."""
+    c = Consumer(
+        {"bootstrap.servers": kafka.internal, "group.id": "reader", "enable.partition.eof": True, "log_level": 3}
+    )
+    c.assign([TopicPartition("__group_state", partition, OFFSET_BEGINNING)])
+    found: list[tuple[str, int]] = []
+    while True:
+        m = c.poll(20)
+        assert m is not None
+        if m.error() is not None:
+            break
+        raw, value = m.key(), m.value()
+        assert isinstance(raw, bytes)
+        key = decode_key(raw)
+        if key.kind != "schema" and isinstance(value, bytes):
+            found.append((key.kind, owner_epoch_of(value)))
+    c.close()
+    return found
+
+
+def test_sigterm_gives_up_ownership_and_exits_within_five_seconds(trio: LocalKafka) -> None:
+    make_topic(trio, "t3", 4)
+    time.sleep(1)  # the sidecars read the topics every 0.3 s; a later look would bump the epoch
+    owner = trio.owner_of(GROUP)
+    _, epoch = talk(trio, lambda c: heartbeat(c, "m", 0), node=owner.node_id - 1)
+    assert owner.sidecar is not None
+    start = time.monotonic()
+    assert owner.sidecar.stop(timeout_s=10) == 0
+    assert time.monotonic() - start < 5
+    assert "stopped" in owner.sidecar.tail(3)
+    assert until_accepted(trio, owner.node_id, "m", epoch) == epoch
+    trio.start_sidecar(owner)
+    trio.wait_ready()
+    assert trio.owner_of(GROUP).node_id == owner.node_id, "back beside the leader"
+
+
+def test_an_owner_that_slept_past_its_session_answers_not_coordinator_and_writes_nothing(trio: LocalKafka) -> None:
+    owner = trio.owner_of(GROUP)
+    assert owner.sidecar is not None
+    partition = partition_for(GROUP, 50)
+    _, epoch = talk(trio, lambda c: heartbeat(c, "m", 0), node=owner.node_id - 1)
+
+    async def sleeper(conn: BrokerConnection) -> list[int]:
+        """Requests that reach the sleeper while it sleeps are the first thing it sees when it wakes."""
+        assert owner.sidecar is not None
+        owner.sidecar.signal(signal.SIGSTOP)
+        waiting = [asyncio.create_task(heartbeat(conn, f"new-{i}", 0)) for i in range(5)]
+        await asyncio.to_thread(until_accepted, trio, owner.node_id, "m", epoch, 30)
+        owner.sidecar.signal(signal.SIGCONT)
+        return [code for code, _ in await asyncio.gather(*waiting)]
+
+    codes = talk(trio, sleeper, node=owner.node_id - 1)
+    assert set(codes) == {Code.NOT_COORDINATOR}
+    trio.wait_ready(90)
+    records = state_records(trio, partition)
+    claimed = -1
+    for kind, owner_epoch in records:
+        if kind == "owner_claim":
+            claimed = max(claimed, owner_epoch)
+        else:
+            assert owner_epoch >= claimed, "a write of an owner before the last claim"
+    assert sum(kind == "owner_claim" for kind, _ in records) >= 3
+
+
+def test_sudden_death_moves_the_group_with_its_state(trio: LocalKafka) -> None:
+    owner = trio.owner_of(GROUP)
+    assert owner.sidecar is not None
+    epoch = until_accepted(trio, -1, "m", 0)
+    owner.sidecar.kill()
+    owner.sidecar = None
+    assert until_accepted(trio, owner.node_id, "m", epoch) == epoch
+    trio.start_sidecar(owner)
+    trio.wait_ready()
+
+
+def run_sidecar(folder: Path, *args: str, **env: str) -> tuple[int | None, str]:
+    p = Process("lonely", [sys.executable, "-m", "sidecar.cli.main", "run", *args], folder / "lonely.log", env).start()
+    end = time.monotonic() + 20
+    while p.alive and time.monotonic() < end:
+        time.sleep(0.05)
+    p.kill()
+    return p.returncode, p.log.read_text()
+
+
+def test_without_a_broker_it_says_so_and_gives_up_after_a_while(folder: Path) -> None:
+    listen, broker = free_ports(2)
+    args = ["--listen", f"127.0.0.1:{listen}", "--broker", f"127.0.0.1:{broker}", "--node-id", "1"]
+    code, log = run_sidecar(folder, *args, SIDECAR_BROKER_WAIT_MS="1000")
+    assert code == 1
+    assert "waiting for the broker" in log
+    assert re.search(r"sidecar: no use of broker 127\.0\.0\.1:\d+ for 1 s: .*refused.*Check --broker", log)
+
+
+def test_a_node_id_that_is_no_broker_is_refused(trio: LocalKafka, folder: Path) -> None:
+    (listen,) = free_ports(1)
+    broker = trio.nodes[0].clients_port
+    args = ["--listen", f"127.0.0.1:{listen}", "--broker", f"127.0.0.1:{broker}", "--node-id", "77"]
+    code, log = run_sidecar(folder, *args, SIDECAR_BROKER_WAIT_MS="500")
+    assert code == 1 and "node id 77 is not among the brokers [1, 2, 3]" in log
+
+
+def test_bad_settings_are_listed_and_nothing_starts(folder: Path) -> None:
+    code, log = run_sidecar(folder, "--listen", "x", "--node-id", "-4", SIDECAR_NONSENSE="1")
+    assert code == 2
+    for word in ("listen", "broker: Field required", "node_id", "SIDECAR_NONSENSE"):
+        assert word in log
+
+
+def test_a_port_in_use_is_a_clear_line(trio: LocalKafka, folder: Path) -> None:
+    n = trio.nodes[0]
+    args = ["--listen", f"127.0.0.1:{n.sidecar_port}", "--broker", f"127.0.0.1:{n.clients_port}", "--node-id", "1"]
+    code, log = run_sidecar(folder, *args)
+    assert code == 1 and "cannot listen on" in log
