@@ -18,11 +18,6 @@ app = typer.Typer(
 ConfigPath = Annotated[Path | None, typer.Option(help="YAML file of settings; none is needed.")]
 
 
-@app.callback()
-def root() -> None:
-    """Keeps `run` a subcommand."""
-
-
 @app.command()
 def run(
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect.")] = None,
@@ -55,6 +50,27 @@ def run(
     except StartError as exc:
         typer.echo(f"sidecar: {exc}", err=True)
         sys.exit(1)
+
+
+@app.command()
+def health(
+    admin: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The sidecar's admin address.")],
+) -> None:
+    """Exit 0 if that sidecar is ready, else 1 and the reasons: for container health checks."""
+    import json
+    from urllib.error import HTTPError, URLError
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(f"http://{admin}/readyz", timeout=2) as res:
+            found = json.load(res)
+    except HTTPError as exc:
+        found = json.load(exc)
+    except (URLError, OSError, ValueError) as exc:
+        found = {"ready": False, "problems": [f"{admin}: {exc}"]}
+    for problem in found["problems"]:
+        typer.echo(problem, err=True)
+    raise typer.Exit(0 if found["ready"] else 1)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions  # type: ignore[attr-defined]
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
@@ -63,7 +63,7 @@ def kill_owner(s: Scenario, n: int, say: Callable[[str], None]) -> dict[str, obj
         at, at_ms = time.monotonic(), time.time() * 1000
         owner.sidecar.kill()
         owner.sidecar = None
-        s.wait("a heartbeat accepted by another owner", lambda t=at: probe.first_after(t) is not None, 60)  # type: ignore[misc]
+        s.wait("a heartbeat accepted by another owner", lambda t=at, p=probe: p.first_after(t) is not None, 60)  # type: ignore[misc]
         s.wait("a commit", lambda t=at_ms: any(c[0] > t for j in s.journals for c in j.commit_log), 60)  # type: ignore[misc]
         took = probe.first_after(at) or 0.0
         first.append(took)

@@ -30,6 +30,7 @@ OFFSETS = "__consumer_offsets"
 BACKLOG = 1024
 RETRY_S = 0.1
 SAY_AGAIN_S = 5.0
+ADMIN_AFTER_S = 1.0
 
 
 class StartError(Exception):
@@ -59,6 +60,8 @@ class App:
         self.ready_ms: int | None = None
         self._control: BrokerConnection | None = None
         self._stop = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._admin_task: asyncio.Task[None] | None = None
 
     # ---- life ---------------------------------------------------------------------------------------------
     async def run(self) -> None:
@@ -108,18 +111,29 @@ class App:
 
     async def _work(self) -> None:
         if self.settings.admin is not None:
-            self.admin = Admin(self)
-            await self.admin.start()
+            self._admin_task = asyncio.get_running_loop().create_task(self._start_admin())
         await self._find_broker()
         await self._offsets_topic()
         partitions = len(self.leaders)
         await self._state_topic(partitions)
         await self._own(partitions)
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
+        self._ready.set()
         self.log.info("ready", ms=self.ready_ms, state_topic=self.settings.state.topic, partitions=partitions)
         while True:
             await asyncio.sleep(self.settings.metadata_refresh_ms / 1000)
             await self._refresh()
+
+    async def _start_admin(self) -> None:
+        """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""
+        ready = asyncio.ensure_future(self._ready.wait())
+        await asyncio.wait({ready}, timeout=ADMIN_AFTER_S)
+        ready.cancel()
+        self.admin = Admin(self)
+        try:
+            await self.admin.start()
+        except OSError as exc:
+            self.log.error("no admin address", admin=self.settings.admin, error=exc.strerror or str(exc))
 
     # ---- start --------------------------------------------------------------------------------------------
     async def _find_broker(self) -> None:

@@ -49,7 +49,8 @@ class DockerKafka(LocalKafka):
             "controller.quorum.voters": "1@localhost:9093",
             "controller.listener.names": "CONTROLLER",
             "listeners": "CLIENTS://:9092,INTERNAL://:9094,BROKER://:9095,CONTROLLER://:9093",
-            "advertised.listeners": f"CLIENTS://127.0.0.1:{outside},INTERNAL://127.0.0.1:{n.internal_port},BROKER://localhost:9095",
+            "advertised.listeners": f"CLIENTS://127.0.0.1:{outside},INTERNAL://127.0.0.1:{n.internal_port}"
+            ",BROKER://localhost:9095",
             "listener.security.protocol.map": "CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "BROKER",
             "offsets.topic.replication.factor": "1",

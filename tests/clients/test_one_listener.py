@@ -357,5 +357,5 @@ def _commits(c: Consumer) -> bool:
     try:
         c.commit(asynchronous=False)
     except KafkaException as exc:
-        return exc.args[0].code() == -168  # nothing new to commit: the coordinator was asked and answered
+        return bool(exc.args[0].code() == -168)  # nothing new to commit: the coordinator was asked and answered
     return True

@@ -145,7 +145,7 @@ def test_a_planted_double_owner_is_found() -> None:
     a.heartbeat()
     b.heartbeat()
     world.group("g").owners.clear()  # the bug
-    with pytest.raises(AssertionError, match="owners|NoDouble"):
+    with pytest.raises(AssertionError, match=r"owners|NoDouble"):
         for _ in range(3):
             b.heartbeat()
             check_invariants(world, [a, b], {})

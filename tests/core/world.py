@@ -1,4 +1,4 @@
-"""A shard with a clock of its own and members that behave as clients do; every record it writes is replayed beside it."""
+"""A shard with a clock of its own, and members that behave as clients do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sidecar.core.events import (
 from sidecar.core.records import Partitions, Record, Tombstone
 from sidecar.core.regex import resolve
 from sidecar.core.shard import Now, Shard
-from sidecar.core.topics import Topic, TopicImage
+from sidecar.core.topics import Topic
 
 
 def topic_id(n: int) -> bytes:
