@@ -51,7 +51,9 @@ class DockerKafka(LocalKafka):
             "listeners": "CLIENTS://:9092,INTERNAL://:9094,BROKER://:9095,CONTROLLER://:9093",
             "advertised.listeners": f"CLIENTS://127.0.0.1:{outside},INTERNAL://127.0.0.1:{n.internal_port}"
             ",BROKER://localhost:9095",
-            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(
+                f"{name}:PLAINTEXT" for name in ("CLIENTS", "INTERNAL", "BROKER", "CONTROLLER")
+            ),
             "inter.broker.listener.name": "BROKER",
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",

@@ -15,9 +15,18 @@ from sidecar.drill.local import LocalKafka
 from sidecar.drill.scenario import SIDECAR_ENV
 from sidecar.runtime.settings import load, split
 
-SERVICE_KEYS = set(
-    "image build restart healthcheck hostname environment depends_on ports command stop_grace_period".split()
-)
+SERVICE_KEYS = {
+    "image",
+    "build",
+    "restart",
+    "healthcheck",
+    "hostname",
+    "environment",
+    "depends_on",
+    "ports",
+    "command",
+    "stop_grace_period",
+}
 
 
 @pytest.fixture(scope="module")
