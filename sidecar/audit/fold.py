@@ -172,10 +172,10 @@ class Fold:
 
     def _hold(self, row: Any, member: tuple[str, str], held: dict[Place, str], epoch: int) -> None:
         before = self._held.get(member, {})
-        for place in before.keys() - held.keys():
+        for place in sorted(before.keys() - held.keys()):
             ended = self._open[place].pop(member[1])
             ended.to_offset, ended.to_ms, ended.to_why = row["offset"], row["time_ms"], row["why"]
-        for place in held.keys() - before.keys():
+        for place in sorted(held.keys() - before.keys()):
             topic = held[place] or before.get(place, "") or place[1]
             owners = self._open.setdefault(place, {})
             for other in owners:

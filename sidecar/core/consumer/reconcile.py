@@ -75,7 +75,7 @@ def _towards(
     revoke: dict[bytes, dict[int, int]] = {}
     free: dict[bytes, list[int]] = {}
     unreleased = False
-    for topic in target.partitions.keys() | member.assigned.keys():
+    for topic in sorted(target.partitions.keys() | member.assigned.keys()):
         wanted = target.partitions.get(topic, ()) if topic in subscribed else ()
         current: Mapping[int, int] = member.assigned.get(topic, {})
         want = set(wanted)
