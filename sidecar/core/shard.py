@@ -88,7 +88,7 @@ class Turn:
 
     def names(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
         by_id = self.shard.image.by_id
-        return {t: by_id[t].name for t in topic_ids if t in by_id}
+        return {t: by_id[t].name for t in sorted(topic_ids) if t in by_id}
 
 
 class Shard:
