@@ -13,7 +13,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "setting up $(VENV): once, about a minute"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -q --disable-pip-version-check -e '.[audit,dev]'
+	@PYTHONWARNINGS=ignore $(BIN)/pip install -q --disable-pip-version-check -e '.[audit,dev]'
 	@touch $@
 
 demo: $(READY)

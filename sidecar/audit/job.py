@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,8 @@ def session(cores: int = 2) -> SparkSession:
     root = str(Path(__file__).resolve().parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Not whatever `python3` is first on the PATH: the workers need what is installed beside us.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("group-state-audit").master(f"local[{cores}]")
     settings = {
         "spark.ui.enabled": "false",

@@ -27,9 +27,11 @@ def run(
 ) -> None:
     """Run one sidecar. Every setting also comes from the environment: SIDECAR_LISTEN, SIDECAR_GROUPS__INCLUDE, ..."""
     import asyncio
+    import traceback
 
     from sidecar.runtime.app import App, StartError
     from sidecar.runtime.settings import SettingsError, load
+    from sidecar.runtime.tasks import Broken
 
     try:
         settings = load(config, {"listen": listen, "broker": broker, "node_id": node_id})
@@ -50,6 +52,10 @@ def run(
     except StartError as exc:
         typer.echo(f"sidecar: {exc}", err=True)
         sys.exit(1)
+    except Broken as exc:
+        traceback.print_exception(exc)
+        typer.echo(f"sidecar: ended by a bug in {exc}", err=True)
+        sys.exit(70)
 
 
 @app.command()

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from sidecar.assign import BUILT_IN
 from sidecar.core.errors import Code
@@ -23,6 +24,7 @@ from sidecar.runtime.ownership import Ownership, OwnershipSettings
 from sidecar.runtime.session import Session
 from sidecar.runtime.settings import Settings, split
 from sidecar.runtime.tail import Tail
+from sidecar.runtime.tasks import Supervisor
 from sidecar.state.codec import StateCodec
 from sidecar.wire.primitives import WireError
 
@@ -43,6 +45,7 @@ class App:
         self.started = started
         self.log: Logger = make_logger(settings.log.level, settings.log.format, node_id=settings.node_id)
         self.metrics = Metrics()
+        self.tasks = Supervisor()
         self.front = Front(settings, self.metrics, self.log)
         host, port = split(settings.broker)
         own = settings.own_bootstrap()
@@ -72,9 +75,11 @@ class App:
         work = loop.create_task(self._work())
         stop = loop.create_task(self._stop.wait())
         try:
-            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()  # raises what ended it
+            ends: set[asyncio.Future[Any]] = {work, stop, self.tasks.failed}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for ended in (work, self.tasks.failed):
+                if ended.done():
+                    ended.result()  # raises what ended it
         finally:
             stop.cancel()
             await self._end(server, work)
@@ -225,6 +230,7 @@ class App:
             self.client_id + "-tail",
             learn,
             lambda text: self.log.debug("state tail", problem=text),
+            lambda exc: self.tasks.broken("state-tail", exc),
         )
         self.tail.start()
         address = self.view.brokers[s.node_id]
@@ -244,6 +250,7 @@ class App:
             s.state.claims_kept,
             self.metrics,
             self.log,
+            self.tasks,
         )
         self.host.topics(self.view.topics)
         own = OwnershipSettings(
@@ -258,6 +265,7 @@ class App:
             self.host.on_assignment,
             self.host.on_lost,
             self.log,
+            self.tasks,
         )
         self.host.ownership = self.ownership
         self.front.host = self.host

@@ -98,7 +98,16 @@ class Front:
                 return
         task = asyncio.get_running_loop().create_task(self._handle(session, got))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda t: self._ended(t, session, got))
+
+    def _ended(self, task: asyncio.Task[None], session: Session, got: Got) -> None:
+        """A handler that broke must not leave its client waiting: the connection is closed, the fault is told."""
+        self._tasks.discard(task)
+        exc = None if task.cancelled() else task.exception()
+        if exc is not None:
+            self.metrics.handler_faults.inc()
+            self.log.error("handler broke", api=Api(got.api_key).name, version=got.version, error=repr(exc))
+            session.close("internal_error", repr(exc))
 
     async def _handle(self, session: Session, got: Got) -> None:
         try:

@@ -25,6 +25,7 @@ from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.ownership import Assignment, Ownership
 from sidecar.runtime.produce import Appender
 from sidecar.runtime.tail import Tail
+from sidecar.runtime.tasks import Supervisor
 from sidecar.runtime.writer import Fenced, FencedWriter, WriteLost
 from sidecar.state.codec import OWNER_CLAIM, Encoded, Stamp, StateCodec
 from sidecar.state.keys import encode_key
@@ -69,6 +70,7 @@ class Host:
         claims_kept: int,
         metrics: Metrics,
         log: Logger,
+        tasks: Supervisor,
     ) -> None:
         self.cluster = cluster
         self.topic = topic
@@ -84,6 +86,7 @@ class Host:
         self.claims_kept = claims_kept
         self.metrics = metrics
         self.log = log
+        self.tasks = tasks
         self.appender = Appender(cluster, write_timeout_s)
         self.image = TopicImage()
         self.active: dict[int, OwnedShard] = {}
@@ -101,11 +104,11 @@ class Host:
     def find(self, group_id: str) -> OwnedShard | Code:
         """The shard that serves this group here and now, or the error that says why not."""
         p = self.partition_of(group_id)
+        if p not in self.assigned or self.ownership is None or not self.ownership.lease_valid():
+            return Code.NOT_COORDINATOR
         owned = self.active.get(p)
         if owned is None:
-            return Code.COORDINATOR_LOAD_IN_PROGRESS if p in self.assigned else Code.NOT_COORDINATOR
-        if self.ownership is None or not self.ownership.lease_valid():
-            return Code.NOT_COORDINATOR
+            return Code.COORDINATOR_LOAD_IN_PROGRESS
         if group_id in owned.undecoded:
             self._decode(owned, group_id)
         return owned
@@ -140,7 +143,7 @@ class Host:
         self.assigned = mine
         self.log.info("owners", generation=a.generation, mine=len(mine), gained=len(gained), sidecars=len(a.members))
         for p in gained:
-            self._taking[p] = asyncio.get_running_loop().create_task(self._take_over(p, a, "assigned"))
+            self._taking[p] = self.tasks.spawn(self._take_over(p, a, "assigned"), f"takeover-{p}")
 
     def on_lost(self, why: str) -> None:
         self.log.warning("ownership lost", why=why, partitions=len(self.assigned))
@@ -164,7 +167,7 @@ class Host:
         start = time.monotonic()
         pause = 0.05
         while True:
-            writer = FencedWriter(self.cluster, self.appender, self.topic, p, self.write_timeout_s)
+            writer = FencedWriter(self.cluster, self.appender, self.topic, p, self.write_timeout_s, self.tasks)
             try:
                 await writer.init()
                 fenced = time.monotonic()
@@ -197,7 +200,7 @@ class Host:
             fence_ms=round((fenced - start) * 1000),
             claim_ms=round((claimed - fenced) * 1000),
         )
-        owned.task = asyncio.get_running_loop().create_task(self._decode_all(owned))
+        owned.task = self.tasks.spawn(self._decode_all(owned), f"decode-{p}")
 
     async def _claim(self, writer: FencedWriter, a: Assignment, why: str) -> int:
         """Append schemas that the partition lacks, then the claim. Returns the claim's offset."""
@@ -224,8 +227,8 @@ class Host:
             return
         a = self.ownership.assignment
         self._release(owned.partition, "renewing the fence")
-        self._taking[owned.partition] = asyncio.get_running_loop().create_task(
-            self._take_over(owned.partition, a, "fence renewed")
+        self._taking[owned.partition] = self.tasks.spawn(
+            self._take_over(owned.partition, a, "fence renewed"), f"takeover-{owned.partition}"
         )
 
     # ---- decoding -----------------------------------------------------------------------------------------
@@ -288,7 +291,7 @@ class Host:
         self._release(p, why)
         if p in self.assigned and self.ownership is not None:
             a = self.ownership.assignment
-            self._taking[p] = asyncio.get_running_loop().create_task(self._later(p, a, 1.0 if fenced else 0.1))
+            self._taking[p] = self.tasks.spawn(self._later(p, a, 1.0 if fenced else 0.1), f"takeover-{p}")
 
     async def _later(self, p: int, a: Assignment, pause_s: float) -> None:
         await asyncio.sleep(pause_s)
@@ -306,7 +309,7 @@ class Host:
     # ---- time and topics ----------------------------------------------------------------------------------
     def start(self) -> None:
         self._last_tick_ms = now().mono_ms
-        self._ticker = asyncio.get_running_loop().create_task(self._tick())
+        self._ticker = self.tasks.spawn(self._tick(), "tick")
 
     async def _tick(self) -> None:
         while True:
@@ -335,8 +338,7 @@ class Host:
                 self.commit(owned, fx, lambda ok: None)
         if time.monotonic() - owned.fenced_at > self.fence_interval_s and not owned.writer.busy:
             owned.fenced_at = time.monotonic()
-            task = asyncio.get_running_loop().create_task(self.refence(owned))
-            owned.task = task
+            self.tasks.spawn(self.refence(owned), f"refence-{owned.partition}")
 
     def broken(self, owned: OwnedShard, exc: InvariantError) -> None:
         """A contradiction in the state: stop the shard, keep the trail, rebuild from the log."""

@@ -21,6 +21,9 @@ class Metrics:
         self.parked = Gauge("sidecar_parked_replies", "Replies waiting for a commit.", registry=r)
         self.takeover_seconds = Histogram("sidecar_takeover_seconds", "From assignment to serving.", registry=r)
         self.fenced = Counter("sidecar_fenced", "Shards dropped after a failed append.", ["why"], registry=r)
+        self.handler_faults = Counter(
+            "sidecar_handler_faults", "Requests whose handler broke: bugs. Alert above 0.", registry=r
+        )
         self.invariant_violations = Counter(
             "sidecar_invariant_violations", "Contradictions found in the state. Alert above 0.", registry=r
         )

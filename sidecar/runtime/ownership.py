@@ -18,6 +18,7 @@ from sidecar.core.errors import Code
 from sidecar.core.placement import place
 from sidecar.runtime.cluster import Address, Cluster, ConnectionLost
 from sidecar.runtime.log import Logger
+from sidecar.runtime.tasks import Supervisor
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg
@@ -68,6 +69,7 @@ class Ownership:
         on_assignment: Callable[[Assignment], None],
         on_lost: Callable[[str], None],
         log: Logger,
+        tasks: Supervisor,
     ) -> None:
         self.cluster = cluster
         self.node_id = node_id
@@ -77,6 +79,7 @@ class Ownership:
         self.on_assignment = on_assignment
         self.on_lost = on_lost
         self.log = log
+        self.tasks = tasks
         self.member_id = ""
         self.assignment = Assignment()
         self.proved_at = float("-inf")
@@ -93,8 +96,10 @@ class Ownership:
         return time.monotonic() < self.proved_at + self.settings.session_timeout_ms / 1000
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run()), loop.create_task(self._heartbeats())]
+        self._tasks = [
+            self.tasks.spawn(self._run(), "ownership"),
+            self.tasks.spawn(self._heartbeats(), "ownership-heartbeat"),
+        ]
 
     async def stop(self) -> None:
         """Leave the group, so that the others need not wait for the session to end."""
@@ -187,12 +192,16 @@ class Ownership:
     def _place(self, members: list[Any]) -> bytes:
         alive: dict[int, tuple[str, str, int]] = {}
         for m in sorted(members, key=lambda m: str(m.member_id)):
-            meta = json.loads(m.metadata)
-            node = int(meta["node_id"])
+            try:
+                meta = json.loads(m.metadata)
+                node, host, port = int(meta["node_id"]), str(meta["host"]), int(meta["port"])
+            except (ValueError, KeyError, TypeError) as exc:
+                self.log.error("a member of the owners' group is no sidecar", member_id=m.member_id, error=repr(exc))
+                continue
             if node in alive:
                 self.log.error("two sidecars with one node id; the second gets nothing", node_id=node)
                 continue
-            alive[node] = (m.member_id, str(meta["host"]), int(meta["port"]))
+            alive[node] = (m.member_id, host, port)
         owners = place(self.leaders(), set(alive), self.assignment.owners)
         return Assignment(0, tuple(owners), alive).encode()
 
@@ -256,7 +265,7 @@ class Ownership:
                 del self._links[node]
         for node in self.assignment.members:
             if node != self.node_id and node not in self._links:
-                self._links[node] = asyncio.get_running_loop().create_task(self._link(node))
+                self._links[node] = self.tasks.spawn(self._link(node), f"link-{node}")
 
     async def _link(self, node: int) -> None:
         member_id, host, port = self.assignment.members[node]

@@ -60,7 +60,8 @@ Item = tuple[int, int, StateKey | None, bytes | None]
 
 
 class Tail:
-    """`on_schema(text)` is told of schemas that stand in the topic; `on_error(text)` of trouble worth a log line."""
+    """`on_schema(text)` is told of schemas that stand in the topic; `on_error(text)` of trouble worth a log
+    line, `on_broken` of an exception that ended the thread."""
 
     def __init__(
         self,
@@ -70,11 +71,13 @@ class Tail:
         client_id: str,
         on_schema: Callable[[str], None],
         on_error: Callable[[str], None],
+        on_broken: Callable[[BaseException], None],
     ) -> None:
         self.topic = topic
         self.partitions = [TailPartition() for _ in range(partitions)]
         self._on_schema = on_schema
         self._on_error = on_error
+        self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._config = {
@@ -90,7 +93,7 @@ class Tail:
             "allow.auto.create.topics": False,
             "log_level": 2,
         }
-        self._thread = threading.Thread(target=self._run, name="state-tail", daemon=True)
+        self._thread = threading.Thread(target=self._guarded, name="state-tail", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -109,6 +112,12 @@ class Tail:
         await future
 
     # ---- the thread ---------------------------------------------------------------------------------------
+    def _guarded(self) -> None:
+        try:
+            self._run()
+        except Exception as exc:  # noqa: BLE001 - the thread's end must be seen: the process ends with it
+            self._post(self._on_broken, exc)
+
     def _run(self) -> None:
         consumer = Consumer(self._config)
         consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in range(len(self.partitions))])

@@ -16,6 +16,7 @@ from sidecar.core.errors import Code
 from sidecar.runtime.cluster import Cluster, ConnectionLost
 from sidecar.runtime.net import BrokerConnection
 from sidecar.runtime.produce import Appender
+from sidecar.runtime.tasks import Supervisor
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded
 from sidecar.wire.generated import init_producer_id as ip
@@ -64,13 +65,20 @@ class FencedWriter:
     """`done(offset)` after the commit, `done(None)` if the writer failed; then `failure` says why."""
 
     def __init__(
-        self, cluster: Cluster, appender: Appender, topic: str, partition: int, write_timeout_s: float
+        self,
+        cluster: Cluster,
+        appender: Appender,
+        topic: str,
+        partition: int,
+        write_timeout_s: float,
+        tasks: Supervisor,
     ) -> None:
         self.cluster = cluster
         self.appender = appender
         self.topic = topic
         self.partition = partition
         self.write_timeout_s = write_timeout_s
+        self.tasks = tasks
         self.producer_id = -1
         self.producer_epoch = -1
         self.failure: WriteLost | None = None
@@ -131,7 +139,7 @@ class FencedWriter:
             return
         self._queue.append(_Entry(records, done))
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._drain())
+            self._task = self.tasks.spawn(self._drain(), f"writer-{self.partition}")
 
     def append_wait(self, records: Sequence[Encoded]) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
