@@ -274,10 +274,11 @@ class Ownership:
             try:
                 async with asyncio.timeout(0.5):
                     reader, writer = await asyncio.open_connection(host, port)
-                seen = True
+                seen, opened = True, time.monotonic()
                 await reader.read(1)
                 writer.close()
-                await asyncio.sleep(0.02)
+                # A peer that closes us at once (its limit of connections) must not be hammered.
+                await asyncio.sleep(0.02 if time.monotonic() - opened > 1 else 0.5)
             except (OSError, TimeoutError) as exc:
                 current = self.assignment.members.get(node, ("", "", 0))[0]
                 if not seen or current != member_id:

@@ -162,9 +162,10 @@ class FencedWriter:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        for entry in [*self._sending, *self._queue]:
+        entries = [*self._sending, *self._queue]
+        self._sending, self._queue = [], []  # first: an answer may lead back here
+        for entry in entries:
             entry.done(None)
-        self._sending, self._queue = [], []
 
     async def _drain(self) -> None:
         try:

@@ -294,6 +294,36 @@ def test_half_close_still_gets_the_answers(kafka: LocalKafka) -> None:
         assert sizes in ([1, 2], [1]), "a broker may close before the second; never out of order"
 
 
+def test_a_client_that_does_not_read_costs_no_memory(kafka: LocalKafka) -> None:
+    """Back-pressure both ways: requests are read no further, responses are not hoarded, and none is lost."""
+    import psutil
+
+    node = kafka.nodes[0]
+    assert node.sidecar is not None
+    process = psutil.Process(node.sidecar.pid)
+    body = md.MetadataRequest(topics=None).encode(9)
+    n = 20_000
+    with socket.create_connection(("127.0.0.1", node.sidecar_port), timeout=30) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+
+        def send() -> None:
+            for i in range(n):
+                s.sendall(request_frame(3, 9, i, "slow", True, body))
+
+        before = process.memory_info().rss
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        time.sleep(3)
+        assert sender.is_alive(), "the sidecar took all requests of a client that reads nothing"
+        grown_mib = (process.memory_info().rss - before) / 1e6
+        assert grown_mib < 40, f"{grown_mib:.0f} MB for one client that does not read"
+        got = s.makefile("rb", buffering=1 << 20)
+        for i in range(n):
+            size = int.from_bytes(got.read(4), "big")
+            assert int.from_bytes(got.read(size)[:4], "big") == i
+        sender.join(10)
+
+
 def test_metrics_and_health(kafka: LocalKafka) -> None:
     import urllib.request
 

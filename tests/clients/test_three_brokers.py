@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -19,7 +20,9 @@ from sidecar.drill.processes import Process, free_ports
 from sidecar.runtime.net import BrokerConnection, ConnectionLost
 from sidecar.state.codec import owner_epoch_of
 from sidecar.state.keys import decode_key
+from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import metadata as md
 from tests.clients.conftest import make_topic
 from tests.clients.wire import join_request, talk
 
@@ -124,6 +127,18 @@ def test_sudden_death_moves_the_group_with_its_state(trio: LocalKafka) -> None:
     assert until_accepted(trio, owner.node_id, "m", epoch) == epoch
     trio.start_sidecar(owner)
     trio.wait_ready()
+
+
+def test_when_the_broker_dies_its_client_connections_are_closed(trio: LocalKafka) -> None:
+    node = next(n for n in trio.nodes if n.node_id != trio.owner_of(GROUP).node_id)
+    assert node.process is not None
+    with socket.create_connection(("127.0.0.1", node.sidecar_port), timeout=30) as s:
+        s.sendall(request_frame(3, 9, 1, "c", True, md.MetadataRequest(topics=[]).encode(9)))
+        assert s.recv(4)
+        node.process.kill()
+        while s.recv(65_536):
+            pass  # the rest of the answer, then the end
+    trio.start_broker(node)
 
 
 def run_sidecar(folder: Path, *args: str, **env: str) -> tuple[int | None, str]:
