@@ -50,6 +50,11 @@ class Code(IntEnum):
     INVALID_REGULAR_EXPRESSION = 128
 
 
+def name_of(code: int) -> str:
+    """The name of any code a broker may send, also of those not listed here."""
+    return Code(code).name if code in Code._value2member_map_ else f"error {code}"
+
+
 class CoordinatorError(Exception):
     """An answer to a peer, not a fault of ours: the handler stops and the reply carries `code` and `message`."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.errors import Code
+from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
 from sidecar.runtime.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import create_topics as ct
@@ -108,7 +108,7 @@ class Cluster:
         else:
             error, node_id, host, port = res.error_code, res.node_id, res.host, res.port
         if error != Code.NONE:
-            raise ConnectionLost(f"coordinator of {key}: {Code(error).name}")
+            raise ConnectionLost(f"coordinator of {key}: {name_of(error)}")
         self.brokers[node_id] = (host, port)
         return int(node_id)
 

@@ -75,8 +75,10 @@ async def list_groups(front: Front, session: Session, got: Got, client_id: str |
             mine += [(g.group_id, str(g.state())) for g in owned.shard.groups.values() if front.managed(g.group_id)]
     states, types = (req.states_filter, req.types_filter)
 
+    here = {group_id for group_id, _ in mine}
+
     def ours(group_id: str) -> bool:
-        return front.managed(group_id) and host is not None and host.known(group_id)
+        return front.managed(group_id) and (group_id in here or (host is not None and host.known(group_id)))
 
     front.body_reply(session, got, rewrite.list_groups(body, got.version, states, types, ours, mine, error))
 

@@ -95,6 +95,7 @@ class Host:
         self._taking: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._last_tick_ms = 0
+        self._deaf_ms = 0
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
 
     # ---- lookups ------------------------------------------------------------------------------------------
@@ -319,10 +320,16 @@ class Host:
             self._last_tick_ms = at.mono_ms
             if gap_ms > GAP_MS:
                 self.log.warning("the process stood still", ms=gap_ms)
-                for owned in self.active.values():
-                    owned.shard.timers.shift(gap_ms)
+                self._deaf_ms += gap_ms
+            elif self.ownership is None or not self.ownership.lease_valid():
+                self._deaf_ms += gap_ms
             if self.ownership is None or not self.ownership.lease_valid():
                 continue
+            if self._deaf_ms:
+                # Nobody could be heard meanwhile: members get that time back, none is expired for it.
+                for owned in self.active.values():
+                    owned.shard.timers.shift(self._deaf_ms)
+                self._deaf_ms = 0
             for owned in list(self.active.values()):
                 self._tick_one(owned, at)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.errors import Code
+from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
 from sidecar.runtime.cluster import Address, Cluster, ConnectionLost
 from sidecar.runtime.log import Logger
@@ -299,7 +299,7 @@ class _Lost(Exception):
 def _check(code: int, what: str) -> None:
     if code == Code.NONE:
         return
-    name = Code(code).name if code in Code._value2member_map_ else str(code)
+    name = name_of(code)
     if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.FENCED_INSTANCE_ID):
         raise _Lost(f"{what}: {name}")
     raise ConnectionLost(f"{what}: {name}")

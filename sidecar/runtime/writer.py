@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.core.errors import Code
+from sidecar.core.errors import Code, name_of
 from sidecar.runtime.cluster import Cluster, ConnectionLost
 from sidecar.runtime.net import BrokerConnection
 from sidecar.runtime.produce import Appender
@@ -62,7 +62,8 @@ class _Entry:
 
 
 class FencedWriter:
-    """`done(offset)` after the commit, `done(None)` if the writer failed; then `failure` says why."""
+    """`done(offset of the event's last record)` after the commit, -1 if the broker does not say; `done(None)` if the
+    writer failed, then `failure` says why."""
 
     def __init__(
         self,
@@ -107,8 +108,8 @@ class FencedWriter:
                 conn = await self._lane(await self.cluster.coordinator_node(txn_id, 1))
                 req = ip.InitProducerIdRequest(transactional_id=txn_id, transaction_timeout_ms=60_000)
                 res = await conn.request(ip, "InitProducerId", req, high=4)
-                code = Code(res.error_code)
-            except (ConnectionLost, TimeoutError) as exc:
+                code = res.error_code
+            except (ConnectionLost, TimeoutError, WireError) as exc:
                 if time.monotonic() > deadline:
                     raise WriteLost(f"InitProducerId: {exc or 'timed out'}") from exc
                 await asyncio.sleep(RETRY_S)
@@ -117,7 +118,7 @@ class FencedWriter:
                 self.producer_id, self.producer_epoch, self._sequence = res.producer_id, res.producer_epoch, 0
                 return
             if code not in INIT_RETRIABLE or time.monotonic() > deadline:
-                raise WriteLost(f"InitProducerId: {code.name}")
+                raise WriteLost(f"InitProducerId: {name_of(code)}")
             await asyncio.sleep(RETRY_S)
 
     async def _lane(self, node_id: int) -> BrokerConnection:
@@ -184,7 +185,7 @@ class FencedWriter:
                 at = offset
                 for entry in sent:
                     at += len(entry.records)
-                    entry.done(at - 1)
+                    entry.done(at - 1 if offset >= 0 else -1)
             self._task = None
         except WriteLost as exc:
             self._task = None
@@ -204,14 +205,14 @@ class FencedWriter:
                     self._leader = leaders[self.partition] if self.partition < len(leaders) else -1
                 if self._leader >= 0:
                     error, offset = await self.appender.append(self._leader, self.topic, self.partition, batch)
-                    code = Code(error) if error in Code._value2member_map_ else None
+                    code = error
                     if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
                         return offset
                     if code in (Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED):
-                        raise Fenced(f"{self.topic}-{self.partition}: {code.name}")
+                        raise Fenced(f"{self.topic}-{self.partition}: {name_of(code)}")
                     if code not in RETRIABLE:
-                        raise WriteLost(f"{self.topic}-{self.partition}: error {error}")
-                    last = code.name
+                        raise WriteLost(f"{self.topic}-{self.partition}: {name_of(code)}")
+                    last = name_of(code)
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 last = str(exc) or "timed out"
             self._leader = -1
