@@ -7,6 +7,7 @@ need no second hop; else it stays where it is; else it goes to the live one with
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from functools import lru_cache
 
 
 def java_hash(text: str) -> int:
@@ -18,6 +19,7 @@ def java_hash(text: str) -> int:
     return h - (1 << 32) if h >= 1 << 31 else h
 
 
+@lru_cache(maxsize=65_536)
 def partition_for(group_id: str, partitions: int) -> int:
     """Kafka's Utils.abs(groupId.hashCode()) % partitions, where abs(Integer.MIN_VALUE) is 0."""
     h = java_hash(group_id)

@@ -40,9 +40,9 @@ LOAD_ORDER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Now:
-    """`mono_ms` drives timers, `wall_ms` is written down."""
+    """`mono_ms` drives timers, `wall_ms` is written down. Nobody changes one."""
 
     mono_ms: int
     wall_ms: int

@@ -25,17 +25,17 @@ from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api
 from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one or two are made for each request
 class ToClient:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one or two are made for each request
 class ToUpstream:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one or two are made for each request
 class Got:
     """A whole request that the sidecar must see to: reply with `answer(token, ...)`."""
 
@@ -46,7 +46,7 @@ class Got:
     frame: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one or two are made for each request
 class Answered:
     """The broker's whole response frame to an `ask`."""
 
@@ -54,7 +54,7 @@ class Answered:
     frame: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one or two are made for each request
 class Close:
     """Close both sides; `cause` is a metric label."""
 

@@ -49,6 +49,7 @@ class Front:
         self.offsets_leader: Callable[[str], int] = lambda group_id: -1
         self.sessions: set[Session] = set()
         self.parked = 0
+        metrics.parked.set_function(lambda: self.parked)
         self.stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._include = [re2.compile(p) for p in settings.groups.include]
@@ -95,6 +96,8 @@ class Front:
             if steady is not None and self._still_steady(steady, got.version):
                 steady.owned.shard.touch(steady.group.group_id, steady.member_id, now())
                 session.reply(got.token, steady.head + SIZE.pack(got.correlation_id) + steady.tail)
+                return
+            if self._heartbeat_now(session, got):
                 return
         task = asyncio.get_running_loop().create_task(self._handle(session, got))
         self._tasks.add(task)
@@ -188,6 +191,22 @@ class Front:
             and not self.stopping
         )
 
+    def _heartbeat_now(self, session: Session, got: Got) -> bool:
+        """The common case without a task: the broker's word on this group is known, its shard is here."""
+        try:
+            client_id, pos = header_end(got.frame, 12, True)
+            req = ch.ConsumerGroupHeartbeatRequest.decode(got.version, got.frame, pos)
+        except WireError:
+            return False  # the slow way refuses it
+        known = session.authorised.get(req.group_id)
+        if known is None or known[0] != Code.NONE or known[1] <= time.monotonic():
+            return False
+        owned = self._owned(req.group_id)
+        if isinstance(owned, Code):
+            return False
+        self._heartbeat(session, got, client_id, req, owned)
+        return True
+
     async def consumer_heartbeat(self, session: Session, got: Got, client_id: str | None, pos: int) -> None:
         req = ch.ConsumerGroupHeartbeatRequest.decode(got.version, got.frame, pos)
         if not self.managed(req.group_id):
@@ -205,6 +224,16 @@ class Front:
         if isinstance(owned, Code):
             self._heartbeat_error(session, got, owned)
             return
+        self._heartbeat(session, got, client_id, req, owned)
+
+    def _heartbeat(
+        self,
+        session: Session,
+        got: Got,
+        client_id: str | None,
+        req: ch.ConsumerGroupHeartbeatRequest,
+        owned: OwnedShard,
+    ) -> None:
         assert self.host is not None
         new_id = "" if req.member_id else str(uuid4())
         event = to_heartbeat(req, got.version, client_id, session.host, new_id)
@@ -218,11 +247,9 @@ class Front:
         revision = group.revision if group is not None else 0
         plain = not fx.records and not fx.commands and reply.code == Code.NONE and reply.assignment is None
         self.parked += 1
-        self.metrics.parked.set(self.parked)
 
         def done(ok: bool) -> None:
             self.parked -= 1
-            self.metrics.parked.set(self.parked)
             if not ok:
                 self._heartbeat_error(session, got, Code.NOT_COORDINATOR)
                 return

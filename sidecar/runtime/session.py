@@ -183,11 +183,12 @@ class Session(asyncio.Protocol):
     # ---- actions ------------------------------------------------------------------------------------------
     def run(self, actions: list[Action]) -> None:
         """Do these, then what they unblock: an answer lets the client's next request be seen."""
-        self._do(actions)
         if self._running:
-            return  # called from within: the outer call goes on
+            self._do(actions)  # called from within: the outer call goes on
+            return
         self._running = True
         try:
+            self._do(actions)
             while more := self.conn.more():
                 self._do(more)
         finally:

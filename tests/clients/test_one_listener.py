@@ -276,6 +276,24 @@ def test_bad_frames_close_their_connection_and_no_other(kafka: LocalKafka, topic
     assert talk(kafka, beside) == 1
 
 
+def test_thousands_of_heartbeats_at_once_on_one_connection(kafka: LocalKafka, topic: str) -> None:
+    """Track record 2: each answer let the next request be seen one call deeper."""
+
+    async def run(conn: BrokerConnection) -> int:
+        res = await conn.request(ch, "ConsumerGroupHeartbeat", join_request("managed-many", "m", [topic]))
+        return int(res.member_epoch)
+
+    epoch = talk(kafka, run)
+    frame = request_frame(68, 1, 5, "c", True, ch.ConsumerGroupHeartbeatRequest("managed-many", "m", epoch).encode(1))
+    with socket.create_connection(("127.0.0.1", kafka.nodes[0].sidecar_port), timeout=20) as s:
+        threading.Thread(target=s.sendall, args=(frame * 5000,), daemon=True).start()
+        answers = s.makefile("rb")
+        for _ in range(5000):
+            size = int.from_bytes(answers.read(4), "big")
+            body = answers.read(size)
+            assert body[9:11] == b"\0\0", "no error"
+
+
 def test_half_close_still_gets_the_answers(kafka: LocalKafka) -> None:
     with socket.create_connection(("127.0.0.1", kafka.nodes[0].sidecar_port), timeout=10) as s:
         body = md.MetadataRequest(topics=[]).encode(9)

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 def heartbeat(turn: Turn, hb: ConsumerHeartbeat) -> HeartbeatReply:
-    check_request(hb, turn.config(hb.group_id))
+    config = turn.config(hb.group_id)
+    check_request(hb, config)
     if hb.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return _leave(turn, hb)
     group = turn.groups.get(hb.group_id)
@@ -43,7 +44,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat) -> HeartbeatReply:
             raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Consumer group {hb.group_id} not found.")
         group = ConsumerGroup(hb.group_id)
     member_id = hb.member_id or hb.new_member_id
-    check_size(group, member_id, turn.config(hb.group_id))
+    check_size(group, member_id, config)
     member, replaced = _find_or_make(group, hb, member_id)
     updated = _with_request(member, hb)
     if updated.topic_regex and updated.topic_regex != member.topic_regex and not group.regex_users(updated.topic_regex):
@@ -64,11 +65,12 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat) -> HeartbeatReply:
         and (hb.topic_names is not None or hb.topic_regex is not None)
         and hb.owned is not None
     )
-    due = hb.member_epoch == 0 or full or final.assigned_partitions() != member.assigned_partitions()
+    moved = final is not member and final.assigned_partitions() != member.assigned_partitions()
+    due = hb.member_epoch == 0 or full or moved
     return HeartbeatReply(
         member_id=member_id,
         member_epoch=final.member_epoch,
-        heartbeat_interval_ms=turn.config(group.group_id).heartbeat_interval_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
         assignment=final.assigned_partitions() if due else None,
     )
 
@@ -100,7 +102,18 @@ def _find_or_make(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -
 
 
 def _with_request(member: Member, hb: ConsumerHeartbeat) -> Member:
-    """What the request leaves out stays as it was."""
+    """What the request leaves out stays as it was. A steady heartbeat gives the same object back."""
+    if (
+        hb.topic_names is None
+        and hb.topic_regex is None
+        and hb.rebalance_timeout_ms in (-1, member.rebalance_timeout_ms)
+        and hb.client_id == member.client_id
+        and hb.client_host == member.client_host
+        and (hb.rack_id is None or hb.rack_id == member.rack_id)
+        and (hb.instance_id is None or hb.instance_id == member.instance_id)
+        and (hb.server_assignor is None or hb.server_assignor == member.server_assignor)
+    ):
+        return member
     names = member.topic_names if hb.topic_names is None else tuple(sorted(set(hb.topic_names)))
     return replace(
         member,
@@ -118,6 +131,9 @@ def _with_request(member: Member, hb: ConsumerHeartbeat) -> Member:
 def _update_subscription(turn: Turn, group: ConsumerGroup, member: Member, updated: Member) -> bool:
     """Write the member and bump the epoch where its subscription asks for it. True if the subscription changed."""
     new = updated.member_id not in group.members
+    if updated is member and not new:
+        _refresh_regexes(turn, group, updated)
+        return False
     names_changed = updated.topic_names != member.topic_names
     regex_changed = updated.topic_regex != member.topic_regex
     if new or updated != member:
@@ -140,6 +156,8 @@ def _update_subscription(turn: Turn, group: ConsumerGroup, member: Member, updat
 
 def _refresh_regexes(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     """Ask for resolution of what is unresolved, or due: new topic names, or the refresh interval."""
+    if not group.regexes and not member.topic_regex:
+        return
     used = {m.topic_regex for m in group.members.values() if m.topic_regex}
     if not used or group.group_id in turn.regexes_in_flight:
         return
