@@ -319,8 +319,9 @@ def test_a_client_that_does_not_read_costs_no_memory(kafka: LocalKafka) -> None:
     node = kafka.nodes[0]
     assert node.sidecar is not None
     process = psutil.Process(node.sidecar.pid)
-    body = md.MetadataRequest(topics=None).encode(9)
-    n = 20_000
+    names = [md.MetadataRequestTopic(name=f"no-such-topic-{i}" + "x" * 90) for i in range(10)]
+    body = md.MetadataRequest(topics=names, allow_auto_topic_creation=False).encode(9)
+    n = 25_000  # 27 MB: more than all socket buffers on the way
     with socket.create_connection(("127.0.0.1", node.sidecar_port), timeout=30) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
 
@@ -335,6 +336,7 @@ def test_a_client_that_does_not_read_costs_no_memory(kafka: LocalKafka) -> None:
         assert sender.is_alive(), "the sidecar took all requests of a client that reads nothing"
         grown_mib = (process.memory_info().rss - before) / 1e6
         assert grown_mib < 40, f"{grown_mib:.0f} MB for one client that does not read"
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         got = s.makefile("rb", buffering=1 << 20)
         for i in range(n):
             size = int.from_bytes(got.read(4), "big")
