@@ -36,7 +36,7 @@ audit: $(READY)
 	@$(BIN)/python -m sidecar.audit.cli $(ARGS)
 
 wire: $(READY)
-	@$(BIN)/python tools/generate_wire.py --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')
+	@$(BIN)/python -m tools.generate_wire --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')
 
 clean:
 	rm -rf out build dist *.egg-info $(VENV)

@@ -1,4 +1,4 @@
-"""`sidecar demo`: a consumer group coordinated by sidecars, its owner killed, the audit on Spark.
+"""`make demo`: a consumer group coordinated by sidecars, its owner killed, the audit on Spark.
 
 Everything is real: Apache Kafka, unmodified clients, Spark. Exits non-zero if anything was lost or owned twice.
 """

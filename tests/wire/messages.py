@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tools.generate_wire import HEADERS, INTS, SERVED, Field, Message, load, parse_message, rename, snake
+from tools.wire_model import HEADERS, INTS, SERVED, Field, Message, load, parse_message, rename, snake
 
 LIMITS = {"b": (-128, 127), "h": (-(1 << 15), (1 << 15) - 1), "H": (0, (1 << 16) - 1), "i": (-(1 << 31), (1 << 31) - 1)}
 LIMITS |= {"I": (0, (1 << 32) - 1), "q": (-(1 << 63), (1 << 63) - 1)}

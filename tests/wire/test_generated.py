@@ -31,7 +31,7 @@ def served(libs: Path) -> list[Spec]:
 
 def test_regenerating_gives_the_files_in_the_tree(libs: Path, root: Path) -> None:
     jar = libs / f"kafka-clients-{KAFKA_VERSION}.jar"
-    command = [sys.executable, "tools/generate_wire.py", "--jar", str(jar), "--check"]
+    command = [sys.executable, "-m", "tools.generate_wire", "--jar", str(jar), "--check"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

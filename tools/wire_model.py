@@ -1,0 +1,214 @@
+"""Kafka's message JSON as a model: messages, structs, fields, versions. Read by the generator and by the tests."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from dataclasses import dataclass, field
+from typing import Any
+
+# message name -> why it is here
+SERVED = {
+    "ApiVersions": "rewritten",
+    "ConsumerGroupDescribe": "answered",
+    "ConsumerGroupHeartbeat": "answered",
+    "CreateTopics": "the sidecar's own client",
+    "DeleteGroups": "answered",
+    "DescribeConfigs": "the sidecar's own client",
+    "DescribeGroups": "answered",
+    "FindCoordinator": "rewritten",
+    "Heartbeat": "answered; the sidecar's own client",
+    "InitProducerId": "the sidecar's own client",
+    "JoinGroup": "answered; the sidecar's own client",
+    "LeaveGroup": "answered; the sidecar's own client",
+    "ListGroups": "rewritten",
+    "Metadata": "the sidecar's own client",
+    "OffsetCommit": "validated and forwarded",
+    "OffsetDelete": "answered",
+    "OffsetFetch": "validated and forwarded",
+    "Produce": "the sidecar's own client",
+    "SyncGroup": "answered; the sidecar's own client",
+    "TxnOffsetCommit": "validated and forwarded",
+}
+HEADERS = ["RequestHeader", "ResponseHeader"]
+
+INTS = {
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "bool": "?",
+}
+SIZES = {"b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "?": 1}
+LATEST = 32767
+
+
+def snake(name: str) -> str:
+    s = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
+    s = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", s).lower()
+    return s + "_" if s in {"from", "class", "global", "in", "is"} else s
+
+
+@dataclass(frozen=True)
+class Versions:
+    low: int
+    high: int
+
+    @staticmethod
+    def parse(text: str | None, default: Versions | None = None) -> Versions:
+        if text is None:
+            assert default is not None
+            return default
+        if text == "none":
+            return Versions(1, 0)
+        if text.endswith("+"):
+            return Versions(int(text[:-1]), LATEST)
+        if "-" in text:
+            low, high = text.split("-")
+            return Versions(int(low), int(high))
+        return Versions(int(text), int(text))
+
+    def __contains__(self, v: int) -> bool:
+        return self.low <= v <= self.high
+
+
+NONE = Versions(1, 0)
+
+
+@dataclass
+class Field:
+    name: str
+    type: str
+    versions: Versions
+    nullable: Versions
+    tagged: Versions
+    tag: int | None
+    flexible: Versions
+    default: Any
+    fields: list[Field]
+
+    @property
+    def is_array(self) -> bool:
+        return self.type.startswith("[]")
+
+    @property
+    def element(self) -> str:
+        return self.type[2:] if self.is_array else self.type
+
+    @property
+    def is_struct(self) -> bool:
+        return self.element[0].isupper()
+
+
+@dataclass
+class Struct:
+    name: str
+    fields: list[Field]
+    doc: str = ""
+
+
+@dataclass
+class Message:
+    name: str
+    api_key: int
+    valid: Versions
+    flexible: Versions
+    structs: list[Struct] = field(default_factory=list)  # leaves first, the message last
+
+
+def load(zf: zipfile.ZipFile, name: str) -> dict[str, Any]:
+    text = zf.read(f"common/message/{name}.json").decode()
+    text = re.sub(r"^\s*//.*$", "", text, flags=re.M)
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def parse_field(j: dict[str, Any], parent: Versions, flexible: Versions) -> Field:
+    versions = Versions.parse(j.get("versions"), parent)
+    flex = Versions.parse(j.get("flexibleVersions"), flexible)
+    return Field(
+        name=snake(j["name"]),
+        type=j["type"],
+        versions=versions,
+        nullable=Versions.parse(j.get("nullableVersions"), NONE),
+        tagged=Versions.parse(j.get("taggedVersions"), NONE),
+        tag=j.get("tag"),
+        flexible=flex,
+        default=j.get("default"),
+        fields=[parse_field(f, versions, flexible) for f in j.get("fields", [])],
+    )
+
+
+def parse_message(j: dict[str, Any]) -> Message:
+    flexible = Versions.parse(j.get("flexibleVersions", "none"))
+    msg = Message(j["name"], j.get("apiKey", -1), Versions.parse(j["validVersions"]), flexible)
+    seen: set[str] = set()
+
+    def collect(name: str, fields: list[Field]) -> None:
+        for f in fields:
+            if f.is_struct and f.fields and f.element not in seen:
+                collect(f.element, f.fields)
+        if name not in seen:
+            seen.add(name)
+            msg.structs.append(Struct(name, fields))
+
+    common = j.get("commonStructs", [])
+    for c in common:
+        cf = [parse_field(f, Versions.parse(c["versions"]), flexible) for f in c["fields"]]
+        collect(c["name"], cf)
+    collect(msg.name, [parse_field(f, msg.valid, flexible) for f in j["fields"]])
+    return msg
+
+
+def rename(msg: Message, old: str, new: str) -> None:
+    """Request and response share a module: a struct name that both use gets its message's kind in front."""
+    for st in msg.structs:
+        st.name = new if st.name == old else st.name
+        for f in st.fields:
+            if f.is_struct and f.element == old:
+                f.type = f.type.replace(old, new)
+
+
+def py_type(f: Field) -> str:
+    def base(t: str) -> str:
+        if t in ("string",):
+            return "str"
+        if t in ("bytes", "records", "uuid"):
+            return "bytes"
+        if t == "bool":
+            return "bool"
+        if t == "float64":
+            return "float"
+        if t in INTS:
+            return "int"
+        return t
+
+    t = f"list[{base(f.element)}]" if f.is_array else base(f.type)
+    nullable = f.nullable.low <= f.nullable.high
+    return t + (" | None" if nullable else "")
+
+
+def py_default(f: Field) -> str:
+    d = f.default
+    nullable = f.nullable.low <= f.nullable.high
+    if d == "null":
+        return "None"
+    if f.is_array:
+        return "field(default_factory=list)"
+    if f.is_struct:
+        return "None" if nullable else f"field(default_factory=lambda: {f.element}())"
+    if f.type == "string":
+        return repr(d or "")
+    if f.type in ("bytes", "records"):
+        return "None" if (nullable and f.type == "records") else 'b""'
+    if f.type == "uuid":
+        return "ZERO_UUID"
+    if f.type == "bool":
+        return "True" if str(d).lower() == "true" else "False"
+    if f.type == "float64":
+        return repr(float(d or 0.0))
+    return repr(int(str(d), 0)) if d not in (None, "") else "0"
