@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from sidecar.core.errors import Code
 from sidecar.core.placement import partition_for
 from sidecar.drill.local import LocalKafka
-from sidecar.drill.processes import Process, free_ports
+from sidecar.drill.processes import Process, free_ports, port_open, wait_until
 from sidecar.runtime.net import BrokerConnection, ConnectionLost
 from sidecar.state.codec import owner_epoch_of
 from sidecar.state.keys import decode_key
@@ -139,6 +139,13 @@ def test_when_the_broker_dies_its_client_connections_are_closed(trio: LocalKafka
         while s.recv(65_536):
             pass  # the rest of the answer, then the end
     trio.start_broker(node)
+
+    async def brokers(conn: BrokerConnection) -> int:
+        return len((await conn.request(md, "Metadata", md.MetadataRequest(topics=[]))).brokers)
+
+    wait_until("the broker to be back", lambda: port_open(node.clients_port), 60)
+    for other in range(3):
+        wait_until("all to know it", lambda n=other: talk(trio, brokers, node=n) == 3, 60)  # type: ignore[misc]
 
 
 def run_sidecar(folder: Path, *args: str, **env: str) -> tuple[int | None, str]:
