@@ -64,6 +64,8 @@ class App:
         self._control: BrokerConnection | None = None
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
+        self._broker_seen = time.monotonic()
+        self._racks: dict[int, str | None] = {}
         self._admin_task: asyncio.Task[None] | None = None
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ class App:
         """Metadata as clients see it, over the broker's own listener for them."""
         if self._control is None or self._control.closed:
             self._control = await BrokerConnection.open(*split(self.settings.broker), self.client_id)
-        self.view = await metadata(self._control, None if self.settings.bootstrap else self.cluster, None)
+        self.view = await metadata(self._control, None if self.settings.bootstrap else self.cluster, None, self._racks)
         self.front.client_brokers = dict(self.view.brokers)
 
     async def _offsets_topic(self) -> None:
@@ -274,19 +276,27 @@ class App:
         self.ownership.start()
 
     async def _refresh(self) -> None:
+        """Topics and client addresses from the broker beside us, leaders from whichever broker answers."""
+        assert self.host is not None and self.ownership is not None
         try:
             await self._look()
-            if self.settings.bootstrap:
-                await self.cluster.refresh([])
+            self._broker_seen = time.monotonic()
+            self.host.topics(self.view.topics)
+            self.ownership.resume()
         except (ConnectionLost, TimeoutError, WireError) as exc:
             self.log.debug("metadata not refreshed", problem=str(exc) or "timed out")
-            return
-        leaders = self.view.leaders.get(OFFSETS, ())
+            if time.monotonic() - self._broker_seen > self.settings.ownership.broker_gone_ms / 1000:
+                self.ownership.withdraw(f"broker {self.settings.broker} does not answer")
+        view = self.view
+        if self.settings.bootstrap:
+            try:
+                view = await self.cluster.refresh([OFFSETS])
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self.log.debug("leaders not refreshed", problem=str(exc) or "timed out")
+        leaders = view.leaders.get(OFFSETS, ())
         if leaders and len(leaders) == len(self.leaders):
             self.leaders = leaders
-        if self.host is not None and self.ownership is not None:
-            self.host.topics(self.view.topics)
-            self.ownership.placement_changed()
+        self.ownership.placement_changed()
 
     # ---- health -------------------------------------------------------------------------------------------
     def problems(self) -> list[str]:
@@ -294,6 +304,8 @@ class App:
         if self.ready_ms is None or self.host is None or self.ownership is None:
             return ["starting: broker, topics or tail not there yet"]
         found = []
+        if self.ownership.withdrawn:
+            return [f"the broker {self.settings.broker} does not answer; this sidecar owns nothing until it does"]
         if not self.ownership.assignment.owners:
             found.append("no owner is known yet")
         elif not self.ownership.lease_valid():

@@ -28,8 +28,10 @@ class ClusterView:
     topics: tuple[Topic, ...] = ()
 
 
-def view_of(res: md.MetadataResponse) -> ClusterView:
-    racks = {b.node_id: b.rack for b in res.brokers}
+def view_of(res: md.MetadataResponse, racks: dict[int, str | None]) -> ClusterView:
+    """`racks` remembers brokers that are down: their going away must not look like a change of racks, which would
+    rebalance every group (Kafka's own coordinator keeps fenced brokers in its image)."""
+    racks.update((b.node_id, b.rack) for b in res.brokers)
     leaders: dict[str, tuple[int, ...]] = {}
     topics: list[Topic] = []
     for t in res.topics:
@@ -92,7 +94,7 @@ class Cluster:
 
     async def refresh(self, topics: list[str] | None = None) -> ClusterView:
         """Metadata of these topics, or of all."""
-        return await metadata(await self.anyone(), self, topics)
+        return await metadata(await self.anyone(), self, topics, {})
 
     async def coordinator(self, key: str, key_type: int) -> BrokerConnection:
         """key_type 0 group, 1 transactional id. Raises ConnectionLost while there is none."""
@@ -133,11 +135,13 @@ class Cluster:
                 conn.close()
 
 
-async def metadata(conn: BrokerConnection, cluster: Cluster | None, topics: list[str] | None) -> ClusterView:
+async def metadata(
+    conn: BrokerConnection, cluster: Cluster | None, topics: list[str] | None, racks: dict[int, str | None]
+) -> ClusterView:
     wanted = None if topics is None else [md.MetadataRequestTopic(name=t) for t in topics]
     req = md.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     res: Any = await conn.request(md, "Metadata", req)
-    view = view_of(res)
+    view = view_of(res, racks)
     if cluster is not None:
         cluster.brokers.update(view.brokers)
     return view

@@ -89,6 +89,8 @@ class Ownership:
         self._tasks: list[asyncio.Task[None]] = []
         self._links: dict[int, asyncio.Task[None]] = {}
         self._stopping = False
+        self._enabled = asyncio.Event()
+        self._enabled.set()
 
     # ---- what others ask ----------------------------------------------------------------------------------
     def lease_valid(self) -> bool:
@@ -109,10 +111,31 @@ class Ownership:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.member_id:
-            try:
-                await self._leave(self.member_id)
-            except (ConnectionLost, TimeoutError, WireError) as exc:
-                self.log.warning("could not leave the owners' group; its session will end by itself", error=str(exc))
+            await self._try_leave(self.member_id)
+
+    async def _try_leave(self, member_id: str) -> None:
+        try:
+            await self._leave(member_id)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self.log.warning("could not leave the owners' group; the session will end by itself", error=str(exc))
+
+    @property
+    def withdrawn(self) -> bool:
+        return not self._enabled.is_set()
+
+    def withdraw(self, why: str) -> None:
+        """Own nothing until `resume`: the broker beside this sidecar is gone, so no client can come here."""
+        if self.withdrawn:
+            return
+        self._enabled.clear()
+        member_id = self.member_id
+        self._lost(why)
+        self._rejoin.set()
+        if member_id:
+            self.tasks.spawn(self._try_leave(member_id), "withdraw")
+
+    def resume(self) -> None:
+        self._enabled.set()
 
     def placement_changed(self) -> None:
         """Leadership of `__consumer_offsets` moved: the group's leader asks for a new placement."""
@@ -125,9 +148,13 @@ class Ownership:
     async def _run(self) -> None:
         while True:
             try:
+                await self._enabled.wait()
                 self._joining = True
                 await self._join()
                 self._joining = False
+                if self.withdrawn:
+                    await self._try_leave(self.member_id)
+                    raise _Lost("withdrawn while joining")
                 self._rejoin.clear()
                 self._watch_peers()
                 await self._rejoin.wait()
@@ -284,10 +311,7 @@ class Ownership:
                 if not seen or current != member_id:
                     return
                 self.log.warning("peer lost; removing it from the owners' group", peer=node, error=str(exc))
-                try:
-                    await self._leave(member_id)
-                except (ConnectionLost, TimeoutError, WireError) as fault:
-                    self.log.warning("could not remove the peer; its session will end", peer=node, error=str(fault))
+                await self._try_leave(member_id)
                 self._rejoin.set()
                 return
 

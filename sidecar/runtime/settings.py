@@ -118,6 +118,11 @@ class OwnershipSection(_Section):
     group: str = Field("__group_state_owners", min_length=1, description="The sidecars' own group on the brokers.")
     session_timeout_ms: int = Field(6_000, ge=500, description="The brokers' group.min.session.timeout.ms at least.")
     heartbeat_ms: int = Field(500, ge=50, description="How often it proves itself to the brokers.")
+    broker_gone_ms: int = Field(
+        3_000,
+        ge=100,
+        description="Its broker silent for so long: the sidecar gives up what it owns, until it answers again.",
+    )
     peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
 
 

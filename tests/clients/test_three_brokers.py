@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from sidecar.core.errors import Code
 from sidecar.core.placement import partition_for
-from sidecar.drill.local import LocalKafka
+from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import Process, free_ports, port_open, wait_until
 from sidecar.runtime.net import BrokerConnection, ConnectionLost
 from sidecar.state.codec import owner_epoch_of
@@ -129,23 +129,33 @@ def test_sudden_death_moves_the_group_with_its_state(trio: LocalKafka) -> None:
     trio.wait_ready()
 
 
-def test_when_the_broker_dies_its_client_connections_are_closed(trio: LocalKafka) -> None:
-    node = next(n for n in trio.nodes if n.node_id != trio.owner_of(GROUP).node_id)
-    assert node.process is not None
-    with socket.create_connection(("127.0.0.1", node.sidecar_port), timeout=30) as s:
-        s.sendall(request_frame(3, 9, 1, "c", True, md.MetadataRequest(topics=[]).encode(9)))
-        assert s.recv(4)
-        node.process.kill()
-        while s.recv(65_536):
-            pass  # the rest of the answer, then the end
-    trio.start_broker(node)
+def restart_broker(kafka: LocalKafka, node: Broker) -> None:
+    """Start it again, and wait until every sidecar has seen it."""
+    kafka.start_broker(node)
 
     async def brokers(conn: BrokerConnection) -> int:
         return len((await conn.request(md, "Metadata", md.MetadataRequest(topics=[]))).brokers)
 
     wait_until("the broker to be back", lambda: port_open(node.clients_port), 60)
     for other in range(3):
-        wait_until("all to know it", lambda n=other: talk(trio, brokers, node=n) == 3, 60)  # type: ignore[misc]
+        wait_until("all to know it", lambda n=other: talk(kafka, brokers, node=n) == 3, 60)  # type: ignore[misc]
+    kafka.wait_ready()
+
+
+def test_when_the_broker_dies_its_client_connections_are_closed_and_its_sidecar_owns_nothing(trio: LocalKafka) -> None:
+    node = trio.owner_of(GROUP)
+    assert node.process is not None
+    epoch = until_accepted(trio, -1, "m", 0)
+    with socket.create_connection(("127.0.0.1", node.sidecar_port), timeout=30) as s:
+        s.sendall(request_frame(3, 9, 1, "c", True, md.MetadataRequest(topics=[]).encode(9)))
+        assert s.recv(4)
+        node.process.kill()
+        while s.recv(65_536):
+            pass  # the rest of the answer, then the end
+    assert until_accepted(trio, node.node_id, "m", epoch, 60) == epoch
+    wait_until("the sidecar to say why", lambda: trio.get(node, "/readyz") is None, 20)
+    assert (trio.owners(node) or {})["active"] == []
+    restart_broker(trio, node)
 
 
 def run_sidecar(folder: Path, *args: str, **env: str) -> tuple[int | None, str]:
