@@ -190,7 +190,7 @@ class App:
         topic = self.settings.state.topic
         while True:
             have = self.view.leaders.get(topic)
-            if have is not None and -1 not in have:
+            if have is not None:  # its partitions may still be without a leader: writers and tail wait for that
                 if len(have) != partitions:
                     raise StartError(
                         f"{topic} has {len(have)} partitions, {OFFSETS} has {partitions}: they must be equal"

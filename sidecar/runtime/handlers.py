@@ -61,7 +61,6 @@ async def list_groups(front: Front, session: Session, got: Got, client_id: str |
         session.forward(got)
         return
     req = lg.ListGroupsRequest.decode(got.version, got.frame, pos)
-    # A filter by the type `consumer` means nothing to a broker without such groups; it may refuse it.
     body = await _upstream(front, session, got, pos)
     host = front.host
     mine: list[tuple[str, str]] = []
