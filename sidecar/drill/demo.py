@@ -5,13 +5,11 @@ Everything is real: Apache Kafka, unmodified clients, Spark. Exits non-zero if a
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.console import Console, Group
@@ -23,7 +21,7 @@ from rich.text import Text
 from sidecar.audit.report import Mark, render
 from sidecar.drill.artifacts import ArtifactError, kafka_libs
 from sidecar.drill.clients import backward_commits, double_owned, missing, not_in_audit
-from sidecar.drill.processes import DrillError
+from sidecar.drill.processes import DrillError, interrupt_on_sigterm
 from sidecar.drill.scenario import GROUP, PARTITIONS, TOPIC, Scenario
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
@@ -37,7 +35,6 @@ class Screen:
         self.lines: list[str] = []
         self.started = time.monotonic()
         self.scenario: Scenario | None = None
-        self.note = ""
         self._live: Live | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -115,7 +112,7 @@ def _short(name: str) -> str:
 def run_demo(out: Path, kafka: str) -> int:
     console = Console(highlight=False)
     screen = Screen(console)
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on_sigterm()
     scenario: Scenario | None = None
     try:
         screen.say(f"fetching Kafka {kafka} from its Maven artifacts, if it is not here yet")
@@ -142,10 +139,6 @@ def run_demo(out: Path, kafka: str) -> int:
     finally:
         if scenario is not None:
             scenario.stop()
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _now_ms() -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import statistics
 import sys
 import time
@@ -23,8 +22,7 @@ from rich.console import Console
 
 from sidecar.drill.artifacts import KAFKA, ArtifactError
 from sidecar.drill.clients import backward_commits, double_owned, missing
-from sidecar.drill.demo import _interrupt
-from sidecar.drill.processes import DrillError
+from sidecar.drill.processes import DrillError, interrupt_on_sigterm
 from sidecar.drill.scenario import GROUP, Scenario
 
 BACK_AFTER_S = 5.0
@@ -120,7 +118,7 @@ def main(argv: list[str]) -> int:
     ap.add_argument("--out", type=Path, default=Path("out/drill"))
     a = ap.parse_args(argv)
     console = Console(highlight=False, soft_wrap=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on_sigterm()
     run = a.out / f"{a.name}-{time.strftime('%H%M%S')}"
     scenario: Scenario | None = None
     try:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.core.errors import Code
+from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import partition_for
 from sidecar.runtime.cluster import Cluster
 from sidecar.runtime.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.primitives import WireError
+
+DESCRIBE_EVERY_S = 0.25
 
 
 def sibling_group(group: str, prefix: str, partitions: int) -> str:
@@ -52,6 +55,7 @@ class Probe:
         self.accepted: list[tuple[float, float]] = []
         self.errors: dict[str, int] = {}
         self.view = View()
+        self._epoch = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="probe", daemon=True)
 
@@ -68,7 +72,9 @@ class Probe:
         return next((answered - at for sent, answered in list(self.accepted) if sent > at), None)
 
     async def _main(self) -> None:
-        await asyncio.gather(self._heartbeats(), self._describes())
+        await asyncio.gather(
+            self._converse(self._heartbeat, self.interval_s), self._converse(self._describe, DESCRIBE_EVERY_S)
+        )
 
     def _fault(self, what: str) -> None:
         self.errors[what] = self.errors.get(what, 0) + 1
@@ -79,72 +85,56 @@ class Probe:
             node = await cluster.coordinator_node(self.probe_group, 0)
             return await cluster.open(node), node
         finally:
-            if cluster._any is not None:
-                cluster._any.close()
+            cluster.close()
 
-    async def _heartbeats(self) -> None:
-        conn: BrokerConnection | None = None
-        member, epoch = "probe-member", 0
-        while not self._stop.is_set():
-            try:
-                if conn is None or conn.closed:
-                    conn, _ = await self._owner()
-                req = ch.ConsumerGroupHeartbeatRequest(group_id=self.probe_group, member_id=member, member_epoch=epoch)
-                if epoch == 0:
-                    req.rebalance_timeout_ms, req.subscribed_topic_names, req.topic_partitions = 30_000, [], []
-                sent = time.monotonic()
-                res = await conn.request(ch, "ConsumerGroupHeartbeat", req, timeout_s=2.0)
-                if res.error_code == Code.NONE:
-                    epoch = res.member_epoch
-                    self.accepted.append((sent, time.monotonic()))
-                else:
-                    self._fault(Code(res.error_code).name)
-                    if res.error_code in (Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND):
-                        epoch = 0
-                    if res.error_code in (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE):
-                        conn.close()
-            except (ConnectionLost, TimeoutError, WireError) as exc:
-                self._fault(type(exc).__name__)
-                if conn is not None:
-                    conn.close()
-                conn = None
-            await asyncio.sleep(self.interval_s)
-        if conn is not None:
-            conn.close()
-
-    async def _describes(self) -> None:
+    async def _converse(self, turn: Callable[[BrokerConnection, int], Awaitable[int]], pause_s: float) -> None:
+        """Ask the owner again and again; `turn` returns the error code. Whoever is no longer the owner is left."""
         conn: BrokerConnection | None = None
         node = -1
         while not self._stop.is_set():
             try:
                 if conn is None or conn.closed:
                     conn, node = await self._owner()
-                req = cd.ConsumerGroupDescribeRequest(group_ids=[self.group])
-                res = await conn.request(cd, "ConsumerGroupDescribe", req, timeout_s=2.0)
-                g = res.groups[0]
-                if g.error_code == Code.NONE:
-                    self.view = View(
-                        g.group_state,
-                        g.group_epoch,
-                        g.assignment_epoch,
-                        [
-                            {
-                                "client": m.client_id,
-                                "epoch": m.member_epoch,
-                                "partitions": sorted(p for t in m.assignment.topic_partitions for p in t.partitions),
-                            }
-                            for m in g.members
-                        ],
-                        node,
-                        int(time.time() * 1000),
-                    )
-                elif g.error_code in (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE):
+                code = await turn(conn, node)
+                if code in (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE):
                     conn.close()
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 self._fault(type(exc).__name__)
                 if conn is not None:
                     conn.close()
-                conn = None
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(pause_s)
         if conn is not None:
             conn.close()
+
+    async def _heartbeat(self, conn: BrokerConnection, node: int) -> int:
+        epoch = self._epoch
+        req = ch.ConsumerGroupHeartbeatRequest(group_id=self.probe_group, member_id="probe-member", member_epoch=epoch)
+        if epoch == 0:
+            req.rebalance_timeout_ms, req.subscribed_topic_names, req.topic_partitions = 30_000, [], []
+        sent = time.monotonic()
+        res = await conn.request(ch, "ConsumerGroupHeartbeat", req, timeout_s=2.0)
+        if res.error_code == Code.NONE:
+            self._epoch = res.member_epoch
+            self.accepted.append((sent, time.monotonic()))
+        else:
+            self._fault(name_of(res.error_code))
+            if res.error_code in (Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND):
+                self._epoch = 0
+        return int(res.error_code)
+
+    async def _describe(self, conn: BrokerConnection, node: int) -> int:
+        req = cd.ConsumerGroupDescribeRequest(group_ids=[self.group])
+        res = await conn.request(cd, "ConsumerGroupDescribe", req, timeout_s=2.0)
+        g = res.groups[0]
+        if g.error_code == Code.NONE:
+            members = [
+                {
+                    "client": m.client_id,
+                    "epoch": m.member_epoch,
+                    "partitions": sorted(p for t in m.assignment.topic_partitions for p in t.partitions),
+                }
+                for m in g.members
+            ]
+            now_ms = int(time.time() * 1000)
+            self.view = View(g.group_state, g.group_epoch, g.assignment_epoch, members, node, now_ms)
+        return int(g.error_code)

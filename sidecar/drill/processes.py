@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 PR_SET_PDEATHSIG = 1
@@ -24,6 +25,15 @@ def _die_with_parent() -> None:
 
 class DrillError(Exception):
     """Says what went wrong and where the log is."""
+
+
+def interrupt_on_sigterm() -> None:
+    """SIGTERM ends a run as Ctrl-C does: what it started is stopped."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 class Process:

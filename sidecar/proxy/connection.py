@@ -70,13 +70,11 @@ PRODUCE_HEAD = 140_000
 
 
 class _Slot:
-    """A request in `order`. A passed one has no token; a local one waits for its reply."""
+    """A request in `order`. Only one that the sidecar sees to ever gets a reply here."""
 
-    __slots__ = ("passed", "reply", "token")
+    __slots__ = ("reply",)
 
-    def __init__(self, token: int, passed: bool) -> None:
-        self.token = token
-        self.passed = passed
+    def __init__(self) -> None:
         self.reply: bytes | None = None
 
 
@@ -157,7 +155,7 @@ class ClientConnection:
                 if silent is None:
                     break
                 if not silent:
-                    slot = _Slot(0, True)
+                    slot = _Slot()
                     self._order.append(slot)
                     self._upstream.append(slot)
                 pos = min(whole, end)
@@ -184,10 +182,10 @@ class ClientConnection:
         return out
 
     def _got(self, api_key: int, version: int, correlation: int, frame: bytes) -> Got:
-        slot = _Slot(next(self._tokens), False)
+        token, slot = next(self._tokens), _Slot()
         self._order.append(slot)
-        self._local[slot.token] = slot
-        return Got(slot.token, api_key, version, correlation, frame)
+        self._local[token] = slot
+        return Got(token, api_key, version, correlation, frame)
 
     def _is_silent(self, buf: bytes | bytearray, pos: int, version: int, size: int) -> bool | None:
         """Does this Produce get no response (acks=0)? None: more bytes are needed to tell."""
@@ -275,7 +273,6 @@ class ClientConnection:
         slot = self._local.pop(token, None)
         if slot is None or self.closed:
             return []
-        slot.passed = True
         self._upstream.append(slot)
         return [ToUpstream(frame)]
 

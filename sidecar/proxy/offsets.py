@@ -14,14 +14,16 @@ from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import txn_offset_commit as tc
+from sidecar.wire.primitives import ZERO_UUID
 
-ZERO = b"\0" * 16
 Where = tuple[str, bytes, int]
 
 
 def commit_check(req: Any, version: int, transactional: bool) -> CommitCheck:
     epoch = req.generation_id if transactional else req.generation_id_or_member_epoch
-    parts = tuple((t.name, getattr(t, "topic_id", ZERO), p.partition_index) for t in req.topics for p in t.partitions)
+    parts = tuple(
+        (t.name, getattr(t, "topic_id", ZERO_UUID), p.partition_index) for t in req.topics for p in t.partitions
+    )
     return CommitCheck(req.group_id, req.member_id, epoch, req.group_instance_id, version, transactional, parts)
 
 

@@ -66,7 +66,6 @@ class App:
         self._ready = asyncio.Event()
         self._broker_seen = time.monotonic()
         self._racks: dict[int, str | None] = {}
-        self._admin_task: asyncio.Task[None] | None = None
 
     # ---- life ---------------------------------------------------------------------------------------------
     async def run(self) -> None:
@@ -118,7 +117,7 @@ class App:
 
     async def _work(self) -> None:
         if self.settings.admin is not None:
-            self._admin_task = asyncio.get_running_loop().create_task(self._start_admin())
+            self.tasks.spawn(self._start_admin(), "admin")
         await self._find_broker()
         await self._offsets_topic()
         partitions = len(self.leaders)

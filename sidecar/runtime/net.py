@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
+from functools import lru_cache
 from typing import Any, Protocol, cast
 
+from sidecar.wire.apis import Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.primitives import WireError
@@ -65,7 +68,7 @@ class BrokerConnection(asyncio.Protocol):
         upper = _upper(name)
         low, top = getattr(module, f"{upper}_REQUEST_VERSIONS")
         request_class = getattr(module, f"{name}Request")
-        key = API_KEYS[name]
+        key = Api[upper]
         version = self.version(key, low, min(top, high) if high is not None else top)
         flexible = version >= getattr(module, f"{upper}_REQUEST_FLEXIBLE_FROM")
         assert isinstance(req, request_class)
@@ -83,10 +86,6 @@ class BrokerConnection(asyncio.Protocol):
         assert self._transport is not None
         host, port = self._transport.get_extra_info("peername")[:2]
         return str(host), int(port)
-
-    def knows(self, api_key: int, version: int) -> bool:
-        theirs = self._versions.get(api_key)
-        return theirs is not None and theirs[0] <= version <= theirs[1]
 
     def _send(self, api_key: int, version: int, body: bytes, flexible: bool) -> asyncio.Future[bytes]:
         if self.closed or self._transport is None:
@@ -130,24 +129,7 @@ class BrokerConnection(asyncio.Protocol):
             self._transport.close()
 
 
+@lru_cache(maxsize=64)
 def _upper(name: str) -> str:
-    out = ""
-    for i, c in enumerate(name):
-        out += ("_" if c.isupper() and i else "") + c.upper()
-    return out
-
-
-API_KEYS = {
-    "Produce": 0,
-    "Metadata": 3,
-    "FindCoordinator": 10,
-    "JoinGroup": 11,
-    "Heartbeat": 12,
-    "LeaveGroup": 13,
-    "SyncGroup": 14,
-    "CreateTopics": 19,
-    "InitProducerId": 22,
-    "DescribeConfigs": 32,
-    "ConsumerGroupHeartbeat": 68,
-    "ConsumerGroupDescribe": 69,
-}
+    """`JoinGroup` -> `JOIN_GROUP`, as generated constants and `Api` spell it."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()

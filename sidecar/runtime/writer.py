@@ -83,8 +83,6 @@ class FencedWriter:
         self.producer_id = -1
         self.producer_epoch = -1
         self.failure: WriteLost | None = None
-        self.appended_batches = 0
-        self.appended_records = 0
         self._sequence = 0
         self._queue: list[_Entry] = []
         self._sending: list[_Entry] = []
@@ -179,8 +177,6 @@ class FencedWriter:
                 records = [r for e in self._sending for r in e.records]
                 offset = await self._send(records)
                 self._sequence = (self._sequence + len(records)) & 0x7FFFFFFF
-                self.appended_batches += 1
-                self.appended_records += len(records)
                 sent, self._sending = self._sending, []
                 at = offset
                 for entry in sent:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 
-from sidecar.wire.primitives import WireError, put_uvarint, skip_tags, uvarint
+from sidecar.wire.primitives import WireError, skip_tags, uvarint
 
 PREFIX = Struct(">ihhi")
 """size (without itself), api key, api version, correlation id: the first 12 bytes of a request."""
@@ -90,7 +90,6 @@ __all__ = [
     "Limits",
     "header_end",
     "produce_acks",
-    "put_uvarint",
     "request_frame",
     "response_body",
     "response_frame",

@@ -8,6 +8,7 @@ from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import list_groups as lg
 from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.primitives import ZERO_UUID
 
 
 def versions(*rows: tuple[int, int, int]) -> bytes:
@@ -79,7 +80,7 @@ def test_list_groups_shows_each_group_once() -> None:
 def test_refused_partitions_of_a_commit_come_back_with_their_error() -> None:
     req = oc.OffsetCommitRequest("g", 3, "m", topics=[oc.OffsetCommitRequestTopic("t", partitions=[
         oc.OffsetCommitRequestPartition(0, 10), oc.OffsetCommitRequestPartition(1, 11)])])  # fmt: skip
-    refused = frozenset({("t", po.ZERO, 1)})
+    refused = frozenset({("t", ZERO_UUID, 1)})
     po.strip_commit(req, refused)
     assert (req.member_id, req.generation_id_or_member_epoch) == ("", -1)
     assert [p.partition_index for p in req.topics[0].partitions] == [0]
