@@ -1,11 +1,16 @@
-"""Assignors: pure functions from a group's spec to a target. Same results as Kafka's of the same name."""
+"""Assignors: pure functions from a group's members and topics to a target. Same results as Kafka's of the same name.
+
+`rack_aware` is the example of a plug-in: it comes by entry point like any other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.assign.range import assign_range
-from sidecar.assign.uniform import assign_uniform
-from sidecar.core.assignor import Assignor
+from sidecar.assign.range import RANGE
+from sidecar.assign.uniform import UNIFORM
+from sidecar.core.assignor import ArrayAssignor
 
-BUILT_IN: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+BUILT_IN: Mapping[str, ArrayAssignor] = {"uniform": UNIFORM, "range": RANGE}
+
+__all__ = ["BUILT_IN", "RANGE", "UNIFORM"]

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from sidecar.core.assignor import AssignorError, GroupSpec
+from array import array
+
+from sidecar.core.assignor import ArrayAssignor, Problem
+from sidecar.kernel import Ints
+from sidecar.kernel import range_ as kernel
 
 
-def assign_range(spec: GroupSpec) -> dict[str, dict[bytes, tuple[int, ...]]]:
-    def order(member_id: str) -> tuple[bool, str]:
-        instance = spec.members[member_id].instance_id
-        return (instance is None, member_id if instance is None else instance)
+class Range(ArrayAssignor):
+    def owners(self, problem: Problem) -> Ints:
+        lay = problem.layout
+        return kernel(lay.off, _order(problem), lay.class_off, lay.class_topics, problem.class_of)
 
-    member_ids = sorted(spec.members, key=order)
-    subscribers: dict[bytes, int] = {}
-    for m in spec.members.values():
-        for topic in m.topic_ids:
-            if topic not in spec.partitions:
-                raise AssignorError("Member is subscribed to a non-existent topic")
-            subscribers[topic] = subscribers.get(topic, 0) + 1
-    start = dict.fromkeys(subscribers, 0)
-    extra = {t: spec.partitions[t] % n for t, n in subscribers.items()}
-    result: dict[str, dict[bytes, tuple[int, ...]]] = {}
-    for member_id in member_ids:
-        mine = result[member_id] = {}
-        for topic in spec.members[member_id].topic_ids:
-            count = spec.partitions[topic] // subscribers[topic]
-            if extra[topic] > 0:
-                extra[topic] -= 1
-                count += 1
-            if count:
-                mine[topic] = tuple(range(start[topic], start[topic] + count))
-                start[topic] += count
-    return result
+
+def _order(problem: Problem) -> array[int]:
+    """Static members by instance id, then the others by member id."""
+    details = problem.details
+    static = {i: n for m, n in problem.members.items() if (i := details[m].instance_id) is not None}
+    dynamic = {m: n for m, n in problem.members.items() if details[m].instance_id is None}
+    return array("i", [ids[i] for ids in (static, dynamic) for i in _sorted(ids)])
+
+
+def _sorted(ids: dict[str, int]) -> list[str]:
+    """As Java compares strings, by UTF-16 units; for ASCII that is what Python does."""
+    if all(map(str.isascii, ids)):
+        return sorted(ids)
+    return sorted(ids, key=lambda i: i.encode("utf-16-be", "surrogatepass"))
+
+
+RANGE = Range()

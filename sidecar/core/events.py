@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sidecar.core.errors import Code
 from sidecar.core.records import Partitions, Record
+
+if TYPE_CHECKING:
+    from sidecar.core.consumer.run import RunInput, RunOutput
 
 
 @dataclass(slots=True)
@@ -91,6 +95,23 @@ class RegexResolved:
 
 
 @dataclass(frozen=True, slots=True)
+class RunAssignor:
+    """Effect: run this off the event loop; the answer comes back as `AssignorDone`."""
+
+    input: RunInput
+
+
+@dataclass(frozen=True, slots=True)
+class AssignorDone:
+    """`output` None: it failed, `error` says why. `encoded`: the members' records made beforehand."""
+
+    input: RunInput
+    output: RunOutput | None
+    error: str = ""
+    encoded: object = None
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """Effect: a line in the log. Logging is a command, so tests can see it."""
 
@@ -103,7 +124,7 @@ class Effects:
     """What an event led to. The reply is sent only after the records are committed."""
 
     records: list[Record] = field(default_factory=list)
-    commands: list[ResolveRegex | Log] = field(default_factory=list)
+    commands: list[ResolveRegex | RunAssignor | Log] = field(default_factory=list)
 
     def log(self, event: str, **fields: object) -> None:
         self.commands.append(Log(event, fields))
@@ -118,5 +139,7 @@ class GroupConfig:
     max_size: int = 2_147_483_647
     assignors: tuple[str, ...] = ("uniform", "range")
     assignment_interval_ms: int = 1_000
+    assignor_offload_enable: bool = True
+    assignor_timeout_ms: int = 30_000
     regex_refresh_interval_ms: int = 600_000
     regex_min_interval_ms: int = 10_000

@@ -5,9 +5,12 @@ A record is identified by (kind, group_id, sub_id); `why` says in a few words wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
+
+from sidecar.kernel import Ints
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """Topic id (16 bytes) -> sorted partitions."""
@@ -122,6 +125,69 @@ class TargetMemberRecord:
         return self.member_id
 
 
+class TargetLayout(Protocol):
+    @property
+    def ids(self) -> tuple[bytes, ...]: ...
+
+    @property
+    def off(self) -> Ints: ...
+
+
+class TargetTable(Protocol):
+    """What a run made (core/consumer/table.py)."""
+
+    @property
+    def layout(self) -> TargetLayout: ...
+
+    @property
+    def index(self) -> Mapping[str, int]: ...
+
+    @property
+    def csr(self) -> Ints: ...
+
+    @property
+    def parts(self) -> Ints: ...
+
+    def get(self, member_id: str) -> Partitions | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """A whole new target assignment at once. Written as one `TargetMemberRecord` for each of `changed` and the
+    metadata record; `parts` gives those. `encoded`: the members' values made beforehand,
+    off the event loop (state/codec.py)."""
+
+    group_id: str
+    table: TargetTable
+    changed: tuple[str, ...]
+    assignment_epoch: int
+    assignment_timestamp_ms: int
+    assignor: str
+    names: Callable[[Iterable[bytes]], dict[bytes, str]]
+    why: str = ""
+    encoded: object = None
+
+    kind = Kind.TARGET_METADATA
+
+    @property
+    def sub_id(self) -> str:
+        return ""
+
+    def metadata(self) -> TargetMetadataRecord:
+        return TargetMetadataRecord(
+            self.group_id, self.assignment_epoch, self.assignment_timestamp_ms, self.assignor, self.why
+        )
+
+    def member(self, member_id: str) -> TargetMemberRecord:
+        parts = self.table.get(member_id) or {}
+        return TargetMemberRecord(self.group_id, member_id, parts, self.names(parts), self.why)
+
+    def parts(self) -> Iterator[Record]:
+        for member_id in self.changed:
+            yield self.member(member_id)
+        yield self.metadata()
+
+
 @dataclass(frozen=True, slots=True)
 class CurrentRecord:
     """What one member owns now; `pending` is still its own until it says it gave it up."""
@@ -177,7 +243,17 @@ Record = (
     | StaticMemberRecord
     | TargetMetadataRecord
     | TargetMemberRecord
+    | TargetRecord
     | CurrentRecord
     | RegexRecord
     | Tombstone
 )
+
+
+def single(records: Iterable[Record]) -> Iterator[Record]:
+    """As they are written: a whole target in its parts."""
+    for r in records:
+        if isinstance(r, TargetRecord):
+            yield from r.parts()
+        else:
+            yield r

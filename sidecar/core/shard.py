@@ -14,8 +14,10 @@ from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.heartbeat import heartbeat, regex_resolved
 from sidecar.core.consumer.members import arm_rebalance, arm_session, on_timer
 from sidecar.core.consumer.offsets import check_commit, check_fetch
+from sidecar.core.consumer.target import assignor_done
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import (
+    AssignorDone,
     CheckReply,
     CommitCheck,
     ConsumerHeartbeat,
@@ -87,8 +89,11 @@ class Turn:
         self.shard.replay(record)
 
     def names(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
-        by_id = self.shard.image.by_id
-        return {t: by_id[t].name for t in sorted(topic_ids) if t in by_id}
+        return self.shard.image.names(topic_ids)
+
+    def next_run(self) -> int:
+        self.shard.runs += 1
+        return self.shard.runs
 
 
 class Shard:
@@ -101,6 +106,7 @@ class Shard:
         self.groups: dict[str, ConsumerGroup] = {}
         self.timers = Timers()
         self.regexes_in_flight: set[str] = set()
+        self.runs = 0
 
     # ---- in ---------------------------------------------------------------------------------------------
     def heartbeat(self, hb: ConsumerHeartbeat, now: Now) -> tuple[HeartbeatReply, Effects]:
@@ -119,6 +125,11 @@ class Shard:
         regex_resolved(turn, event)
         return turn.fx
 
+    def assignor_done(self, event: AssignorDone, now: Now) -> Effects:
+        turn = Turn(self, now)
+        assignor_done(turn, event)
+        return turn.fx
+
     def delete(self, group_id: str, now: Now) -> tuple[Code, Effects]:
         """DeleteGroups: only without members (KIP-229). The group's record goes last."""
         turn = Turn(self, now)
@@ -135,6 +146,7 @@ class Shard:
         turn.write(Tombstone(Kind.TARGET_METADATA, group_id, "", why))
         turn.write(Tombstone(Kind.GROUP, group_id, "", why))
         self.timers.cancel(("assign", group_id))
+        self.timers.cancel(("run", group_id))
         turn.fx.log("group deleted", group_id=group_id)
         return Code.NONE, turn.fx
 

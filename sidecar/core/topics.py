@@ -16,6 +16,7 @@ class Topic:
     id: bytes
     name: str
     racks: tuple[tuple[str, ...], ...]
+    _digest: list[int] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def partitions(self) -> int:
@@ -23,6 +24,8 @@ class Topic:
 
     def digest(self) -> int:
         """Changes with id, name, partition count and racks (KIP-848: a change bumps the group epoch)."""
+        if self._digest:
+            return self._digest[0]
         raw = bytearray(self.id)
         raw += self.name.encode()
         raw += pack(">i", len(self.racks))
@@ -31,7 +34,8 @@ class Topic:
                 data = rack.encode()
                 raw += pack(">i", len(data)) + data
             raw += b"\xff"
-        return xxh3_64_intdigest(bytes(raw))
+        self._digest.append(xxh3_64_intdigest(bytes(raw)))
+        return self._digest[0]
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,19 @@ class TopicImage:
     def next(self, topics: Iterable[Topic]) -> tuple[TopicImage, frozenset[str]]:
         """The image after this listing of all topics, and the names that were added, removed or changed."""
         by_name = {t.name: t for t in topics}
+        for name, topic in by_name.items():
+            old = self.by_name.get(name)
+            if old == topic:
+                by_name[name] = old  # with the digest it may have
         changed = {n for n, t in by_name.items() if self.by_name.get(n) != t}
         gone = self.by_name.keys() - by_name.keys()
         new_names = bool(gone) or any(n not in self.by_name for n in changed)
         image = TopicImage(by_name, {t.id: t for t in by_name.values()}, self.names_version + new_names)
         return image, frozenset(changed | gone)
+
+    def names(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
+        """Of those that exist."""
+        return {t: self.by_id[t].name for t in sorted(topic_ids) if t in self.by_id}
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Signed 64-bit hash over the topics of these names that exist; 0 for none."""

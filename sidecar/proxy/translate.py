@@ -78,7 +78,7 @@ def _member(m: Member, group: ConsumerGroup, image: TopicImage) -> cd.Member:
         subscribed_topic_names=list(m.topic_names),
         subscribed_topic_regex=m.topic_regex or None,
         assignment=_assignment(m.assigned_partitions(), image),
-        target_assignment=_assignment(group.target.get(m.member_id, {}), image),
+        target_assignment=_assignment(group.target.of(m.member_id), image),
         member_type=1,
     )
 

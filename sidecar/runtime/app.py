@@ -9,11 +9,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sidecar.assign import BUILT_IN
 from sidecar.core.errors import Code
 from sidecar.core.events import GroupConfig
 from sidecar.core.placement import partition_for
 from sidecar.runtime.admin import Admin
+from sidecar.runtime.assignors import UnknownAssignor, load
+from sidecar.runtime.background import Background, BackgroundCollector
 from sidecar.runtime.cluster import Cluster, ClusterView, ConnectionLost, metadata
 from sidecar.runtime.front import Front
 from sidecar.runtime.host import Host
@@ -46,6 +47,12 @@ class App:
         self.log: Logger = make_logger(settings.log.level, settings.log.format, node_id=settings.node_id)
         self.metrics = Metrics()
         self.tasks = Supervisor()
+        try:
+            self.assignors = load(settings.consumer.assignors)
+        except UnknownAssignor as exc:
+            raise StartError(str(exc)) from None
+        self.background = Background(settings.background_threads)
+        self.metrics.registry.register(BackgroundCollector(self.background))
         self.front = Front(settings, self.metrics, self.log)
         host, port = split(settings.broker)
         own = settings.own_bootstrap()
@@ -112,6 +119,7 @@ class App:
             await self.admin.stop()
         if self.tail is not None:
             await asyncio.to_thread(self.tail.stop)
+        self.background.stop()
         self.cluster.close()
         self.log.info("stopped")
 
@@ -244,7 +252,7 @@ class App:
             address,
             self.tail,
             codec,
-            BUILT_IN,
+            self.assignors,
             lambda group_id: config,
             s.state.write_timeout_ms / 1000,
             s.state.fence_interval_ms / 1000,
@@ -252,6 +260,7 @@ class App:
             self.metrics,
             self.log,
             self.tasks,
+            self.background,
         )
         self.host.topics(self.view.topics)
         own = OwnershipSettings(

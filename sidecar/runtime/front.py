@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import lru_cache
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ import re2
 
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.errors import Code, InvariantError
-from sidecar.core.events import HeartbeatReply
+from sidecar.core.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.proxy.connection import Close, Got
 from sidecar.proxy.translate import from_heartbeat, to_heartbeat
 from sidecar.runtime.cluster import Address, ConnectionLost
@@ -245,6 +246,7 @@ class Front:
             return
         group = owned.shard.groups.get(req.group_id)
         revision = group.revision if group is not None else 0
+        later = event.member_epoch == 0 and reply.code == Code.NONE and self._worth_waiting(owned, req.group_id)
         plain = not fx.records and not fx.commands and reply.code == Code.NONE and reply.assignment is None
         self.parked += 1
 
@@ -253,12 +255,61 @@ class Front:
             if not ok:
                 self._heartbeat_error(session, got, Code.NOT_COORDINATOR)
                 return
+            if later:
+                self.parked += 1
+                task = asyncio.get_running_loop().create_task(self._join_later(session, got, owned, event, reply))
+                self._tasks.add(task)
+                task.add_done_callback(lambda t: self._ended(t, session, got))
+                return
             frame = self._heartbeat_frame(got, reply)
             if plain and group is not None and req.member_epoch > 0:
                 self._remember(session, got, owned, group, revision, req.member_id, frame)
             session.reply(got.token, frame)
 
         self.host.commit(owned, fx, done)
+
+    def _worth_waiting(self, owned: OwnedShard, group_id: str) -> bool:
+        """Is something under way in this group that the answer to a joining member had better wait for?"""
+        if not self.settings.consumer.join_wait_ms:
+            return False
+        group = owned.shard.groups.get(group_id)
+        return group is not None and (group.flight is not None or group_id in owned.shard.regexes_in_flight)
+
+    async def _join_later(
+        self, session: Session, got: Got, owned: OwnedShard, joined: ConsumerHeartbeat, reply: HeartbeatReply
+    ) -> None:
+        """A member that has joined while its first assignment is being computed need not come again for it: the answer
+        waits a while, then is that of a second heartbeat (KIP-1263 has it wait one heartbeat interval)."""
+        assert self.host is not None
+        until = time.monotonic() + self.settings.consumer.join_wait_ms / 1000
+        try:
+            while (left := until - time.monotonic()) > 0 and self._worth_waiting(owned, joined.group_id):
+                await self.host.wait_move(joined.group_id, left)
+            again = replace(
+                joined,
+                member_id=reply.member_id or "",
+                member_epoch=reply.member_epoch,
+                rebalance_timeout_ms=-1,
+                topic_names=None,
+                topic_regex=None,
+                server_assignor=None,
+                owned=reply.assignment or {},
+            )
+            if self.host.active.get(owned.partition) is owned and not session.conn.closed:
+                try:
+                    second, fx = owned.shard.heartbeat(again, now())
+                except InvariantError as exc:
+                    self.host.broken(owned, exc)
+                    self._heartbeat_error(session, got, Code.NOT_COORDINATOR)
+                    return
+                committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+                self.host.commit(owned, fx, committed.set_result)
+                if second.code == Code.NONE and await committed:
+                    second.assignment = reply.assignment if second.assignment is None else second.assignment
+                    reply = second
+            session.reply(got.token, self._heartbeat_frame(got, reply))
+        finally:
+            self.parked -= 1
 
     def _remember(
         self,

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.core.assignor import Assignor
+from sidecar.core.consumer.run import RunInput, RunOutput, run
 from sidecar.core.errors import Code, InvariantError
-from sidecar.core.events import Effects, GroupConfig, Log, RegexResolved, ResolveRegex
+from sidecar.core.events import AssignorDone, Effects, GroupConfig, Log, RegexResolved, ResolveRegex, RunAssignor
 from sidecar.core.placement import partition_for
-from sidecar.core.records import Kind, Tombstone
+from sidecar.core.records import Kind, TargetRecord, Tombstone
 from sidecar.core.regex import resolve
 from sidecar.core.shard import Now, Shard
 from sidecar.core.topics import Topic, TopicImage
+from sidecar.runtime.background import Background
 from sidecar.runtime.cluster import Address, Cluster
 from sidecar.runtime.log import Logger
 from sidecar.runtime.metrics import Metrics
@@ -27,7 +29,7 @@ from sidecar.runtime.produce import Appender
 from sidecar.runtime.tail import Tail
 from sidecar.runtime.tasks import Supervisor
 from sidecar.runtime.writer import Fenced, FencedWriter, WriteLost
-from sidecar.state.codec import OWNER_CLAIM, Encoded, Stamp, StateCodec
+from sidecar.state.codec import OWNER_CLAIM, Encoded, EncodedTargets, RevisionKey, Stamp, StateCodec
 from sidecar.state.keys import encode_key
 from sidecar.state.schema import StateError
 
@@ -35,7 +37,6 @@ TICK_S = 0.05
 SLICE_S = 0.001
 GAP_MS = 1_000
 """A pause of the whole process longer than this is given back to every member's session."""
-RevisionKey = tuple[str, str, str]
 
 
 def now() -> Now:
@@ -71,7 +72,9 @@ class Host:
         metrics: Metrics,
         log: Logger,
         tasks: Supervisor,
+        background: Background,
     ) -> None:
+        self.background = background
         self.cluster = cluster
         self.topic = topic
         self.partitions = partitions
@@ -92,11 +95,14 @@ class Host:
         self.active: dict[int, OwnedShard] = {}
         self.assigned: set[int] = set()
         self.ownership: Ownership | None = None
+        self.resolver: Callable[[OwnedShard, ResolveRegex], bool] | None = None
+        """Who resolves regular expressions with a client's rights; False: nobody, by the sidecar's."""
         self._taking: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._last_tick_ms = 0
         self._deaf_ms = 0
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
+        self._moves: dict[str, list[asyncio.Future[None]]] = {}
 
     # ---- lookups ------------------------------------------------------------------------------------------
     def partition_of(self, group_id: str) -> int:
@@ -261,6 +267,9 @@ class Host:
         if fx.records:
             stamp = Stamp(owned.writer.owner_epoch, now().wall_ms)
             for r in fx.records:
+                if isinstance(r, TargetRecord):
+                    records += self._targets(owned, r, stamp)
+                    r = r.metadata()
                 key = (str(r.kind), r.group_id, r.sub_id)
                 if isinstance(r, Tombstone):
                     owned.revisions.pop(key, None)
@@ -273,7 +282,11 @@ class Host:
         owned.writer.append(records, lambda offset: self._committed(owned, offset, done))
         for command in fx.commands:
             if isinstance(command, Log):
+                if command.event == "assignor failed":
+                    self.metrics.assignor_failures.labels(command.fields["assignor"]).inc()
                 self.log.info(command.event, partition=owned.partition, **command.fields)
+            elif isinstance(command, RunAssignor):
+                self._run_assignor(owned, command.input)
             else:
                 self._resolve(owned, command)
 
@@ -298,14 +311,88 @@ class Host:
         await asyncio.sleep(pause_s)
         await self._take_over(p, a, "rebuilt")
 
-    def _resolve(self, owned: OwnedShard, ask: ResolveRegex) -> None:
-        def run() -> None:
-            if self.active.get(owned.partition) is owned:
-                image = owned.shard.image
-                event = RegexResolved(ask.group_id, resolve(ask.regexes, image.by_name), image.names_version)
-                self.commit(owned, owned.shard.regex_resolved(event, now()), lambda ok: None)
+    def _targets(self, owned: OwnedShard, r: TargetRecord, stamp: Stamp) -> list[Encoded]:
+        """The members' records of a new target: as made in the background, or now."""
+        made = r.encoded
+        if isinstance(made, EncodedTargets) and made.members == r.changed:
+            owned.revisions.update(made.revisions)
+            return list(made.values.values())
+        out = []
+        for member_id in r.changed:
+            key = (str(Kind.TARGET_MEMBER), r.group_id, member_id)
+            revision = owned.revisions[key] = owned.revisions.get(key, 0) + 1
+            out.append(self.codec.encode(r.member(member_id), stamp, revision))
+        return out
 
-        asyncio.get_running_loop().call_soon(run)
+    def _run_assignor(self, owned: OwnedShard, inp: RunInput) -> None:
+        """In a background thread; what comes back to a shard that is not ours any more is dropped."""
+        assignor = self.assignors.get(inp.assignor)
+        stamp = Stamp(owned.writer.owner_epoch, now().wall_ms)
+        revisions = owned.revisions
+
+        def work() -> tuple[RunOutput, EncodedTargets]:
+            if assignor is None:
+                raise LookupError(f"there is no assignor {inp.assignor}")
+            out = run(inp, assignor)
+            names = inp.image.names
+            return out, self.codec.targets(inp.group_id, out.table, out.changed, names, inp.why, stamp, revisions)
+
+        def done(result: object, error: BaseException | None) -> None:
+            if self.active.get(owned.partition) is not owned:
+                self.log.info("assignment dropped", group_id=inp.group_id, epoch=inp.epoch, why="the partition moved")
+                self.moved(inp.group_id)
+                return
+            event = AssignorDone(inp, None, repr(error))
+            if isinstance(result, tuple):
+                event = AssignorDone(inp, result[0], "", result[1])
+            self._event(owned, inp.group_id, lambda: owned.shard.assignor_done(event, now()))
+
+        limit_s = self.config(inp.group_id).assignor_timeout_ms / 1000
+        self.background.submit(f"assignor {inp.assignor}", work, done, limit_s)
+
+    def _event(self, owned: OwnedShard, group_id: str, handle: Callable[[], Effects]) -> None:
+        """An event of a group that no request brought."""
+        try:
+            fx = handle()
+        except InvariantError as exc:
+            self.broken(owned, exc)
+        else:
+            self.commit(owned, fx, lambda ok: None)
+        self.moved(group_id)
+
+    def _resolve(self, owned: OwnedShard, ask: ResolveRegex) -> None:
+        image = owned.shard.image
+
+        def done(result: object, error: BaseException | None) -> None:
+            if self.active.get(owned.partition) is owned:
+                assert isinstance(result, dict), error
+                self.resolved(owned, RegexResolved(ask.group_id, result, image.names_version))
+
+        if self.resolver is not None and self.resolver(owned, ask):
+            return
+        self.background.submit("regex", lambda: resolve(ask.regexes, image.by_name), done)
+
+    def resolved(self, owned: OwnedShard, event: RegexResolved) -> None:
+        self._event(owned, event.group_id, lambda: owned.shard.regex_resolved(event, now()))
+
+    # ---- waiting for a group ------------------------------------------------------------------------------
+    async def wait_move(self, group_id: str, timeout_s: float) -> None:
+        """Until an assignor run or a resolution of this group has ended, or the time is over."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._moves.setdefault(group_id, [])
+        waiting.append(future)
+        try:
+            await asyncio.wait({future}, timeout=timeout_s)
+        finally:
+            if future in waiting:
+                waiting.remove(future)
+            if not waiting and self._moves.get(group_id) is waiting:
+                del self._moves[group_id]
+
+    def moved(self, group_id: str) -> None:
+        for future in self._moves.pop(group_id, ()):
+            if not future.done():
+                future.set_result(None)
 
     # ---- time and topics ----------------------------------------------------------------------------------
     def start(self) -> None:
@@ -330,6 +417,8 @@ class Host:
                 for owned in self.active.values():
                     owned.shard.timers.shift(self._deaf_ms)
                 self._deaf_ms = 0
+            for key in self.background.write_off():
+                self.log.error("a background run hangs; another thread takes its place", run=key)
             for owned in list(self.active.values()):
                 self._tick_one(owned, at)
 

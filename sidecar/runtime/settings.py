@@ -75,7 +75,22 @@ class Consumer(_Section):
     min_assignment_interval_ms: int = Field(0, ge=0)
     max_assignment_interval_ms: int = Field(15_000, ge=0)
     max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
-    assignors: tuple[str, ...] = Field(("uniform", "range"), min_length=1, description="The first is the default.")
+    assignors: tuple[str, ...] = Field(
+        ("uniform", "range"),
+        min_length=1,
+        description="Built in, or of installed packages by entry point; the first is the default.",
+    )
+    assignor_offload_enable: bool = Field(
+        True, description="Assignors run on background threads (KIP-1263); false: in the heartbeat that asks for it."
+    )
+    assignor_timeout_ms: int = Field(
+        30_000, ge=100, description="An offloaded run without result by then is given up and tried again later."
+    )
+    join_wait_ms: int = Field(
+        500,
+        ge=0,
+        description="The answer to a joining member waits so long for a run under way; 0: not at all, as KIP-1263 has it.",
+    )
     regex_refresh_interval_ms: int = Field(
         600_000, ge=10_000, description="How often regular expressions are resolved anew, new topics or not."
     )
@@ -89,9 +104,6 @@ class Consumer(_Section):
                 faults.append(f"{name} {value} is not in [min_{name} {low}, max_{name} {high}]")
         if self.session_timeout_ms <= self.heartbeat_interval_ms:
             faults.append("session_timeout_ms must be greater than heartbeat_interval_ms")
-        unknown = set(self.assignors) - {"uniform", "range"}
-        if unknown:
-            faults.append(f"unknown assignors {sorted(unknown)}; there are uniform, range")
         if faults:
             raise ValueError("; ".join(faults))
         return self
@@ -173,6 +185,9 @@ class Settings(BaseSettings):
         ge=0,
         description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at once.",
     )
+    background_threads: int = Field(
+        2, ge=1, description="group.coordinator.background.threads: for assignors and regular expressions."
+    )
     drain_ms: int = Field(3_000, ge=0, description="At the end: how long to wait for answers under way.")
     groups: Groups = Groups()  # type: ignore[call-arg]
     consumer: Consumer = Consumer()  # type: ignore[call-arg]
@@ -207,6 +222,8 @@ class Settings(BaseSettings):
             max_size=c.max_size,
             assignors=c.assignors,
             assignment_interval_ms=c.assignment_interval_ms,
+            assignor_offload_enable=c.assignor_offload_enable,
+            assignor_timeout_ms=c.assignor_timeout_ms,
             regex_refresh_interval_ms=c.regex_refresh_interval_ms,
         )
 

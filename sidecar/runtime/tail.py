@@ -56,6 +56,9 @@ class TailPartition:
             self.groups.setdefault(key.group_id, {})[key] = value
 
 
+SLICE = 200
+"""Records handed to the event loop at once."""
+
 Item = tuple[int, int, StateKey | None, bytes | None]
 
 
@@ -125,7 +128,7 @@ class Tail:
             try:
                 # `consume` would wait for its whole count or timeout: take the first as it comes, then what is there.
                 first = consumer.poll(0.2)
-                messages = [] if first is None else [first, *consumer.consume(1000, 0)]
+                messages = [] if first is None else [first, *consumer.consume(SLICE, 0)]
             except KafkaException as exc:
                 self._post(self._on_error, str(exc))
                 continue

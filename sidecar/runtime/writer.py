@@ -41,6 +41,8 @@ INIT_RETRIABLE = {
 RETRY_S = 0.05
 BATCH_BYTES = 8 << 20
 INIT_LANES = 4
+LARGE_BATCH = 64
+"""Records; larger ones are put together in a thread."""
 
 
 class WriteLost(Exception):
@@ -190,7 +192,8 @@ class FencedWriter:
     async def _send(self, records: list[Encoded]) -> int:
         """One batch, retried with the same sequence until it is in or the time is over. Returns its base offset."""
         now_ms = int(time.time() * 1000)
-        batch = encode_batch(records, now_ms, self.producer_id, self.producer_epoch, self._sequence)
+        args = (records, now_ms, self.producer_id, self.producer_epoch, self._sequence)
+        batch = await asyncio.to_thread(encode_batch, *args) if len(records) > LARGE_BATCH else encode_batch(*args)
         deadline = time.monotonic() + self.write_timeout_s
         last = "no leader"
         while time.monotonic() < deadline:

@@ -61,6 +61,10 @@ class Schemas:
             self.texts[raw.hex()] = json.dumps(parsed, separators=(",", ":"))
         return raw
 
+    def mark(self, kind: str) -> bytes:
+        """What a value of this kind begins with."""
+        return self._writers[kind][0]
+
     def encode(self, kind: str, body: dict[str, Any]) -> bytes:
         head, schema = self._writers[kind]
         out = BytesIO()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.assign import BUILT_IN
-from sidecar.core.assignor import Assignor, GroupSpec, MemberSpec
+from sidecar.core.assignor import GroupSpec, MemberSpec
 from tests.core.world import topic_id
 
 Result = dict[str, dict[bytes, tuple[int, ...]]]
@@ -55,7 +55,7 @@ def groups(draw: st.DrawFn, same: bool) -> tuple[dict[int, int], dict[str, tuple
 @given(groups(same=True), st.sampled_from(["uniform", "range"]))
 def test_one_subscription(group: tuple[dict[int, int], dict[str, tuple[int, ...]]], name: str) -> None:
     counts, subscriptions = group
-    assign: Assignor = BUILT_IN[name]
+    assign = BUILT_IN[name]
     s = spec(counts, subscriptions)
     first = assign(s)
     check(s, first)
@@ -76,7 +76,7 @@ def test_one_subscription(group: tuple[dict[int, int], dict[str, tuple[int, ...]
 @given(groups(same=False), st.sampled_from(["uniform", "range"]))
 def test_different_subscriptions(group: tuple[dict[int, int], dict[str, tuple[int, ...]]], name: str) -> None:
     counts, subscriptions = group
-    assign: Assignor = BUILT_IN[name]
+    assign = BUILT_IN[name]
     s = spec(counts, subscriptions)
     first = assign(s)
     check(s, first)

@@ -96,7 +96,7 @@ class Story:
             pending = {t: tuple(sorted(ps)) for t, ps in m.pending.items()}
             line = f"  {m.member_id} {m.state} epoch {m.member_epoch}: has {self.show(m.assigned_partitions())}"
             line += f", gives up {self.show(pending)}" if pending else ""
-            out.append(line + f", target {self.show(group.target.get(m.member_id, {}))}")
+            out.append(line + f", target {self.show(group.target.of(m.member_id))}")
         return out
 
     def member(self, who: str, verb: str, options: dict[str, str]) -> str:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sidecar.assign import BUILT_IN
+from sidecar.core.assignor import AssignorError
 from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.run import run
 from sidecar.core.events import (
+    AssignorDone,
     ConsumerHeartbeat,
     Effects,
     GroupConfig,
     HeartbeatReply,
     RegexResolved,
     ResolveRegex,
+    RunAssignor,
 )
-from sidecar.core.records import Partitions, Record, Tombstone
+from sidecar.core.records import Partitions, Record, Tombstone, single
 from sidecar.core.regex import resolve
 from sidecar.core.shard import Now, Shard
 from sidecar.core.topics import Topic
@@ -30,13 +34,14 @@ def topic(n: int, name: str, partitions: int, rack: str = "") -> Topic:
 
 @dataclass
 class World:
-    config: GroupConfig = field(default_factory=GroupConfig)
+    config: GroupConfig = field(default_factory=lambda: GroupConfig(assignor_offload_enable=False))
     now_ms: int = 1_000_000
 
     def __post_init__(self) -> None:
         self.shard = Shard(BUILT_IN, lambda group_id: self.config)
         self.log: list[Record] = []
         self.asked: list[ResolveRegex] = []
+        self.running: list[RunAssignor] = []
 
     @property
     def now(self) -> Now:
@@ -65,9 +70,20 @@ class World:
             event = RegexResolved(ask.group_id, resolve(ask.regexes, image.by_name), image.names_version)
             self._apply(self.shard.regex_resolved(event, self.now))
 
+    def finish(self) -> None:
+        """The offloaded assignor runs under way come to their end."""
+        running, self.running = self.running, []
+        for ask in running:
+            try:
+                done = AssignorDone(ask.input, run(ask.input, self.shard.assignors[ask.input.assignor]))
+            except AssignorError as exc:
+                done = AssignorDone(ask.input, None, str(exc))
+            self._apply(self.shard.assignor_done(done, self.now))
+
     def _apply(self, fx: Effects) -> None:
-        self.log += fx.records
+        self.log += single(fx.records)
         self.asked += [c for c in fx.commands if isinstance(c, ResolveRegex)]
+        self.running += [c for c in fx.commands if isinstance(c, RunAssignor)]
 
     def group(self, group_id: str) -> ConsumerGroup:
         return self.shard.groups[group_id]

@@ -57,10 +57,8 @@ def test_unknown_keys_are_refused_everywhere(tmp_path: Path, monkeypatch: pytest
 
 def test_ranges_are_kafkas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIDECAR_CONSUMER__SESSION_TIMEOUT_MS", "1000")
-    monkeypatch.setenv("SIDECAR_CONSUMER__ASSIGNORS", '["magic"]')
     (found,) = faults()
     assert "session_timeout_ms 1000 is not in [min_session_timeout_ms 45000" in found
-    assert "magic" in found
 
 
 def test_a_bad_expression_and_bad_json_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from io import BytesIO
 from struct import unpack_from
 
@@ -11,6 +12,8 @@ from fastavro import schemaless_reader, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.core.assignor import Layout
+from sidecar.core.consumer.table import Table
 from sidecar.core.records import (
     CurrentRecord,
     GroupRecord,
@@ -24,6 +27,7 @@ from sidecar.core.records import (
     TargetMetadataRecord,
     Tombstone,
 )
+from sidecar.core.topics import Topic, TopicImage
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded, Stamp, StateCodec, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key, encode_key
@@ -131,3 +135,19 @@ def test_batch_header() -> None:
     assert (offset, length, magic) == (0, len(raw) - 12, 2)
     assert crc == crc32c(raw[21:])
     assert unpack_from(">hiqqqhii", raw, 21) == (0, 1, 123, 123, 77, 3, 9, 2)
+
+
+def test_targets_encoded_ahead_are_the_same_bytes() -> None:
+    """By the arrays in the background, or one record at a time."""
+    codec = StateCodec()
+    topics = [Topic(bytes([i]) * 16, f"topic-{i}ä", ((),) * n) for i, n in enumerate((3, 1, 200))]
+    image, _ = TopicImage().next(topics)
+    layout = Layout(tuple(topics), ())
+    owner = array("i", [i % 3 - (i % 5 == 0) for i in range(204)])
+    table = Table.of(layout, {"a": 0, "b": 1, "c": 2, "d": 3}, owner)
+    made = codec.targets("g", table, ["a", "b", "d"], image.names, "why ü", STAMP, {("target_member", "g", "b"): 300})
+    for member, revision in (("a", 1), ("b", 301), ("d", 1)):
+        parts = table.get(member) or {}
+        record = TargetMemberRecord("g", member, parts, image.names(parts), "why ü")
+        assert made.values[member] == codec.encode(record, STAMP, revision)
+        assert made.revisions[("target_member", "g", member)] == revision

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from sidecar.core.consumer.run import KnownLayout
+from sidecar.core.consumer.subscriptions import Subscriptions
+from sidecar.core.consumer.table import Table, TargetAssignment
 from sidecar.core.errors import InvariantError
 from sidecar.core.records import (
     CurrentRecord,
@@ -20,8 +23,10 @@ from sidecar.core.records import (
     StaticMemberRecord,
     TargetMemberRecord,
     TargetMetadataRecord,
+    TargetRecord,
     Tombstone,
 )
+from sidecar.core.topics import TopicImage
 
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
@@ -65,6 +70,22 @@ class Member:
 
 
 @dataclass(slots=True)
+class Flight:
+    """An assignor run under way. `now`: members of its snapshot that have another id since, or None: are gone."""
+
+    run_id: int
+    now: dict[str, str | None] = field(default_factory=dict)
+
+    def gone(self, member_id: str, successor: str | None = None) -> None:
+        """This member left, or handed its place to another id."""
+        for old, current in self.now.items():
+            if current == member_id:
+                self.now[old] = successor
+                return
+        self.now.setdefault(member_id, successor)
+
+
+@dataclass(slots=True)
 class ConsumerGroup:
     group_id: str
     epoch: int = INITIAL_EPOCH
@@ -74,14 +95,24 @@ class ConsumerGroup:
     assignment_epoch: int = INITIAL_EPOCH
     assignment_timestamp_ms: int = 0
     assignor: str = ""
-    target: dict[str, Partitions] = field(default_factory=dict)
+    target: TargetAssignment = field(default_factory=TargetAssignment)
     regexes: dict[str, RegexRecord] = field(default_factory=dict)
-    owners: dict[tuple[bytes, int], str] = field(default_factory=dict)
-    """(topic id, partition) -> the one member that owns it, assigned or not yet given up."""
+    owners: dict[bytes, dict[int, str]] = field(default_factory=dict)
+    """Topic id -> partition -> the one member that owns it, assigned or not yet given up."""
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
     metadata_due: bool = True
     """Soft: topics of this group changed since its hash was computed."""
     revision: int = 0
     """Soft: rises with each replayed record; a remembered reply of an older one is void."""
+    layout: KnownLayout | None = None
+    """Soft: the arrays of the last assignor run."""
+    flight: Flight | None = None
+    """Soft: the assignor run under way; at most one."""
+    failures: int = 0
+    """Soft: assignor runs that failed in a row."""
+    retry_at_ms: int = 0
+    """Soft: monotonic; no run before."""
+    _hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
 
     # ---- queries ----------------------------------------------------------------------------------------
     def state(self) -> GroupState:
@@ -98,21 +129,24 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def regex_users(self, regex: str) -> int:
-        return sum(1 for m in self.members.values() if m.topic_regex == regex)
+        return self.subscriptions.regex_users(regex)
 
     def topics_of(self, member: Member) -> Iterable[str]:
         """Names and resolved regex together; an unresolved regex stands for nothing (KIP-1263)."""
         regex = self.regexes.get(member.topic_regex) if member.topic_regex else None
         return member.topic_names if regex is None else {*member.topic_names, *regex.topics}
 
-    def subscribed_topics(self, but: str | None = None, plus: Member | None = None) -> set[str]:
-        names: set[str] = set()
-        for m in self.members.values():
-            if m.member_id != but:
-                names.update(self.topics_of(m))
-        if plus is not None:
-            names.update(self.topics_of(plus))
-        return names
+    def subscribed_topics(self) -> frozenset[str]:
+        return self.subscriptions.topics()
+
+    def hash_over(self, image: TopicImage) -> int:
+        """Hash of the metadata of all subscribed topics as `image` has them."""
+        of, names, value = self._hash
+        topics = self.subscribed_topics()
+        if of is not image or names is not topics:
+            value = image.hash_of(topics)
+            self._hash = (image, topics, value)
+        return value
 
     # ---- replay -----------------------------------------------------------------------------------------
     def replay(self, r: Record) -> None:
@@ -131,14 +165,20 @@ class ConsumerGroup:
             self.assignment_timestamp_ms = r.assignment_timestamp_ms
             self.assignor = r.assignor
         elif isinstance(r, TargetMemberRecord):
-            self.target[r.member_id] = r.partitions
+            self.target.put(r.member_id, r.partitions)
+        elif isinstance(r, TargetRecord):
+            assert isinstance(r.table, Table)
+            self.target.adopt(r.table)
+            self.replay(r.metadata())
         elif isinstance(r, CurrentRecord):
             self._replay_current(r)
         else:
             self.regexes[r.regex] = r
+            self.subscriptions.resolved(r.regex, r.topics)
 
     def _replay_member(self, r: MemberRecord) -> None:
         old = self.members.get(r.member_id) or Member(r.member_id)
+        subscription = self.subscriptions.put(r.member_id, r.topic_names, r.topic_regex)
         self.members[r.member_id] = replace(
             old,
             instance_id=r.instance_id,
@@ -146,13 +186,16 @@ class ConsumerGroup:
             client_id=r.client_id,
             client_host=r.client_host,
             rebalance_timeout_ms=r.rebalance_timeout_ms,
-            topic_names=r.topic_names,
-            topic_regex=r.topic_regex,
+            topic_names=subscription.names,
+            topic_regex=subscription.regex,
             server_assignor=r.server_assignor,
         )
 
     def _replay_current(self, r: CurrentRecord) -> None:
-        old = self.members.get(r.member_id) or Member(r.member_id)
+        old = self.members.get(r.member_id)
+        if old is None:  # compaction took the rest of it
+            old = Member(r.member_id)
+            self.subscriptions.put(r.member_id, (), None)
         self._release(old)
         new = replace(
             old,
@@ -164,8 +207,9 @@ class ConsumerGroup:
         )
         for part in (new.assigned, new.pending):
             for topic, partitions in part.items():
+                owners = self.owners.setdefault(topic, {})
                 for p in partitions:
-                    other = self.owners.setdefault((topic, p), new.member_id)
+                    other = owners.setdefault(p, new.member_id)
                     if other != new.member_id:
                         raise InvariantError(
                             f"group {self.group_id}: {topic.hex()}-{p} of {other} assigned to {new.member_id}"
@@ -175,15 +219,21 @@ class ConsumerGroup:
     def _release(self, member: Member) -> None:
         for part in (member.assigned, member.pending):
             for topic, partitions in part.items():
+                owners = self.owners.get(topic)
+                if owners is None:
+                    continue
                 for p in partitions:
-                    if self.owners.get((topic, p)) == member.member_id:
-                        del self.owners[(topic, p)]
+                    if owners.get(p) == member.member_id:
+                        del owners[p]
+                if not owners:
+                    del self.owners[topic]
 
     def _replay_tombstone(self, r: Tombstone) -> None:
         if r.kind is Kind.MEMBER:
             gone = self.members.pop(r.sub_id, None)
             if gone is not None:
                 self._release(gone)
+                self.subscriptions.drop(r.sub_id)
         elif r.kind is Kind.CURRENT:
             old = self.members.get(r.sub_id)
             if old is not None:
@@ -194,8 +244,9 @@ class ConsumerGroup:
         elif r.kind is Kind.STATIC_MEMBER:
             self.static_members.pop(r.sub_id, None)
         elif r.kind is Kind.TARGET_MEMBER:
-            self.target.pop(r.sub_id, None)
+            self.target.drop(r.sub_id)
         elif r.kind is Kind.TARGET_METADATA:
             self.assignment_epoch, self.assignment_timestamp_ms = INITIAL_EPOCH, 0
         elif r.kind is Kind.REGEX:
             self.regexes.pop(r.sub_id, None)
+            self.subscriptions.resolved(r.sub_id, ())

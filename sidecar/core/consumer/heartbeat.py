@@ -158,7 +158,7 @@ def _refresh_regexes(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     """Ask for resolution of what is unresolved, or due: new topic names, or the refresh interval."""
     if not group.regexes and not member.topic_regex:
         return
-    used = {m.topic_regex for m in group.members.values() if m.topic_regex}
+    used = group.subscriptions.regexes()
     if not used or group.group_id in turn.regexes_in_flight:
         return
     config = turn.config(group.group_id)
@@ -174,7 +174,7 @@ def _refresh_regexes(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     )
     if due:
         turn.regexes_in_flight.add(group.group_id)
-        turn.fx.commands.append(ResolveRegex(group.group_id, member.member_id, tuple(sorted(used))))
+        turn.fx.commands.append(ResolveRegex(group.group_id, member.member_id, tuple(used)))
 
 
 def regex_resolved(turn: Turn, event: RegexResolved) -> None:
@@ -191,7 +191,7 @@ def regex_resolved(turn: Turn, event: RegexResolved) -> None:
         changed |= (old.topics if old else ()) != topics
         why = "resolved" if old is None else "refreshed"
         turn.write(RegexRecord(group.group_id, regex, topics, event.names_version, turn.now.wall_ms, why))
-    if changed or turn.image.hash_of(group.subscribed_topics()) != group.metadata_hash:
+    if changed or group.hash_over(turn.image) != group.metadata_hash:
         bump_epoch(turn, group, "topics of a regular expression changed")
         update_target(turn, group)
 
@@ -202,9 +202,11 @@ def _reconcile(turn: Turn, group: ConsumerGroup, member: Member, changed: bool, 
         return member
     image = turn.image
     subscribed = frozenset(image.by_name[n].id for n in group.topics_of(member) if n in image.by_name)
-    target = Target(epoch, group.target.get(member.member_id, {}))
+    target = Target(epoch, group.target.of(member.member_id))
     owners = group.owners
-    final = reconcile(member, target, subscribed, changed, hb.owned, lambda t, p: owners.get((t, p)))
+    final = reconcile(
+        member, target, subscribed, changed, hb.owned, lambda t, p: owners[t].get(p) if t in owners else None
+    )
     if final != member:
         turn.write(current_record(turn, group.group_id, final, _why(member, final, epoch)))
         arm_rebalance(turn, group.group_id, final)

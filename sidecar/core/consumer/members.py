@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.target import update_target
+from sidecar.core.consumer.target import run_overdue, update_target
 from sidecar.core.records import (
     CurrentRecord,
     GroupRecord,
@@ -46,7 +46,7 @@ def current_record(turn: Turn, group_id: str, m: Member, why: str) -> CurrentRec
 
 def bump_epoch(turn: Turn, group: ConsumerGroup, why: str) -> None:
     group.metadata_due = False
-    metadata_hash = turn.image.hash_of(group.subscribed_topics())
+    metadata_hash = group.hash_over(turn.image)
     turn.write(GroupRecord(group.group_id, group.epoch + 1, metadata_hash, why))
     turn.fx.log("group epoch", group_id=group.group_id, epoch=group.epoch, why=why)
 
@@ -55,7 +55,7 @@ def refresh_metadata_hash(turn: Turn, group: ConsumerGroup) -> None:
     """A topic of the group changed: new hash, new epoch (KIP-848 'Group epoch')."""
     if not group.metadata_due:
         return
-    if turn.image.hash_of(group.subscribed_topics()) != group.metadata_hash:
+    if group.hash_over(turn.image) != group.metadata_hash:
         bump_epoch(turn, group, "topic metadata changed")
     group.metadata_due = False
 
@@ -70,6 +70,8 @@ def _forget(turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
 def remove_member(turn: Turn, group: ConsumerGroup, member: Member, why: str) -> None:
     """It left, or was fenced: what it owned is free, the epoch rises, the others get a new target."""
     _forget(turn, group, member.member_id, why)
+    if group.flight is not None:
+        group.flight.gone(member.member_id)
     if member.instance_id is not None and group.static_members.get(member.instance_id) == member.member_id:
         turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, member.instance_id, why))
     drop_regex(turn, group, member.topic_regex, why)
@@ -87,8 +89,10 @@ def drop_regex(turn: Turn, group: ConsumerGroup, regex: str | None, why: str) ->
 def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -> None:
     """KIP-345 and KIP-848 'Static membership': the new member id takes over target and current assignment."""
     why = f"instance {old.instance_id}: {new.member_id} replaces {old.member_id}"
-    target = group.target.get(old.member_id, {})
+    target = group.target.of(old.member_id)
     _forget(turn, group, old.member_id, why)
+    if group.flight is not None:
+        group.flight.gone(old.member_id, new.member_id)
     turn.write(member_record(group.group_id, new, why))
     turn.write(TargetMemberRecord(group.group_id, new.member_id, target, turn.names(target), why))
     turn.write(current_record(turn, group.group_id, new, why))
@@ -117,6 +121,9 @@ def on_timer(turn: Turn, key: tuple[str, ...], tag: int) -> None:
     if key[0] == "assign":
         refresh_metadata_hash(turn, group)
         update_target(turn, group)
+        return
+    if key[0] == "run":
+        run_overdue(turn, group, tag)
         return
     member = group.members.get(key[2])
     if member is None:

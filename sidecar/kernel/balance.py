@@ -2,80 +2,78 @@
 
 from __future__ import annotations
 
-from sidecar.core.assignor import GroupSpec
+from collections.abc import Sequence
 
 MAX_ROUNDS = 16
 
 
 class Heterogeneous:
-    """Members are indices in the group's order; `owner[topic][partition]` is one of them or -1."""
+    """Topics and members are indices; `owner` is by global partition."""
 
-    def __init__(self, spec: GroupSpec) -> None:
-        self.spec = spec
-        self.member_ids = list(spec.members)
-        self.size = [0] * len(self.member_ids)
-        self.subscribers: dict[bytes, list[int]] = {}
-        for i, m in enumerate(spec.members.values()):
-            for topic in m.topic_ids:
-                self.subscribers.setdefault(topic, []).append(i)
-        self.owner = {t: [-1] * spec.partitions[t] for t in self.subscribers}
+    def __init__(
+        self,
+        off: Sequence[int],
+        id_rank: Sequence[int],
+        classes: Sequence[Sequence[int]],
+        class_of: Sequence[int],
+        owner: list[int],
+    ) -> None:
+        self.off = off
+        self.id_rank = id_rank
+        self.owner = owner
+        self.size = [0] * len(class_of)
+        self.wanted = [set(classes[c]) for c in class_of]
+        self.subscribers: list[list[int]] = [[] for _ in range(len(off) - 1)]
+        for m, c in enumerate(class_of):
+            for t in classes[c]:
+                self.subscribers[t].append(m)
 
-    def build(self) -> dict[str, dict[bytes, tuple[int, ...]]]:
-        if not self.subscribers:
-            return {}
+    def build(self) -> list[int]:
         self._keep_owned()
         self._assign_rest()
         self._balance()
-        result: dict[str, dict[bytes, list[int]]] = {m: {} for m in self.member_ids}
-        for topic, owners in self.owner.items():
-            for p, i in enumerate(owners):
-                result[self.member_ids[i]].setdefault(topic, []).append(p)
-        return {m: {t: tuple(ps) for t, ps in mine.items()} for m, mine in result.items()}
+        return self.owner
 
     def _keep_owned(self) -> None:
-        for i, m in enumerate(self.spec.members.values()):
-            wanted = set(m.topic_ids)
-            for topic, partitions in m.owned.items():
-                if topic in wanted:
-                    self.size[i] += len(partitions)
-                    for p in partitions:
-                        self.owner[topic][p] = i
+        for t in range(len(self.off) - 1):
+            for q in range(self.off[t], self.off[t + 1]):
+                m = self.owner[q]
+                if m >= 0 and t in self.wanted[m]:
+                    self.size[m] += 1
+                else:
+                    self.owner[q] = -1
 
-    def _order(self, topic: bytes) -> tuple[float, int, tuple[int, int]]:
-        """Most partitions a subscriber first, then fewest subscribers, then by id as Kafka's signed longs compare."""
-        n = len(self.subscribers[topic])
-        high = int.from_bytes(topic[:8], "big", signed=True)
-        low = int.from_bytes(topic[8:], "big", signed=True)
-        return (-(self.spec.partitions[topic] / n), n, (high, low))
+    def _order(self, t: int) -> tuple[float, int, int]:
+        """Most partitions a subscriber first, then fewest subscribers, then by id."""
+        n = len(self.subscribers[t])
+        return (-((self.off[t + 1] - self.off[t]) / n), n, self.id_rank[t])
 
     def _assign_rest(self) -> None:
-        for topic in sorted(self.subscribers, key=self._order):
-            owners = self.owner[topic]
-            free = [p for p, i in enumerate(owners) if i == -1]
+        for t in sorted((t for t, s in enumerate(self.subscribers) if s), key=self._order):
+            free = [q for q in range(self.off[t], self.off[t + 1]) if self.owner[q] == -1]
             if free:
-                balancer = _Balancer(self.size, self.subscribers[topic])
-                for p in free:
-                    owners[p] = i = balancer.next_least()
-                    self.size[i] += 1
+                balancer = _Balancer(self.size, self.subscribers[t])
+                for q in free:
+                    self.owner[q] = m = balancer.next_least()
+                    self.size[m] += 1
 
     def _balance(self) -> None:
-        topics = sorted((t for t, s in self.subscribers.items() if len(s) >= 2), key=self._order)
+        topics = sorted((t for t, s in enumerate(self.subscribers) if len(s) >= 2), key=self._order)
         last = -1
         for _ in range(MAX_ROUNDS):
-            for index, topic in enumerate(topics):
+            for index, t in enumerate(topics):
                 if index == last:
                     return  # one whole round without a move
-                if self._balance_topic(topic) > 0 or last == -1:
+                if self._balance_topic(t) > 0 or last == -1:
                     last = index
 
-    def _balance_topic(self, topic: bytes) -> int:
-        balancer = _Balancer(self.size, self.subscribers[topic])
+    def _balance_topic(self, t: int) -> int:
+        balancer = _Balancer(self.size, self.subscribers[t])
         if balancer.imbalance <= 1:
             return 0
-        owners = self.owner[topic]
         held: dict[int, list[int]] = {}
-        for p, i in enumerate(owners):
-            held.setdefault(i, []).append(p)
+        for q in range(self.off[t], self.off[t + 1]):
+            held.setdefault(self.owner[q], []).append(q)
         moved = 0
         while not balancer.balanced():
             giver = balancer.next_most()
@@ -84,11 +82,11 @@ class Heterogeneous:
                 giver = balancer.next_most()
             if giver == -1:
                 break
-            p = held[giver].pop()
+            q = held[giver].pop()
             taker = balancer.next_least()
             if balancer.balanced():
                 break
-            owners[p] = taker
+            self.owner[q] = taker
             self.size[giver] -= 1
             self.size[taker] += 1
             moved += 1

@@ -1,0 +1,98 @@
+"""What a group's members subscribe to, counted: a member that joins with a known subscription costs O(1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subscription:
+    """One for all members that subscribe to the same; compared by identity."""
+
+    names: tuple[str, ...]
+    regex: str | None
+
+
+class Subscriptions:
+    def __init__(self) -> None:
+        self.of: dict[str, Subscription] = {}
+        """By member id."""
+        self._known: dict[tuple[tuple[str, ...], str | None], Subscription] = {}
+        self._members: Counter[Subscription] = Counter()
+        self._regex_members: Counter[str] = Counter()
+        self._resolved: dict[str, tuple[str, ...]] = {}
+        self._names: Counter[str] = Counter()
+        self._frozen: frozenset[str] | None = frozenset()
+
+    # ---- members ------------------------------------------------------------------------------------------
+    def put(self, member_id: str, names: tuple[str, ...], regex: str | None) -> Subscription:
+        key = (names, regex)
+        sub = self._known.get(key)
+        if sub is None:
+            sub = self._known[key] = Subscription(names, regex)
+            self._add(names)
+        if self.of.get(member_id) is sub:
+            return sub
+        self._members[sub] += 1
+        if regex:
+            self._regex_members[regex] += 1
+            if self._regex_members[regex] == 1:
+                self._add(self._resolved.get(regex, ()))
+        self.drop(member_id)
+        self.of[member_id] = sub
+        return sub
+
+    def drop(self, member_id: str) -> None:
+        sub = self.of.pop(member_id, None)
+        if sub is None:
+            return
+        self._members[sub] -= 1
+        if sub.regex:
+            self._regex_members[sub.regex] -= 1
+            if not self._regex_members[sub.regex]:
+                del self._regex_members[sub.regex]
+                self._remove(self._resolved.get(sub.regex, ()))
+        if not self._members[sub]:
+            del self._members[sub], self._known[(sub.names, sub.regex)]
+            self._remove(sub.names)
+
+    # ---- regular expressions ------------------------------------------------------------------------------
+    def resolved(self, regex: str, topics: tuple[str, ...]) -> None:
+        """What it stands for from now on; nothing: it is unresolved (KIP-1263)."""
+        if regex in self._regex_members:
+            self._add(topics)
+            self._remove(self._resolved.get(regex, ()))
+        if topics:
+            self._resolved[regex] = topics
+        else:
+            self._resolved.pop(regex, None)
+
+    def regex_users(self, regex: str) -> int:
+        return self._regex_members.get(regex, 0)
+
+    def regexes(self) -> list[str]:
+        return sorted(self._regex_members)
+
+    # ---- names ----------------------------------------------------------------------------------------------
+    def topics(self) -> frozenset[str]:
+        """Names that any member subscribes to. The same object as long as nothing changed."""
+        if self._frozen is None:
+            self._frozen = frozenset(self._names)
+        return self._frozen
+
+    def _add(self, names: Iterable[str]) -> None:
+        count = self._names
+        for name in names:
+            count[name] += 1
+            if count[name] == 1:
+                self._frozen = None
+
+    def _remove(self, names: Iterable[str]) -> None:
+        count = self._names
+        for name in names:
+            count[name] -= 1
+            if not count[name]:
+                del count[name]
+                self._frozen = None

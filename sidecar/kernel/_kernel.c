@@ -1,0 +1,770 @@
+/* Assignment kernels over int32 arrays. Each gives the same result as its namesake in twin.py, which says what it
+ * computes; here is only how. The GIL is released while the arrays are worked on; every index is checked first.
+ *
+ * Source of the algorithms: Kafka's UniformHomogeneousAssignmentBuilder, UniformHeterogeneousAssignmentBuilder and
+ * RangeAssignor (group-coordinator 4.3.1).
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int32_t i32;
+enum { OK = 0, NO_MEMORY, BAD_INDEX, LEFT_OVER };
+enum { MAX_ROUNDS = 16 };
+
+typedef struct {
+    const i32 *off;          /* topic -> first global partition; n_topics + 1 */
+    const i32 *id_rank;      /* topic -> place of its id in Kafka's order of ids */
+    const i32 *class_off;    /* subscription class -> first entry of class_topics; n_classes + 1 */
+    const i32 *class_topics;
+    const i32 *class_of;     /* member -> class */
+    i32 n_topics, n_classes, n_members, n_parts;
+    i32 *owner;              /* global partition -> member or -1: in and out */
+} Problem;
+
+static int check_offsets(const i32 *off, i32 n, Py_ssize_t total) {
+    if (off[0] != 0 || off[n] != total) return BAD_INDEX;
+    for (i32 i = 0; i < n; i++) if (off[i + 1] < off[i]) return BAD_INDEX;
+    return OK;
+}
+
+static int check_range(const i32 *a, Py_ssize_t n, i32 low, i32 high) {
+    i32 bad = 0;
+    for (Py_ssize_t i = 0; i < n; i++) bad |= (a[i] < low) | (a[i] >= high);
+    return bad ? BAD_INDEX : OK;
+}
+
+/* ---- uniform, one subscription for all ---------------------------------------------------------------------- */
+
+static int homogeneous(Problem *p) {
+    i32 n = p->n_members, total = 0, left_free = 0;
+    i32 first = p->class_off[p->class_of[0]], last = p->class_off[p->class_of[0] + 1];
+    uint8_t *wanted = calloc((size_t)p->n_topics + 1, 1);
+    i32 *held_off = calloc((size_t)n + 2, sizeof(i32));
+    i32 *held = malloc(((size_t)p->n_parts + 1) * sizeof(i32));
+    i32 *rest = malloc(((size_t)p->n_parts + 1) * sizeof(i32));
+    i32 *lacking = calloc((size_t)n + 1, sizeof(i32));
+    int rc = NO_MEMORY;
+    if (!wanted || !held_off || !held || !rest || !lacking) goto out;
+
+    for (i32 k = first; k < last; k++) {
+        i32 t = p->class_topics[k];
+        wanted[t] = 1;
+        total += p->off[t + 1] - p->off[t];
+    }
+    /* What is not wanted has no owner; what is free comes first among the partitions to give. */
+    for (i32 t = 0; t < p->n_topics; t++) {
+        i32 *o = p->owner + p->off[t], *end = p->owner + p->off[t + 1];
+        if (!wanted[t]) { for (; o < end; o++) *o = -1; continue; }
+        for (; o < end; o++) {
+            if (*o < 0) rest[left_free++] = (i32)(o - p->owner);
+            else held_off[*o + 2]++;
+        }
+    }
+    for (i32 m = 0; m < n; m++) held_off[m + 2] += held_off[m + 1];
+    for (i32 q = 0; q < p->n_parts; q++) if (p->owner[q] >= 0) held[held_off[p->owner[q] + 1]++] = q;
+
+    i32 quota_min = total / n, extra = total % n;
+    for (i32 m = 0; m < n; m++) {
+        i32 has_extra = extra > 0, quota = quota_min + has_extra;
+        i32 count = held_off[m + 1] - held_off[m];
+        for (i32 k = held_off[m] + quota; k < held_off[m + 1]; k++) {
+            p->owner[held[k]] = -1;
+            rest[left_free++] = held[k];
+        }
+        quota -= count < quota ? count : quota;
+        if (quota > 0 && has_extra && n - m > extra) { quota--; has_extra = 0; }
+        lacking[m] = quota;
+        extra -= has_extra;
+    }
+    i32 next = 0;
+    for (i32 m = 0; m < n; m++)
+        for (i32 k = 0; k < lacking[m] && next < left_free; k++) p->owner[rest[next++]] = m;
+    rc = next < left_free ? LEFT_OVER : OK;
+out:
+    free(wanted); free(held_off); free(held); free(rest); free(lacking);
+    return rc;
+}
+
+/* ---- uniform, different subscriptions ------------------------------------------------------------------------ */
+
+typedef struct {
+    i32 *sorted;    /* subscribers by (size, member) */
+    i32 n;
+    i32 least_end, least_count, next_least;
+    i32 most_start, most_end, most_count, next_most;
+} Balancer;
+
+typedef struct {
+    Problem *p;
+    i32 *size;              /* member -> partitions it has */
+    i32 *sub_n;             /* topic -> number of subscribers */
+    const i32 **subs;       /* topic -> its subscribers in member order; topics of one class share its list */
+    Balancer b;
+    i32 *near;              /* sizes of the subscribers at hand, filled by min_max */
+    i32 *count;             /* scratch of the counting sort */
+    i32 count_room;
+    i32 *by_owner, *start, *end;  /* scratch of balance_topic */
+} Work;
+
+static int cmp_u64(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void min_max(const Work *w, const i32 *s, i32 n, i32 *low, i32 *high) {
+    i32 lo = INT32_MAX, hi = 0;
+    for (i32 i = 0; i < n; i++) w->near[i] = w->size[s[i]];
+    for (i32 i = 0; i < n; i++) {
+        lo = w->near[i] < lo ? w->near[i] : lo;
+        hi = w->near[i] > hi ? w->near[i] : hi;
+    }
+    *low = lo;
+    *high = hi;
+}
+
+static int sort_members(Work *w, i32 t, i32 low, i32 high) {
+    const i32 *s = w->subs[t];
+    i32 n = w->sub_n[t];
+    i32 range = high - low + 1;
+    Balancer *b = &w->b;
+    b->n = n;
+    if (range == 1) {
+        memcpy(b->sorted, s, (size_t)n * sizeof(i32));
+    } else if (range <= w->count_room && range <= 4 * n + 64) {
+        /* Two counters, as increments of the same one wait for each other. */
+        i32 *one = w->count, *two = w->count + w->count_room;
+        memset(one, 0, ((size_t)range + 1) * sizeof(i32));
+        memset(two, 0, ((size_t)range + 1) * sizeof(i32));
+        i32 i = 0;
+        for (; i + 1 < n; i += 2) {
+            one[w->near[i] - low + 1]++;
+            two[w->near[i + 1] - low + 1]++;
+        }
+        if (i < n) one[w->near[i] - low + 1]++;
+        for (i = 0; i < range; i++) one[i + 1] += one[i] + two[i + 1];
+        for (i32 i = 0; i < n; i++) b->sorted[w->count[w->near[i] - low]++] = s[i];
+    } else {
+        uint64_t *keys = malloc((size_t)n * sizeof(uint64_t));
+        if (!keys) return NO_MEMORY;
+        for (i32 i = 0; i < n; i++) keys[i] = (uint64_t)(uint32_t)w->near[i] << 32 | (uint32_t)s[i];
+        qsort(keys, (size_t)n, sizeof(uint64_t), cmp_u64);
+        for (i32 i = 0; i < n; i++) b->sorted[i] = (i32)(uint32_t)keys[i];
+        free(keys);
+    }
+    b->least_end = 0; b->least_count = low - 1; b->next_least = 0;
+    b->most_start = n; b->most_end = n; b->most_count = high + 1; b->next_most = n - 1;
+    return OK;
+}
+
+static i32 next_least(Work *w) {
+    Balancer *b = &w->b;
+    if (b->next_least >= b->least_end) {
+        b->least_count++;
+        while (b->least_end < b->n && w->size[b->sorted[b->least_end]] == b->least_count) b->least_end++;
+        b->next_least = 0;
+    }
+    return b->sorted[b->next_least++];
+}
+
+static i32 next_most(Work *w) {
+    Balancer *b = &w->b;
+    if (b->next_most < b->most_start) {
+        if (b->most_end <= b->most_start && b->most_start > 0) b->most_count = w->size[b->sorted[b->most_start - 1]];
+        else b->most_count--;
+        while (b->most_start > 0 && w->size[b->sorted[b->most_start - 1]] == b->most_count) b->most_start--;
+        b->next_most = b->most_end - 1;
+    }
+    return b->next_most < 0 ? -1 : b->sorted[b->next_most--];
+}
+
+static void exclude_most(Work *w) {
+    Balancer *b = &w->b;
+    i32 at = b->next_most + 1, end = b->most_end - 1, m = b->sorted[at];
+    b->sorted[at] = b->sorted[end];
+    b->sorted[end] = m;
+    b->most_end--;
+}
+
+static int balanced(const Work *w) { return w->b.most_count - w->b.least_count <= 1; }
+
+/* Returns how many partitions moved, or -1 without memory. */
+static i32 balance_topic(Work *w, i32 t) {
+    Problem *p = w->p;
+    const i32 *s = w->subs[t];
+    i32 n = w->sub_n[t], low, high, moved = 0;
+    min_max(w, s, n, &low, &high);
+    if (high - low <= 1) return 0;
+    if (sort_members(w, t, low, high) != OK) return -1;
+    /* Partitions of the topic grouped by owner, in order: start[m] .. end[m] of by_owner. All have owners here. */
+    i32 *own = p->owner + p->off[t], parts = p->off[t + 1] - p->off[t];
+    for (i32 i = 0; i < n; i++) w->end[s[i]] = 0;
+    for (i32 q = 0; q < parts; q++) w->end[own[q]]++;
+    i32 at = 0;
+    for (i32 i = 0; i < n; i++) { i32 c = w->end[s[i]]; w->start[s[i]] = at; w->end[s[i]] = at; at += c; }
+    for (i32 q = 0; q < parts; q++) w->by_owner[w->end[own[q]]++] = q;
+    while (!balanced(w)) {
+        i32 giver;
+        while ((giver = next_most(w)) != -1 && w->end[giver] - w->start[giver] <= 0) exclude_most(w);
+        if (giver == -1) break;
+        i32 q = w->by_owner[--w->end[giver]];
+        i32 taker = next_least(w);
+        if (balanced(w)) break;
+        own[q] = taker;
+        w->size[giver]--;
+        w->size[taker]++;
+        moved++;
+    }
+    return moved;
+}
+
+typedef struct { double ratio; i32 subs, rank, topic; } TopicKey;
+
+static int cmp_topic(const void *a, const void *b) {
+    const TopicKey *x = a, *y = b;
+    if (x->ratio != y->ratio) return x->ratio > y->ratio ? -1 : 1;
+    if (x->subs != y->subs) return x->subs < y->subs ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Subscribers of each topic in member order. A topic of one class has that class's members, shared; a topic of
+ * several gets a list of its own. Returns the room of those lists, or NULL without memory. */
+static i32 *subscribers(Work *w, i32 *class_members) {
+    Problem *p = w->p;
+    i32 T = p->n_topics, M = p->n_members, C = p->n_classes;
+    i32 *size = calloc((size_t)C + 2, sizeof(i32)), *in = calloc((size_t)T + 1, sizeof(i32));
+    i32 **fill = calloc((size_t)T + 1, sizeof(i32 *)), *room = NULL;
+    if (!size || !in || !fill) goto out;
+    for (i32 m = 0; m < M; m++) size[p->class_of[m] + 1]++;
+    for (i32 c = 0; c < C; c++) {
+        i32 members = size[c + 1];
+        if (members)
+            for (i32 k = p->class_off[c]; k < p->class_off[c + 1]; k++) {
+                w->sub_n[p->class_topics[k]] += members;
+                in[p->class_topics[k]]++;
+            }
+        size[c + 1] += size[c];
+    }
+    /* size[c] is now where class c begins in class_members */
+    for (i32 c = 0; c < C; c++)
+        if (size[c + 1] > size[c])
+            for (i32 k = p->class_off[c]; k < p->class_off[c + 1]; k++)
+                if (in[p->class_topics[k]] == 1) w->subs[p->class_topics[k]] = class_members + size[c];
+    for (i32 m = 0; m < M; m++) class_members[size[p->class_of[m]]++] = m;
+    size_t need = 0;
+    for (i32 t = 0; t < T; t++) if (in[t] > 1) need += (size_t)w->sub_n[t];
+    room = malloc((need + 1) * sizeof(i32));
+    if (!room || !need) goto out;
+    need = 0;
+    for (i32 t = 0; t < T; t++)
+        if (in[t] > 1) {
+            w->subs[t] = fill[t] = room + need;
+            need += (size_t)w->sub_n[t];
+        }
+    for (i32 m = 0; m < M; m++) {
+        i32 c = p->class_of[m];
+        for (i32 k = p->class_off[c]; k < p->class_off[c + 1]; k++) {
+            i32 t = p->class_topics[k];
+            if (fill[t]) *fill[t]++ = m;
+        }
+    }
+out:
+    free(size); free(in); free(fill);
+    return room;
+}
+
+static int heterogeneous(Problem *p) {
+    i32 T = p->n_topics, M = p->n_members, C = p->n_classes, rc = NO_MEMORY, n_used = 0, biggest = 0;
+    size_t words = ((size_t)T + 63) / 64;
+    Work w = {.p = p};
+    i32 *class_members = malloc(((size_t)M + 1) * sizeof(i32)), *room = NULL;
+    TopicKey *order = malloc(((size_t)T + 1) * sizeof(TopicKey));
+    uint64_t *bits = calloc((size_t)C * words + 1, sizeof(uint64_t));
+    w.size = calloc((size_t)M + 1, sizeof(i32));
+    w.sub_n = calloc((size_t)T + 1, sizeof(i32));
+    w.subs = calloc((size_t)T + 1, sizeof(i32 *));
+    w.b.sorted = malloc(((size_t)M + 1) * sizeof(i32));
+    w.start = malloc(((size_t)M + 1) * sizeof(i32));
+    w.end = malloc(((size_t)M + 1) * sizeof(i32));
+    w.near = malloc(((size_t)M + 1) * sizeof(i32));
+    w.count_room = 4 * M + 64;
+    w.count = malloc(2 * ((size_t)w.count_room + 2) * sizeof(i32));
+    for (i32 t = 0; t < T; t++) {
+        i32 parts = p->off[t + 1] - p->off[t];
+        biggest = parts > biggest ? parts : biggest;
+    }
+    w.by_owner = malloc(((size_t)biggest + 1) * sizeof(i32));
+    if (!class_members || !order || !bits || !w.size || !w.sub_n || !w.subs || !w.b.sorted || !w.start || !w.end ||
+        !w.near || !w.count || !w.by_owner || !(room = subscribers(&w, class_members)))
+        goto out;
+
+    /* Keep what each member has of topics it still subscribes to. */
+    i32 any = 0;
+    for (i32 q = 0; q < p->n_parts; q++) any |= p->owner[q] >= 0;
+    for (i32 c = 0; any && c < C; c++)
+        for (i32 k = p->class_off[c]; k < p->class_off[c + 1]; k++) {
+            i32 t = p->class_topics[k];
+            bits[(size_t)c * words + (size_t)(t >> 6)] |= 1ull << (t & 63);
+        }
+    for (i32 t = 0; t < T; t++) {
+        for (i32 q = p->off[t]; any && q < p->off[t + 1]; q++) {
+            i32 m = p->owner[q];
+            if (m < 0) continue;
+            if (bits[(size_t)p->class_of[m] * words + (size_t)(t >> 6)] >> (t & 63) & 1) w.size[m]++;
+            else p->owner[q] = -1;
+        }
+        if (w.sub_n[t]) order[n_used++] = (TopicKey){(double)(p->off[t + 1] - p->off[t]) / w.sub_n[t], w.sub_n[t], p->id_rank[t], t};
+    }
+    qsort(order, (size_t)n_used, sizeof(TopicKey), cmp_topic);
+
+    for (i32 k = 0; k < n_used; k++) {
+        i32 t = order[k].topic, q = p->off[t], end = p->off[t + 1], low, high;
+        while (q < end && p->owner[q] >= 0) q++;
+        if (q == end) continue;
+        min_max(&w, w.subs[t], w.sub_n[t], &low, &high);
+        /* First those with the least, in member order. Mostly they take it all, and nothing need be sorted. */
+        i32 lowest = 0;
+        for (i32 i = 0; i < w.sub_n[t] && q < end; i++) {
+            if (w.near[i] != low) continue;
+            lowest++;
+            p->owner[q] = w.subs[t][i];
+            w.size[w.subs[t][i]]++;
+            while (++q < end && p->owner[q] >= 0) {}
+        }
+        if (q == end) continue;
+        if (sort_members(&w, t, low, high) != OK) goto out;
+        w.b.least_end = w.b.next_least = lowest;
+        w.b.least_count = low;
+        for (; q < end; q++) {
+            if (p->owner[q] >= 0) continue;
+            i32 m = next_least(&w);
+            p->owner[q] = m;
+            w.size[m]++;
+        }
+    }
+    i32 last = -1, n = 0;
+    for (i32 k = 0; k < n_used; k++) if (order[k].subs >= 2) order[n++] = order[k];
+    for (i32 round = 0; round < MAX_ROUNDS; round++) {
+        for (i32 k = 0; k < n; k++) {
+            if (k == last) { rc = OK; goto out; }
+            i32 moved = balance_topic(&w, order[k].topic);
+            if (moved < 0) goto out;
+            if (moved > 0 || last == -1) last = k;
+        }
+    }
+    rc = OK;
+out:
+    free(class_members); free(order); free(bits); free(room); free(w.size); free(w.sub_n); free(w.subs);
+    free(w.b.sorted); free(w.start); free(w.end); free(w.near); free(w.count); free(w.by_owner);
+    return rc;
+}
+
+/* ---- range ----------------------------------------------------------------------------------------------------- */
+
+static int range_assign(Problem *p, const i32 *order) {
+    i32 T = p->n_topics, M = p->n_members, rc = NO_MEMORY;
+    i32 *subs = calloc((size_t)T + 1, sizeof(i32)), *next = malloc(((size_t)T + 1) * sizeof(i32));
+    i32 *quota = calloc((size_t)T + 1, sizeof(i32)), *extra = calloc((size_t)T + 1, sizeof(i32));
+    if (!subs || !next || !quota || !extra) goto out;
+    for (i32 q = 0; q < p->n_parts; q++) p->owner[q] = -1;
+    if (p->n_classes == 1) {
+        for (i32 k = p->class_off[0]; k < p->class_off[1]; k++) {
+            i32 t = p->class_topics[k], q = p->off[t], end = p->off[t + 1];
+            i32 each = (end - q) / M, more = (end - q) % M;
+            for (i32 i = 0; q < end; i++) {
+                i32 stop = q + each + (i < more);
+                while (q < stop) p->owner[q++] = order[i];
+            }
+        }
+        rc = OK;
+        goto out;
+    }
+    for (i32 m = 0; m < M; m++) {
+        i32 c = p->class_of[m];
+        for (i32 k = p->class_off[c]; k < p->class_off[c + 1]; k++) subs[p->class_topics[k]]++;
+    }
+    for (i32 t = 0; t < T; t++) {
+        next[t] = p->off[t];
+        if (subs[t]) {
+            quota[t] = (p->off[t + 1] - p->off[t]) / subs[t];
+            extra[t] = (p->off[t + 1] - p->off[t]) % subs[t];
+        }
+    }
+    for (i32 i = 0; i < M; i++) {
+        i32 m = order[i], c = p->class_of[m];
+        for (i32 k = p->class_off[c]; k < p->class_off[c + 1]; k++) {
+            i32 t = p->class_topics[k], stop = next[t] + quota[t];
+            if (extra[t] > 0) { extra[t]--; stop++; }
+            while (next[t] < stop) p->owner[next[t]++] = m;
+        }
+    }
+    rc = OK;
+out:
+    free(subs); free(next); free(quota); free(extra);
+    return rc;
+}
+
+/* ---- Python -------------------------------------------------------------------------------------------------- */
+
+typedef struct { Py_buffer v[7]; int n; } Buffers;
+
+static void release(Buffers *b) { while (b->n > 0) PyBuffer_Release(&b->v[--b->n]); }
+
+static int ints(PyObject *o, Buffers *b, const i32 **out, Py_ssize_t *len) {
+    if (PyObject_GetBuffer(o, &b->v[b->n], PyBUF_C_CONTIGUOUS) < 0) return -1;
+    Py_buffer *v = &b->v[b->n++];
+    if (v->len % (Py_ssize_t)sizeof(i32) || (v->len && (uintptr_t)v->buf % sizeof(i32)) || v->len / 4 > INT32_MAX - 8) {
+        PyErr_SetString(PyExc_ValueError, "not a buffer of 32-bit integers");
+        return -1;
+    }
+    *out = v->buf;
+    *len = v->len / (Py_ssize_t)sizeof(i32);
+    return 0;
+}
+
+static PyObject *fail(int rc) {
+    if (rc == NO_MEMORY) return PyErr_NoMemory();
+    PyErr_SetString(rc == LEFT_OVER ? PyExc_ArithmeticError : PyExc_ValueError,
+                    rc == LEFT_OVER ? "partitions were left unassigned" : "an index is out of range");
+    return NULL;
+}
+
+/* The five arrays that uniform and range share: off, id_rank or order, class_off, class_topics, class_of. */
+static int problem(PyObject *const *args, Buffers *b, Problem *p, const i32 **third) {
+    Py_ssize_t n_off, n_third, n_coff, n_ct, n_of;
+    if (ints(args[0], b, &p->off, &n_off) || ints(args[1], b, third, &n_third) || ints(args[2], b, &p->class_off, &n_coff) ||
+        ints(args[3], b, &p->class_topics, &n_ct) || ints(args[4], b, &p->class_of, &n_of))
+        return -1;
+    if (n_off < 1 || n_coff < 1) { fail(BAD_INDEX); return -1; }
+    p->n_topics = (i32)n_off - 1;
+    p->n_classes = (i32)n_coff - 1;
+    p->n_members = (i32)n_of;
+    p->n_parts = p->off[n_off - 1];
+    if (p->n_parts < 0 || check_offsets(p->off, p->n_topics, p->n_parts) || check_offsets(p->class_off, p->n_classes, n_ct) ||
+        check_range(p->class_topics, n_ct, 0, p->n_topics) || check_range(p->class_of, n_of, 0, p->n_classes)) {
+        fail(BAD_INDEX);
+        return -1;
+    }
+    return (int)n_third;
+}
+
+static PyObject *py_uniform(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Buffers b = {.n = 0};
+    Problem p;
+    const i32 *owner;
+    Py_ssize_t n_owner;
+    PyObject *out = NULL;
+    if (nargs != 6) { PyErr_SetString(PyExc_TypeError, "uniform takes 6 arrays"); return NULL; }
+    int n_rank = problem(args, &b, &p, &p.id_rank);
+    if (n_rank < 0 || ints(args[5], &b, &owner, &n_owner)) goto out;
+    if (n_rank != p.n_topics || n_owner != p.n_parts || check_range(owner, n_owner, -1, p.n_members)) { fail(BAD_INDEX); goto out; }
+    out = PyByteArray_FromStringAndSize((const char *)owner, n_owner * (Py_ssize_t)sizeof(i32));
+    if (!out) goto out;
+    p.owner = (i32 *)(void *)PyByteArray_AS_STRING(out);
+    int rc = OK;
+    if (p.n_members) {
+        Py_BEGIN_ALLOW_THREADS
+        rc = p.n_classes == 1 ? homogeneous(&p) : heterogeneous(&p);
+        Py_END_ALLOW_THREADS
+    }
+    if (rc != OK) { Py_CLEAR(out); fail(rc); }
+out:
+    release(&b);
+    return out;
+}
+
+static PyObject *py_range(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Buffers b = {.n = 0};
+    Problem p;
+    const i32 *order;
+    PyObject *out = NULL;
+    if (nargs != 5) { PyErr_SetString(PyExc_TypeError, "range takes 5 arrays"); return NULL; }
+    int n_order = problem(args, &b, &p, &order);
+    if (n_order < 0) goto out;
+    if (n_order != p.n_members || check_range(order, n_order, 0, p.n_members)) { fail(BAD_INDEX); goto out; }
+    out = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)p.n_parts * (Py_ssize_t)sizeof(i32));
+    if (!out) goto out;
+    p.owner = (i32 *)(void *)PyByteArray_AS_STRING(out);
+    int rc = OK;
+    Py_BEGIN_ALLOW_THREADS
+    if (p.n_members) rc = range_assign(&p, order);
+    else memset(p.owner, 0xff, (size_t)p.n_parts * sizeof(i32));
+    Py_END_ALLOW_THREADS
+    if (rc != OK) { Py_CLEAR(out); fail(rc); }
+out:
+    release(&b);
+    return out;
+}
+
+static PyObject *py_by_member(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Buffers b = {.n = 0};
+    const i32 *owner;
+    Py_ssize_t n;
+    PyObject *off = NULL, *parts = NULL, *out = NULL;
+    if (nargs != 2) { PyErr_SetString(PyExc_TypeError, "by_member takes owner and the number of members"); return NULL; }
+    long members = PyLong_AsLong(args[1]);
+    if (members == -1 && PyErr_Occurred()) return NULL;
+    if (ints(args[0], &b, &owner, &n)) goto out;
+    if (members < 0 || members > INT32_MAX - 8 || check_range(owner, n, -1, (i32)members)) { fail(BAD_INDEX); goto out; }
+    off = PyByteArray_FromStringAndSize(NULL, (members + 2) * (Py_ssize_t)sizeof(i32));
+    if (!off) goto out;
+    i32 *o = (i32 *)(void *)PyByteArray_AS_STRING(off);
+    memset(o, 0, (size_t)(members + 2) * sizeof(i32));
+    for (Py_ssize_t q = 0; q < n; q++) if (owner[q] >= 0) o[owner[q] + 2]++;
+    for (long m = 0; m < members; m++) o[m + 2] += o[m + 1];
+    parts = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)o[members + 1] * (Py_ssize_t)sizeof(i32));
+    if (!parts) goto out;
+    i32 *d = (i32 *)(void *)PyByteArray_AS_STRING(parts);
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t q = 0; q < n; q++) if (owner[q] >= 0) d[o[owner[q] + 1]++] = (i32)q;
+    Py_END_ALLOW_THREADS
+    if (PyByteArray_Resize(off, (members + 1) * (Py_ssize_t)sizeof(i32)) < 0) goto out;
+    out = PyTuple_Pack(2, off, parts);
+out:
+    Py_XDECREF(off);
+    Py_XDECREF(parts);
+    release(&b);
+    return out;
+}
+
+static PyObject *py_remap(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Buffers b = {.n = 0};
+    const i32 *owner, *to;
+    Py_ssize_t n, members;
+    PyObject *out = NULL;
+    if (nargs != 2) { PyErr_SetString(PyExc_TypeError, "remap takes owner and the new indices"); return NULL; }
+    if (ints(args[0], &b, &owner, &n) || ints(args[1], &b, &to, &members)) goto out;
+    if (check_range(owner, n, -1, (i32)members)) { fail(BAD_INDEX); goto out; }
+    out = PyByteArray_FromStringAndSize(NULL, n * (Py_ssize_t)sizeof(i32));
+    if (!out) goto out;
+    i32 *d = (i32 *)(void *)PyByteArray_AS_STRING(out);
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t q = 0; q < n; q++) d[q] = owner[q] < 0 ? -1 : to[owner[q]];
+    Py_END_ALLOW_THREADS
+out:
+    release(&b);
+    return out;
+}
+
+static PyObject *py_changed(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Buffers b = {.n = 0};
+    const i32 *x, *y;
+    Py_ssize_t nx, ny;
+    long moved = 0;
+    PyObject *flags = NULL;
+    if (nargs != 3) { PyErr_SetString(PyExc_TypeError, "changed takes two owners and the number of members"); return NULL; }
+    long members = PyLong_AsLong(args[2]);
+    if (members == -1 && PyErr_Occurred()) return NULL;
+    if (ints(args[0], &b, &x, &nx) || ints(args[1], &b, &y, &ny)) goto out;
+    if (nx != ny || members < 0 || members > INT32_MAX - 8 || check_range(x, nx, -1, (i32)members) ||
+        check_range(y, ny, -1, (i32)members)) { fail(BAD_INDEX); goto out; }
+    flags = PyByteArray_FromStringAndSize(NULL, members + 1);
+    if (!flags) goto out;
+    uint8_t *f = (uint8_t *)PyByteArray_AS_STRING(flags);
+    Py_BEGIN_ALLOW_THREADS
+    memset(f, 0, (size_t)members + 1);
+    for (Py_ssize_t q = 0; q < nx; q++)
+        if (x[q] != y[q]) {
+            f[x[q] < 0 ? members : x[q]] = 1;
+            f[y[q] < 0 ? members : y[q]] = 1;
+            moved += y[q] >= 0;
+        }
+    Py_END_ALLOW_THREADS
+out:
+    release(&b);
+    if (!flags) return NULL;
+    if (PyByteArray_Resize(flags, members) < 0) { Py_DECREF(flags); return NULL; }
+    return Py_BuildValue("(Nl)", flags, moved);
+}
+
+/* The topic of global partition q, at or behind topic `from`. */
+static i32 topic_of(const i32 *off, i32 n, i32 q, i32 from) {
+    i32 lo = from, hi = n;
+    if (q < off[from + 1]) return from;
+    while (hi - lo > 1) {
+        i32 mid = lo + (hi - lo) / 2;
+        if (off[mid] <= q) lo = mid; else hi = mid;
+    }
+    return lo;
+}
+
+typedef struct {
+    const i32 *csr, *parts, *off;
+    Py_ssize_t n_csr, n_parts, n_off;
+    i32 at, end, n_topics;
+    PyObject *ids;
+} Slice;
+
+/* args: csr offsets, parts, topic offsets, one tuple with an item for each topic */
+static int slices(PyObject *const *args, Buffers *b, Slice *s) {
+    if (ints(args[0], b, &s->csr, &s->n_csr) || ints(args[1], b, &s->parts, &s->n_parts) || ints(args[2], b, &s->off, &s->n_off))
+        return -1;
+    s->ids = args[3];
+    if (!PyTuple_Check(s->ids) || PyTuple_GET_SIZE(s->ids) != s->n_off - 1) { fail(BAD_INDEX); return -1; }
+    s->n_topics = (i32)s->n_off - 1;
+    return 0;
+}
+
+static int member_slice(Slice *s, long m) {
+    if (m < 0 || m + 1 >= s->n_csr) { fail(BAD_INDEX); return -1; }
+    s->at = s->csr[m];
+    s->end = s->csr[m + 1];
+    if (s->at < 0 || s->end < s->at || s->end > s->n_parts ||
+        check_range(s->parts + s->at, s->end - s->at, 0, s->n_off ? s->off[s->n_off - 1] : 0)) { fail(BAD_INDEX); return -1; }
+    return 0;
+}
+
+static int slice(PyObject *const *args, Buffers *b, Slice *s) {
+    long m = PyLong_AsLong(args[4]);
+    if (m == -1 && PyErr_Occurred()) return -1;
+    return slices(args, b, s) || member_slice(s, m) ? -1 : 0;
+}
+
+/* Most topics give a member one partition: those tuples are shared. */
+#define SINGLES 1024
+static PyObject *singles[SINGLES];
+
+static PyObject *tuple_of(const i32 *parts, i32 n, i32 first) {
+    if (n == 1 && parts[0] - first < SINGLES && singles[parts[0] - first]) return Py_NewRef(singles[parts[0] - first]);
+    PyObject *tuple = PyTuple_New(n);
+    if (!tuple) return NULL;
+    for (i32 k = 0; k < n; k++) {
+        PyObject *number = PyLong_FromLong(parts[k] - first);
+        if (!number) { Py_DECREF(tuple); return NULL; }
+        PyTuple_SET_ITEM(tuple, k, number);
+    }
+    if (n == 1 && parts[0] - first < SINGLES) singles[parts[0] - first] = Py_NewRef(tuple);
+    return tuple;
+}
+
+static PyObject *dict_of(Slice *s) {
+    PyObject *out = PyDict_New();
+    i32 t = 0;
+    while (out && s->at < s->end) {
+        t = topic_of(s->off, s->n_topics, s->parts[s->at], t);
+        i32 stop = s->at;
+        while (stop < s->end && s->parts[stop] < s->off[t + 1]) stop++;
+        PyObject *tuple = tuple_of(s->parts + s->at, stop - s->at, s->off[t]);
+        if (!tuple || PyDict_SetItem(out, PyTuple_GET_ITEM(s->ids, t), tuple) < 0) Py_CLEAR(out);
+        Py_XDECREF(tuple);
+        s->at = stop;
+    }
+    return out;
+}
+
+static PyObject *py_partitions(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Buffers b = {.n = 0};
+    Slice s;
+    PyObject *out = NULL;
+    if (nargs != 5) { PyErr_SetString(PyExc_TypeError, "partitions takes 5 arguments"); return NULL; }
+    if (!slice(args, &b, &s)) out = dict_of(&s);
+    release(&b);
+    return out;
+}
+
+static PyObject *py_partitions_all(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Buffers b = {.n = 0};
+    Slice s;
+    const i32 *members;
+    Py_ssize_t n;
+    PyObject *out = NULL;
+    if (nargs != 5) { PyErr_SetString(PyExc_TypeError, "partitions_all takes 5 arguments"); return NULL; }
+    if (slices(args, &b, &s) || ints(args[4], &b, &members, &n)) goto out;
+    out = PyList_New(n);
+    for (Py_ssize_t i = 0; out && i < n; i++) {
+        PyObject *d = member_slice(&s, members[i]) ? NULL : dict_of(&s);
+        if (d) PyList_SET_ITEM(out, i, d);
+        else Py_CLEAR(out);
+    }
+out:
+    release(&b);
+    return out;
+}
+
+typedef struct { uint8_t *d; size_t n, room; } Out;
+
+static int reserve(Out *o, size_t more) {
+    if (o->n + more <= o->room) return 0;
+    size_t room = (o->room + more) * 2;
+    uint8_t *d = PyMem_Realloc(o->d, room);
+    if (!d) return -1;
+    o->d = d;
+    o->room = room;
+    return 0;
+}
+
+static void zigzag(Out *o, int64_t v) {
+    uint64_t z = ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
+    while (z > 127) { o->d[o->n++] = (uint8_t)(z | 0x80); z >>= 7; }
+    o->d[o->n++] = (uint8_t)z;
+}
+
+/* Avro array of {id and name as given in bytes, array of int}: one block, then 0. */
+static PyObject *py_avro_partitions(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Buffers b = {.n = 0};
+    Slice s;
+    Out o = {0};
+    PyObject *out = NULL;
+    if (nargs != 6) { PyErr_SetString(PyExc_TypeError, "avro_partitions takes 6 arguments"); return NULL; }
+    if (!PyBytes_Check(args[5])) { PyErr_SetString(PyExc_TypeError, "the head must be bytes"); return NULL; }
+    if (slice(args, &b, &s)) goto out;
+    i32 topics = 0, t = 0;
+    for (i32 k = s.at; k < s.end; topics++) {
+        t = topic_of(s.off, s.n_topics, s.parts[k], t);
+        while (k < s.end && s.parts[k] < s.off[t + 1]) k++;
+    }
+    Py_ssize_t head = PyBytes_GET_SIZE(args[5]);
+    if (reserve(&o, (size_t)head + 16)) { PyErr_NoMemory(); goto out; }
+    memcpy(o.d, PyBytes_AS_STRING(args[5]), (size_t)head);
+    o.n = (size_t)head;
+    if (topics) zigzag(&o, topics);
+    t = 0;
+    while (s.at < s.end) {
+        t = topic_of(s.off, s.n_topics, s.parts[s.at], t);
+        i32 stop = s.at;
+        while (stop < s.end && s.parts[stop] < s.off[t + 1]) stop++;
+        PyObject *raw = PyTuple_GET_ITEM(s.ids, t);
+        if (!PyBytes_Check(raw)) { PyErr_SetString(PyExc_TypeError, "each topic must be bytes"); goto out; }
+        size_t size = (size_t)PyBytes_GET_SIZE(raw);
+        if (reserve(&o, size + 16 + (size_t)(stop - s.at) * 5)) { PyErr_NoMemory(); goto out; }
+        memcpy(o.d + o.n, PyBytes_AS_STRING(raw), size);
+        o.n += size;
+        zigzag(&o, stop - s.at);
+        for (i32 k = s.at; k < stop; k++) zigzag(&o, s.parts[k] - s.off[t]);
+        o.d[o.n++] = 0;
+        s.at = stop;
+    }
+    if (reserve(&o, 1)) { PyErr_NoMemory(); goto out; }
+    o.d[o.n++] = 0;
+    out = PyBytes_FromStringAndSize((const char *)o.d, (Py_ssize_t)o.n);
+out:
+    PyMem_Free(o.d);
+    release(&b);
+    return out;
+}
+
+static PyMethodDef METHODS[] = {
+    {"uniform", (PyCFunction)(void (*)(void))py_uniform, METH_FASTCALL, "See twin.py."},
+    {"range_", (PyCFunction)(void (*)(void))py_range, METH_FASTCALL, "See twin.py."},
+    {"by_member", (PyCFunction)(void (*)(void))py_by_member, METH_FASTCALL, "See twin.py."},
+    {"remap", (PyCFunction)(void (*)(void))py_remap, METH_FASTCALL, "See twin.py."},
+    {"changed", (PyCFunction)(void (*)(void))py_changed, METH_FASTCALL, "See twin.py."},
+    {"partitions", (PyCFunction)(void (*)(void))py_partitions, METH_FASTCALL, "See twin.py."},
+    {"partitions_all", (PyCFunction)(void (*)(void))py_partitions_all, METH_FASTCALL, "See twin.py."},
+    {"avro_partitions", (PyCFunction)(void (*)(void))py_avro_partitions, METH_FASTCALL, "See twin.py."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernel", "Assignment kernels; twin.py says what they compute.", -1, METHODS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__kernel(void) { return PyModule_Create(&MODULE); }

@@ -1,0 +1,174 @@
+"""The kernels in plain Python: what `_kernel.c` computes, for installs without a compiler and as its oracle.
+
+Arrays are buffers of 32-bit integers. A partition's global number is `off[topic] + partition`; a member is its
+index. Sources: Kafka's UniformHomogeneousAssignmentBuilder, UniformHeterogeneousAssignmentBuilder, RangeAssignor.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from sidecar.kernel.balance import Heterogeneous
+
+Ints: TypeAlias = "bytes | bytearray | array[int]"
+
+
+def read(buffer: Ints) -> Sequence[int]:
+    return memoryview(buffer).cast("B").cast("i")
+
+
+def pack(values: Sequence[int]) -> bytearray:
+    return bytearray(array("i", values).tobytes())
+
+
+def uniform(off: Ints, id_rank: Ints, class_off: Ints, class_topics: Ints, class_of: Ints, owner: Ints) -> bytearray:
+    """The new owner of each partition. `id_rank`: topic -> place of its id in Kafka's order; `class_of`: member ->
+    subscription class, whose topics are `class_topics[class_off[c]:class_off[c + 1]]`; `owner`: the last target."""
+    offs, bounds, flat, of = read(off), read(class_off), read(class_topics), read(class_of)
+    classes = [list(flat[bounds[c] : bounds[c + 1]]) for c in range(len(bounds) - 1)]
+    owners = list(read(owner))
+    if not of:
+        return pack(owners)
+    if len(classes) == 1:
+        return pack(_homogeneous(offs, classes[0], len(of), owners))
+    return pack(Heterogeneous(offs, read(id_rank), classes, of, owners).build())
+
+
+def _homogeneous(off: Sequence[int], topics: Sequence[int], n: int, owner: list[int]) -> list[int]:
+    """A quota for each member; who has more gives the last ones up, who has less takes what is free."""
+    rest: list[int] = []
+    held: list[list[int]] = [[] for _ in range(n)]
+    wanted = set(topics)
+    for t in range(len(off) - 1):
+        for q in range(off[t], off[t + 1]):
+            if t not in wanted:
+                owner[q] = -1
+            elif owner[q] < 0:
+                rest.append(q)
+            else:
+                held[owner[q]].append(q)
+    quota_min, extra = divmod(sum(off[t + 1] - off[t] for t in topics), n)
+    lacking: list[int] = []
+    for m, mine in enumerate(held):
+        has_extra = extra > 0
+        quota = quota_min + has_extra
+        rest += mine[quota:]
+        quota -= min(quota, len(mine))
+        if quota > 0 and has_extra and n - m > extra:
+            # Leave the extra one to another, unless only those are left who must take one.
+            quota, has_extra = quota - 1, False
+        lacking.append(quota)
+        extra -= has_extra
+    free = iter(rest)
+    for m, count in enumerate(lacking):
+        for _, q in zip(range(count), free, strict=False):
+            owner[q] = m
+    if next(free, None) is not None:
+        raise ArithmeticError("partitions were left unassigned")
+    return owner
+
+
+def range_(off: Ints, order: Ints, class_off: Ints, class_topics: Ints, class_of: Ints) -> bytearray:
+    """Each topic in contiguous runs to its subscribers in `order`."""
+    offs, bounds, flat, of = read(off), read(class_off), read(class_topics), read(class_of)
+    subscribers = [0] * (len(offs) - 1)
+    for c in of:
+        for t in flat[bounds[c] : bounds[c + 1]]:
+            subscribers[t] += 1
+    owner = [-1] * offs[-1]
+    at = list(offs[:-1])
+    sizes = [divmod(offs[t + 1] - offs[t], n) if n else (0, 0) for t, n in enumerate(subscribers)]
+    each, extra = [s[0] for s in sizes], [s[1] for s in sizes]
+    for m in read(order):
+        c = of[m]
+        for t in flat[bounds[c] : bounds[c + 1]]:
+            stop = at[t] + each[t]
+            if extra[t] > 0:
+                extra[t] -= 1
+                stop += 1
+            for q in range(at[t], stop):
+                owner[q] = m
+            at[t] = stop
+    return pack(owner)
+
+
+def by_member(owner: Ints, members: int) -> tuple[bytearray, bytearray]:
+    """(offsets by member, its partitions in order)."""
+    held: list[list[int]] = [[] for _ in range(members)]
+    for q, m in enumerate(read(owner)):
+        if m >= 0:
+            held[m].append(q)
+    off = [0]
+    for mine in held:
+        off.append(off[-1] + len(mine))
+    return pack(off), pack([q for mine in held for q in mine])
+
+
+def remap(owner: Ints, to: Ints) -> bytearray:
+    """Owners after members got new indices; -1 where a member is gone."""
+    new = read(to)
+    return pack([-1 if m < 0 else new[m] for m in read(owner)])
+
+
+def changed(before: Ints, after: Ints, members: int) -> tuple[bytearray, int]:
+    """(flag by member: its partitions differ, number of partitions with a new owner)."""
+    flags = bytearray(members)
+    moved = 0
+    for a, b in zip(read(before), read(after), strict=True):
+        if a != b:
+            if a >= 0:
+                flags[a] = 1
+            if b >= 0:
+                flags[b] = 1
+                moved += 1
+    return flags, moved
+
+
+def _runs(csr: Ints, parts: Ints, off: Ints, member: int) -> list[tuple[int, list[int]]]:
+    bounds, offs = read(csr), read(off)
+    runs: list[tuple[int, list[int]]] = []
+    for q in read(parts)[bounds[member] : bounds[member + 1]]:
+        t = bisect_right(offs, q) - 1
+        if not runs or runs[-1][0] != t:
+            runs.append((t, []))
+        runs[-1][1].append(q - offs[t])
+    return runs
+
+
+def partitions(csr: Ints, parts: Ints, off: Ints, ids: tuple[bytes, ...], member: int) -> dict[bytes, tuple[int, ...]]:
+    """Topic id -> sorted partitions of one member, topics in their order."""
+    return {ids[t]: tuple(ps) for t, ps in _runs(csr, parts, off, member)}
+
+
+def partitions_all(
+    csr: Ints, parts: Ints, off: Ints, ids: tuple[bytes, ...], members: Ints
+) -> list[dict[bytes, tuple[int, ...]]]:
+    """`partitions` of each of these members."""
+    return [partitions(csr, parts, off, ids, m) for m in read(members)]
+
+
+def _zigzag(out: bytearray, n: int) -> None:
+    n <<= 1
+    while n > 127:
+        out.append((n & 0x7F) | 0x80)
+        n >>= 7
+    out.append(n)
+
+
+def avro_partitions(csr: Ints, parts: Ints, off: Ints, heads: tuple[bytes, ...], member: int, head: bytes) -> bytes:
+    """`head`, then an Avro array of records: `heads[topic]` as it is and an array of the member's partitions."""
+    out = bytearray(head)
+    runs = _runs(csr, parts, off, member)
+    if runs:
+        _zigzag(out, len(runs))
+    for t, ps in runs:
+        out += heads[t]
+        _zigzag(out, len(ps))
+        for p in ps:
+            _zigzag(out, p)
+        out.append(0)
+    out.append(0)
+    return bytes(out)
