@@ -14,7 +14,9 @@ from tests.core.world import topic_id
 T = topic_id(1)
 
 
-def spec(racks: Sequence[tuple[str, ...]], members: dict[str, str | None], had: dict[str, tuple[int, ...]]) -> GroupSpec:
+def spec(
+    racks: Sequence[tuple[str, ...]], members: dict[str, str | None], had: dict[str, tuple[int, ...]]
+) -> GroupSpec:
     specs = {m: MemberSpec(r, None, (T,), {T: had[m]} if m in had else {}) for m, r in members.items()}
     return GroupSpec(specs, {T: len(racks)}, True, {T: tuple(racks)})
 
