@@ -73,6 +73,19 @@ class Epoch:
 
 
 @dataclass(slots=True)
+class Setting:
+    """A setting of a group, or of brokers, was changed; value None: removed."""
+
+    group_id: str
+    name: str
+    value: str | None
+    state_partition: int
+    offset: int
+    time_ms: int
+    why: str
+
+
+@dataclass(slots=True)
 class Stale:
     """A record with a lower owner epoch than a claim before it: fencing failed. There must be none."""
 
@@ -102,10 +115,11 @@ class Folded:
     epochs: list[Epoch] = field(default_factory=list)
     stale: list[Stale] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    settings: list[Setting] = field(default_factory=list)
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """(table, JSON of a row)."""
-        for table in ("intervals", "overlaps", "claims", "epochs", "stale", "gaps"):
+        for table in ("intervals", "overlaps", "claims", "epochs", "stale", "gaps", "settings"):
             for row in getattr(self, table):
                 yield table, json.dumps(asdict(row))
 
@@ -125,7 +139,7 @@ class Fold:
     def add(self, row: Any) -> None:
         kind, tomb = row["kind"], row["tombstone"]
         epoch = row["owner_epoch"]
-        if epoch is not None and kind != "owner_claim" and epoch < self._claimed:
+        if epoch is not None and kind not in ("owner_claim", "config") and epoch < self._claimed:
             self.result.stale.append(Stale(self.p, row["offset"], epoch, self._claimed))
             return  # void: the coordinator that replays the topic holds it so as well
         self._count(row)
@@ -145,6 +159,11 @@ class Fold:
                 for partition in item["partitions"]:
                     held[(row["group_id"], item["topic_id"], partition)] = item["topic_name"]
             self._hold(row, member, held, -1 if tomb else body["member_epoch"])
+        elif kind == "config":
+            value = None if tomb else body["value"]
+            self.result.settings.append(
+                Setting(row["group_id"], row["sub_id"], value, self.p, row["offset"], row["time_ms"], row["why"])
+            )
         elif kind == "group" and not tomb:
             self.result.epochs.append(
                 Epoch(row["group_id"], body["epoch"], self.p, row["offset"], row["time_ms"], row["why"])

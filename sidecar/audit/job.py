@@ -24,6 +24,8 @@ SCHEMAS = {
     "why string, to_ms long",
     "epochs": "group_id string, epoch int, state_partition int, offset long, time_ms long, why string",
     "stale": "state_partition int, offset long, owner_epoch long, claimed_epoch long",
+    "settings": "group_id string, name string, value string, state_partition int, offset long, time_ms long, "
+    "why string",
     "gaps": "state_partition int, kind string, group_id string, sub_id string, offset long, missing long",
 }
 TABLES = tuple(SCHEMAS)
@@ -40,6 +42,7 @@ class Audit:
     epochs: list[dict[str, Any]] = field(default_factory=list)
     stale: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[dict[str, Any]] = field(default_factory=list)
+    settings: list[dict[str, Any]] = field(default_factory=list)
 
 
 def session(cores: int = 2) -> SparkSession:

@@ -67,6 +67,12 @@ def describe(group: ConsumerGroup, image: TopicImage, default_assignor: str) -> 
     )
 
 
+def topics_of(told: cd.DescribedGroup) -> set[str]:
+    """All topics that a description names."""
+    parts = (a for m in told.members for a in (m.assignment, m.target_assignment))
+    return {t.topic_name for a in parts for t in a.topic_partitions}
+
+
 def _member(m: Member, group: ConsumerGroup, image: TopicImage) -> cd.Member:
     return cd.Member(
         member_id=m.member_id,

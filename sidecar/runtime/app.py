@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from sidecar.core.errors import Code
-from sidecar.core.events import GroupConfig
 from sidecar.core.placement import partition_for
 from sidecar.runtime.admin import Admin
 from sidecar.runtime.assignors import UnknownAssignor, load
 from sidecar.runtime.background import Background, BackgroundCollector
 from sidecar.runtime.cluster import Cluster, ClusterView, ConnectionLost, metadata
+from sidecar.runtime.configs import Configs
 from sidecar.runtime.front import Front
 from sidecar.runtime.host import Host
 from sidecar.runtime.log import Logger, make_logger
@@ -34,6 +34,7 @@ BACKLOG = 1024
 RETRY_S = 0.1
 SAY_AGAIN_S = 5.0
 ADMIN_AFTER_S = 1.0
+CONTROLLER_LAG_S = 0.1
 
 
 class StartError(Exception):
@@ -54,6 +55,13 @@ class App:
         self.background = Background(settings.background_threads)
         self.metrics.registry.register(BackgroundCollector(self.background))
         self.front = Front(settings, self.metrics, self.log)
+        self.codec = StateCodec()
+        self.configs = Configs(
+            settings, self.codec, lambda g: partition_for(g, len(self.leaders)), self.front.managed, self.log
+        )
+        self.front.configs = self.configs
+        self._poll_settings = asyncio.Event()
+        self.front.settings_changed = self._poll_settings.set
         host, port = split(settings.broker)
         own = settings.own_bootstrap()
         same_listener = not settings.bootstrap
@@ -130,13 +138,33 @@ class App:
         await self._offsets_topic()
         partitions = len(self.leaders)
         await self._state_topic(partitions)
+        await self._read_settings()
         await self._own(partitions)
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
         self._ready.set()
+        self.tasks.spawn(self._follow_settings(), "settings")
         self.log.info("ready", ms=self.ready_ms, state_topic=self.settings.state.topic, partitions=partitions)
         while True:
             await asyncio.sleep(self.settings.metadata_refresh_ms / 1000)
             await self._refresh()
+
+    async def _follow_settings(self) -> None:
+        """The broker's group settings, again and again, and at once when a change passed through us."""
+        while True:
+            await self._read_settings()
+            wait = asyncio.ensure_future(self._poll_settings.wait())
+            await asyncio.wait({wait}, timeout=self.settings.settings_refresh_ms / 1000)
+            wait.cancel()
+            if self._poll_settings.is_set():
+                self._poll_settings.clear()
+                await self._read_settings()
+                await asyncio.sleep(CONTROLLER_LAG_S)  # the controller's word reaches the broker a little later
+
+    async def _read_settings(self) -> None:
+        try:
+            await self.configs.refresh(self.cluster)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self.log.debug("settings not read", problem=str(exc) or "timed out")
 
     async def _start_admin(self) -> None:
         """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""
@@ -226,7 +254,7 @@ class App:
 
     async def _own(self, partitions: int) -> None:
         s = self.settings
-        codec = StateCodec()
+        codec = self.codec
 
         def learn(text: str) -> None:
             codec.schemas.learn(text)
@@ -240,10 +268,10 @@ class App:
             learn,
             lambda text: self.log.debug("state tail", problem=text),
             lambda exc: self.tasks.broken("state-tail", exc),
+            self.configs.changed,
         )
         self.tail.start()
         address = self.view.brokers[s.node_id]
-        config: GroupConfig = s.group_config()
         self.host = Host(
             self.cluster,
             s.state.topic,
@@ -253,7 +281,7 @@ class App:
             self.tail,
             codec,
             self.assignors,
-            lambda group_id: config,
+            self.configs.group,
             s.state.write_timeout_ms / 1000,
             s.state.fence_interval_ms / 1000,
             s.state.claims_kept,
@@ -277,6 +305,8 @@ class App:
             self.log,
             self.tasks,
         )
+        self.configs.tail = self.tail
+        self.configs.on_change = self.host.config_changed
         self.host.ownership = self.ownership
         self.front.host = self.host
         self.front.offsets_leader = lambda group_id: self.leaders[partition_for(group_id, partitions)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from uuid import uuid4
@@ -17,19 +17,20 @@ import re2
 
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.errors import Code, InvariantError
-from sidecar.core.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.events import ConsumerHeartbeat, Effects, HeartbeatReply, RegexResolved, ResolveRegex
 from sidecar.proxy.connection import Close, Got
 from sidecar.proxy.translate import from_heartbeat, to_heartbeat
+from sidecar.runtime.access import Access
 from sidecar.runtime.cluster import Address, ConnectionLost
+from sidecar.runtime.configs import Configs
 from sidecar.runtime.host import Host, OwnedShard, now
 from sidecar.runtime.log import Logger
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.session import Session, Steady, UpstreamGone
 from sidecar.runtime.settings import Settings, split
 from sidecar.wire.apis import SERVED, Api, response_flexible
-from sidecar.wire.frames import SIZE, Limits, header_end, request_frame, response_body, response_frame
+from sidecar.wire.frames import SIZE, Limits, header_end, request_frame, response_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
-from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.primitives import WireError
 
 Handler = Callable[["Front", Session, Got, str | None, int], Awaitable[None]]
@@ -46,12 +47,16 @@ class Front:
         self.header_timeout_s = settings.limits.header_timeout_ms / 1000
         self.in_flight_max = settings.limits.in_flight
         self.host: Host | None = None
+        self.configs: Configs
+        """Set before anything is dispatched."""
+        self.settings_changed: Callable[[], None] = lambda: None
         self.client_brokers: dict[int, Address] = {}
         self.offsets_leader: Callable[[str], int] = lambda group_id: -1
         self.sessions: set[Session] = set()
         self.parked = 0
         metrics.parked.set_function(lambda: self.parked)
         self.stopping = False
+        self.access = Access(self, settings.authorisation_cache_ms / 1000)
         self._tasks: set[asyncio.Task[None]] = set()
         self._include = [re2.compile(p) for p in settings.groups.include]
         self._exclude = [re2.compile(p) for p in settings.groups.exclude]
@@ -135,22 +140,6 @@ class Front:
             got.token, request_frame(api_key, version, got.correlation_id, CLIENT_ID, flexible, body)
         )
 
-    async def authorise(self, session: Session, got: Got, group_id: str) -> int:
-        """May this connection's principal read the group? The broker says: a Heartbeat of nobody is refused with
-        GROUP_AUTHORIZATION_FAILED before anything else is looked at. NONE or that error."""
-        known = session.authorised.get(group_id)
-        if known is not None and known[1] > time.monotonic():
-            return known[0]
-        probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
-        frame = await self.ask(session, got, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
-        res = hb.HeartbeatResponse.decode(3, frame, response_body(frame, False))
-        refused = res.error_code == Code.GROUP_AUTHORIZATION_FAILED
-        code = Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE
-        if len(session.authorised) > 1000:
-            session.authorised.clear()
-        session.authorised[group_id] = (code, time.monotonic() + self.settings.authorisation_cache_ms / 1000)
-        return code
-
     async def owned(self, group_id: str) -> OwnedShard | Code:
         """The shard of a managed group, or the error to answer. A request that comes during a takeover waits for it a
         while: clients do worse with COORDINATOR_LOAD_IN_PROGRESS than with a slow answer."""
@@ -199,6 +188,8 @@ class Front:
             req = ch.ConsumerGroupHeartbeatRequest.decode(got.version, got.frame, pos)
         except WireError:
             return False  # the slow way refuses it
+        if req.subscribed_topic_names and self.configs.authorizer:
+            return False  # the broker must be asked
         known = session.authorised.get(req.group_id)
         if known is None or known[0] != Code.NONE or known[1] <= time.monotonic():
             return False
@@ -217,9 +208,12 @@ class Front:
             else:
                 session.forward(got)
             return
-        refused = await self.authorise(session, got, req.group_id)
+        refused = await self.access.read_group(session, got, req.group_id)
         if refused:
             self._heartbeat_error(session, got, Code(refused))
+            return
+        if req.subscribed_topic_names and await self.access.hidden_topics(session, got, req.subscribed_topic_names):
+            self._heartbeat_error(session, got, Code.TOPIC_AUTHORIZATION_FAILED)
             return
         owned = await self.owned(req.group_id)
         if isinstance(owned, Code):
@@ -246,6 +240,7 @@ class Front:
             return
         group = owned.shard.groups.get(req.group_id)
         revision = group.revision if group is not None else 0
+        ask = self._asked_for(fx) if self.configs.authorizer else None
         later = event.member_epoch == 0 and reply.code == Code.NONE and self._worth_waiting(owned, req.group_id)
         plain = not fx.records and not fx.commands and reply.code == Code.NONE and reply.assignment is None
         self.parked += 1
@@ -255,9 +250,10 @@ class Front:
             if not ok:
                 self._heartbeat_error(session, got, Code.NOT_COORDINATOR)
                 return
-            if later:
+            if later or ask is not None:
                 self.parked += 1
-                task = asyncio.get_running_loop().create_task(self._join_later(session, got, owned, event, reply))
+                work = self._answer_later(session, got, owned, event, reply, ask, later)
+                task = asyncio.get_running_loop().create_task(work)
                 self._tasks.add(task)
                 task.add_done_callback(lambda t: self._ended(t, session, got))
                 return
@@ -275,41 +271,81 @@ class Front:
         group = owned.shard.groups.get(group_id)
         return group is not None and (group.flight is not None or group_id in owned.shard.regexes_in_flight)
 
-    async def _join_later(
-        self, session: Session, got: Got, owned: OwnedShard, joined: ConsumerHeartbeat, reply: HeartbeatReply
+    def _asked_for(self, fx: Effects) -> ResolveRegex | None:
+        """Take the resolution of regular expressions out of the effects: it needs the client's rights."""
+        for command in fx.commands:
+            if isinstance(command, ResolveRegex):
+                fx.commands.remove(command)
+                return command
+        return None
+
+    async def _answer_later(
+        self,
+        session: Session,
+        got: Got,
+        owned: OwnedShard,
+        event: ConsumerHeartbeat,
+        reply: HeartbeatReply,
+        ask: ResolveRegex | None,
+        later: bool,
     ) -> None:
+        try:
+            if ask is not None:
+                await self._resolve(session, got, owned, ask)
+            if later:
+                reply = await self._join(session, owned, event, reply)
+            session.reply(got.token, self._heartbeat_frame(got, reply))
+        finally:
+            self.parked -= 1
+
+    async def _resolve(self, session: Session, got: Got, owned: OwnedShard, ask: ResolveRegex) -> None:
+        """Only topics that this member's principal may DESCRIBE (KIP-848 'Regular expressions')."""
+        assert self.host is not None
+        image = owned.shard.image
+        found: Mapping[str, tuple[str, ...]] = {}
+        try:
+            found = await self.host.resolve(ask.regexes, image)
+            hidden = await self.access.hidden_topics(session, got, {t for ts in found.values() for t in ts})
+            found = {r: tuple(t for t in ts if t not in hidden) for r, ts in found.items()}
+        except (UpstreamGone, WireError):
+            found = {}  # nothing is known: the next heartbeat of a member asks again
+            raise
+        finally:
+            if self.host.active.get(owned.partition) is owned:
+                self.host.resolved(owned, RegexResolved(ask.group_id, found, image.names_version))
+
+    async def _join(
+        self, session: Session, owned: OwnedShard, joined: ConsumerHeartbeat, reply: HeartbeatReply
+    ) -> HeartbeatReply:
         """A member that has joined while its first assignment is being computed need not come again for it: the answer
         waits a while, then is that of a second heartbeat (KIP-1263 has it wait one heartbeat interval)."""
         assert self.host is not None
         until = time.monotonic() + self.settings.consumer.join_wait_ms / 1000
+        while (left := until - time.monotonic()) > 0 and self._worth_waiting(owned, joined.group_id):
+            await self.host.wait_move(joined.group_id, left)
+        if self.host.active.get(owned.partition) is not owned or session.conn.closed:
+            return reply
+        again = replace(
+            joined,
+            member_id=reply.member_id or "",
+            member_epoch=reply.member_epoch,
+            rebalance_timeout_ms=-1,
+            topic_names=None,
+            topic_regex=None,
+            server_assignor=None,
+            owned=reply.assignment or {},
+        )
         try:
-            while (left := until - time.monotonic()) > 0 and self._worth_waiting(owned, joined.group_id):
-                await self.host.wait_move(joined.group_id, left)
-            again = replace(
-                joined,
-                member_id=reply.member_id or "",
-                member_epoch=reply.member_epoch,
-                rebalance_timeout_ms=-1,
-                topic_names=None,
-                topic_regex=None,
-                server_assignor=None,
-                owned=reply.assignment or {},
-            )
-            if self.host.active.get(owned.partition) is owned and not session.conn.closed:
-                try:
-                    second, fx = owned.shard.heartbeat(again, now())
-                except InvariantError as exc:
-                    self.host.broken(owned, exc)
-                    self._heartbeat_error(session, got, Code.NOT_COORDINATOR)
-                    return
-                committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-                self.host.commit(owned, fx, committed.set_result)
-                if second.code == Code.NONE and await committed:
-                    second.assignment = reply.assignment if second.assignment is None else second.assignment
-                    reply = second
-            session.reply(got.token, self._heartbeat_frame(got, reply))
-        finally:
-            self.parked -= 1
+            second, fx = owned.shard.heartbeat(again, now())
+        except InvariantError as exc:
+            self.host.broken(owned, exc)
+            return HeartbeatReply(Code.NOT_COORDINATOR, ERROR_TEXT[Code.NOT_COORDINATOR])
+        committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.host.commit(owned, fx, committed.set_result)
+        if second.code == Code.NONE and await committed:
+            second.assignment = reply.assignment if second.assignment is None else second.assignment
+            return second
+        return reply
 
     def _remember(
         self,
@@ -349,8 +385,7 @@ class Front:
             await asyncio.sleep(0.01)
 
 
-ERROR_TEXT = {
-    Code.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+ERROR_TEXT = {  # what is not here has none, as Kafka's refusals for want of rights
     Code.UNSUPPORTED_VERSION: "The consumer group protocol is not enabled for this group.",
     Code.NOT_COORDINATOR: "This is not the correct coordinator.",
     Code.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",

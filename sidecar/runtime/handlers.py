@@ -9,6 +9,12 @@ from sidecar.proxy import rewrite
 from sidecar.proxy import translate as tr
 from sidecar.proxy.connection import Got
 from sidecar.runtime.front import Front, Handler
+from sidecar.runtime.handlers_configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
 from sidecar.runtime.handlers_offsets import offset_commit, offset_delete, offset_fetch, txn_offset_commit
 from sidecar.runtime.session import Session
 from sidecar.wire.apis import SERVED, Api, response_flexible
@@ -72,6 +78,8 @@ async def list_groups(front: Front, session: Session, got: Got, client_id: str |
             for group_id in list(owned.undecoded):
                 host.find(group_id)
             mine += [(g.group_id, str(g.state())) for g in owned.shard.groups.values() if front.managed(g.group_id)]
+    hidden = await front.access.hidden_groups(session, got, [g for g, _ in mine])
+    mine = [(g, s) for g, s in mine if g not in hidden]
     states, types = (req.states_filter, req.types_filter)
 
     here = {group_id for group_id, _ in mine}
@@ -97,10 +105,12 @@ async def describe_groups(front: Front, session: Session, got: Got, client_id: s
         res = dg.DescribeGroupsResponse.decode(
             got.version, await _upstream(front, session, got, pos, req.encode(got.version))
         )
+    hidden = await front.access.hidden_groups(session, got, local)
     for group_id in local:
-        refused = await front.authorise(session, got, group_id)
         owned = await front.owned(group_id)
-        code = Code(refused) if refused else owned if isinstance(owned, Code) else Code.NONE
+        code = owned if isinstance(owned, Code) else Code.NONE
+        if group_id in hidden:
+            code = Code.GROUP_AUTHORIZATION_FAILED
         res.groups.append(tr.not_classic(group_id, code, got.version))
     front.body_reply(session, got, res.encode(got.version))
 
@@ -124,18 +134,24 @@ async def consumer_group_describe(front: Front, session: Session, got: Got, clie
             tr.describe_error(g, Code.GROUP_ID_NOT_FOUND, f"Group {g} is not a consumer group.") for g in theirs
         ]
     waits = []
+    hidden = await front.access.hidden_groups(session, got, local)
     for group_id in local:
-        refused = await front.authorise(session, got, group_id)
         owned = await front.owned(group_id)
-        if refused or isinstance(owned, Code):
-            res.groups.append(tr.describe_error(group_id, Code(refused) if refused else owned, None))  # type: ignore[arg-type]
+        if group_id in hidden:
+            owned = Code.GROUP_AUTHORIZATION_FAILED
+        if isinstance(owned, Code):
+            res.groups.append(tr.describe_error(group_id, owned, None))
             continue
         group = owned.shard.groups.get(group_id)
         if group is None:
             res.groups.append(tr.describe_error(group_id, Code.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."))
             continue
-        default = front.settings.consumer.assignors[0]
-        res.groups.append(tr.describe(group, owned.shard.image, default))
+        default = front.configs.group(group_id).assignors[0]
+        told = tr.describe(group, owned.shard.image, default)
+        if await front.access.hidden_topics(session, got, tr.topics_of(told)):
+            what = "The group has described topic(s) that the client is not authorized to describe."
+            told = tr.describe_error(group_id, Code.TOPIC_AUTHORIZATION_FAILED, what)
+        res.groups.append(told)
         waits.append(owned)
     # Reads see committed state only: what was read is answered once all before it is committed.
     for owned in waits:
@@ -151,14 +167,15 @@ async def delete_groups(front: Front, session: Session, got: Got, client_id: str
     for group_id in req.groups_names:
         if not front.managed(group_id):
             continue
-        refused = await front.authorise(session, got, group_id)
         owned = await front.owned(group_id)
-        if refused or isinstance(owned, Code):
-            errors[group_id] = Code(refused) if refused else owned  # type: ignore[assignment]
+        if isinstance(owned, Code):
+            errors[group_id] = owned
             continue
         group = owned.shard.groups.get(group_id)
         if group is not None and group.members:
-            errors[group_id] = Code.NON_EMPTY_GROUP
+            # The broker cannot be asked about DELETE without deleting; who may delete may describe.
+            hidden = await front.access.hidden_groups(session, got, [group_id])
+            errors[group_id] = Code.GROUP_AUTHORIZATION_FAILED if hidden else Code.NON_EMPTY_GROUP
         elif group is not None:
             held.add(group_id)
     theirs = [g for g in req.groups_names if g not in errors]
@@ -204,6 +221,10 @@ HANDLERS: dict[int, Handler] = {
     Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     Api.CONSUMER_GROUP_HEARTBEAT: _heartbeat,
     Api.DELETE_GROUPS: delete_groups,
+    Api.ALTER_CONFIGS: alter_configs,
+    Api.DESCRIBE_CONFIGS: describe_configs,
+    Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    Api.LIST_CONFIG_RESOURCES: list_config_resources,
     Api.OFFSET_COMMIT: offset_commit,
     Api.OFFSET_FETCH: offset_fetch,
     Api.OFFSET_DELETE: offset_delete,

@@ -34,9 +34,12 @@ async def _store(front: Front, session: Session, got: Got, group_id: str, versio
 
 
 async def _check(front: Front, session: Session, got: Got, check: CommitCheck | FetchCheck) -> CheckReply:
-    refused = await front.authorise(session, got, check.group_id)
+    if isinstance(check, FetchCheck):
+        refused = bool(await front.access.hidden_groups(session, got, [check.group_id]))
+    else:
+        refused = bool(await front.access.read_group(session, got, check.group_id))
     if refused:
-        return CheckReply(Code(refused))
+        return CheckReply(Code.GROUP_AUTHORIZATION_FAILED)
     owned = await front.owned(check.group_id)
     return CheckReply(owned) if isinstance(owned, Code) else owned.shard.check(check, now())
 
@@ -114,12 +117,11 @@ async def offset_delete(front: Front, session: Session, got: Got, client_id: str
     if not front.managed(req.group_id):
         session.forward(got)
         return
-    refused = await front.authorise(session, got, req.group_id)
     owned = await front.owned(req.group_id)
-    if refused or isinstance(owned, Code):
-        code = Code(refused) if refused else owned
-        assert isinstance(code, Code)
-        front.body_reply(session, got, po.delete_failed(code).encode(got.version))
+    if await front.access.hidden_groups(session, got, [req.group_id]):
+        owned = Code.GROUP_AUTHORIZATION_FAILED
+    if isinstance(owned, Code):
+        front.body_reply(session, got, po.delete_failed(owned).encode(got.version))
         return
     group = owned.shard.groups.get(req.group_id)
     subscribed = group.subscribed_topics() if group is not None else set()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from sidecar.core.assignor import Assignor
 from sidecar.core.consumer.run import RunInput, RunOutput, run
-from sidecar.core.errors import Code, InvariantError
+from sidecar.core.errors import Code, InvariantError, name_of
 from sidecar.core.events import AssignorDone, Effects, GroupConfig, Log, RegexResolved, ResolveRegex, RunAssignor
 from sidecar.core.placement import partition_for
 from sidecar.core.records import Kind, TargetRecord, Tombstone
@@ -21,7 +21,7 @@ from sidecar.core.regex import resolve
 from sidecar.core.shard import Now, Shard
 from sidecar.core.topics import Topic, TopicImage
 from sidecar.runtime.background import Background
-from sidecar.runtime.cluster import Address, Cluster
+from sidecar.runtime.cluster import Address, Cluster, ConnectionLost
 from sidecar.runtime.log import Logger
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.ownership import Assignment, Ownership
@@ -29,9 +29,11 @@ from sidecar.runtime.produce import Appender
 from sidecar.runtime.tail import Tail
 from sidecar.runtime.tasks import Supervisor
 from sidecar.runtime.writer import Fenced, FencedWriter, WriteLost
+from sidecar.state.batch import encode_batch
 from sidecar.state.codec import OWNER_CLAIM, Encoded, EncodedTargets, RevisionKey, Stamp, StateCodec
 from sidecar.state.keys import encode_key
 from sidecar.state.schema import StateError
+from sidecar.wire.primitives import WireError
 
 TICK_S = 0.05
 SLICE_S = 0.001
@@ -95,8 +97,6 @@ class Host:
         self.active: dict[int, OwnedShard] = {}
         self.assigned: set[int] = set()
         self.ownership: Ownership | None = None
-        self.resolver: Callable[[OwnedShard, ResolveRegex], bool] | None = None
-        """Who resolves regular expressions with a client's rights; False: nobody, by the sidecar's."""
         self._taking: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._last_tick_ms = 0
@@ -311,6 +311,34 @@ class Host:
         await asyncio.sleep(pause_s)
         await self._take_over(p, a, "rebuilt")
 
+    async def append_unfenced(self, p: int, records: list[Encoded]) -> None:
+        """Records that are no state of a group: any sidecar may write them. Done when our own tail has passed them.
+        Raises WriteLost."""
+        batch = encode_batch(records, now().wall_ms, -1, -1, -1)
+        until = time.monotonic() + self.write_timeout_s
+        problem = "no leader"
+        while time.monotonic() < until:
+            try:
+                view = await self.cluster.refresh([self.topic])
+                leader = view.leaders.get(self.topic, ())[p]
+                if leader >= 0:
+                    code, offset = await self.appender.append(leader, self.topic, p, batch)
+                    if code == Code.NONE:
+                        async with asyncio.timeout(self.write_timeout_s):
+                            await self.tail.wait_past(p, offset + len(records) - 1)
+                        return
+                    problem = name_of(code)
+            except (ConnectionLost, TimeoutError, WireError, IndexError) as exc:
+                problem = str(exc) or "timed out"
+            await asyncio.sleep(0.05)
+        raise WriteLost(f"{self.topic}-{p}: {problem}")
+
+    def config_changed(self) -> None:
+        """Answers that were remembered say the old heartbeat interval."""
+        for owned in self.active.values():
+            for group in owned.shard.groups.values():
+                group.revision += 1
+
     def _targets(self, owned: OwnedShard, r: TargetRecord, stamp: Stamp) -> list[Encoded]:
         """The members' records of a new target: as made in the background, or now."""
         made = r.encoded
@@ -361,6 +389,7 @@ class Host:
         self.moved(group_id)
 
     def _resolve(self, owned: OwnedShard, ask: ResolveRegex) -> None:
+        """With the sidecar's own sight of topics: the broker has no authorizer."""
         image = owned.shard.image
 
         def done(result: object, error: BaseException | None) -> None:
@@ -368,9 +397,22 @@ class Host:
                 assert isinstance(result, dict), error
                 self.resolved(owned, RegexResolved(ask.group_id, result, image.names_version))
 
-        if self.resolver is not None and self.resolver(owned, ask):
-            return
         self.background.submit("regex", lambda: resolve(ask.regexes, image.by_name), done)
+
+    async def resolve(self, regexes: tuple[str, ...], image: TopicImage) -> dict[str, tuple[str, ...]]:
+        """In the background."""
+        future: asyncio.Future[dict[str, tuple[str, ...]]] = asyncio.get_running_loop().create_future()
+
+        def done(result: object, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if isinstance(result, dict):
+                future.set_result(result)
+            else:
+                future.set_exception(error or RuntimeError("no result"))
+
+        self.background.submit("regex", lambda: resolve(regexes, image.by_name), done)
+        return await future
 
     def resolved(self, owned: OwnedShard, event: RegexResolved) -> None:
         self._event(owned, event.group_id, lambda: owned.shard.regex_resolved(event, now()))

@@ -62,14 +62,14 @@ class BrokerConnection(asyncio.Protocol):
         return best
 
     async def request(
-        self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0
+        self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> Any:
         """Send `req` (of the generated `module` and message `name`, like "JoinGroup") and await the response."""
         upper = _upper(name)
-        low, top = getattr(module, f"{upper}_REQUEST_VERSIONS")
+        least, top = getattr(module, f"{upper}_REQUEST_VERSIONS")
         request_class = getattr(module, f"{name}Request")
         key = Api[upper]
-        version = self.version(key, low, min(top, high) if high is not None else top)
+        version = self.version(key, max(low, least), min(top, high) if high is not None else top)
         flexible = version >= getattr(module, f"{upper}_REQUEST_FLEXIBLE_FROM")
         assert isinstance(req, request_class)
         async with asyncio.timeout(timeout_s):

@@ -75,6 +75,9 @@ class Session(asyncio.Protocol):
         self.upstream: asyncio.Transport | None = None
         self.steady: dict[bytes, Steady] = {}
         self.authorised: dict[str, tuple[int, float]] = {}
+        """Group -> answer of the broker's authorizer to READ, until when it counts; likewise below DESCRIBE."""
+        self.describable: dict[str, tuple[int, float]] = {}
+        self.topics: dict[str, tuple[int, float]] = {}
         self.broker_versions: dict[int, tuple[int, int]] | None = None
         self.client_full = False
         self.upstream_full = False

@@ -16,8 +16,6 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from sidecar.core.events import GroupConfig
-
 
 class SettingsError(Exception):
     """All faults, a line each."""
@@ -177,6 +175,9 @@ class Settings(BaseSettings):
     metadata_refresh_ms: int = Field(
         2_000, ge=100, description="How often topics and leaders are read from the broker."
     )
+    settings_refresh_ms: int = Field(
+        2_000, ge=100, description="How often the broker's group settings are read; a change through us counts at once."
+    )
     authorisation_cache_ms: int = Field(
         10_000, ge=0, description="How long an answer of the broker's authorizer is kept; 0: ask every time."
     )
@@ -213,19 +214,6 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (env_settings, init_settings)
-
-    def group_config(self) -> GroupConfig:
-        c = self.consumer
-        return GroupConfig(
-            session_timeout_ms=c.session_timeout_ms,
-            heartbeat_interval_ms=c.heartbeat_interval_ms,
-            max_size=c.max_size,
-            assignors=c.assignors,
-            assignment_interval_ms=c.assignment_interval_ms,
-            assignor_offload_enable=c.assignor_offload_enable,
-            assignor_timeout_ms=c.assignor_timeout_ms,
-            regex_refresh_interval_ms=c.regex_refresh_interval_ms,
-        )
 
     def own_bootstrap(self) -> list[tuple[str, int]]:
         return [split(a.strip()) for a in (self.bootstrap or self.broker).split(",")]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sidecar.state.codec import OWNER_CLAIM, SCHEMA, owner_epoch_of
+from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import StateError
 
@@ -29,6 +29,8 @@ class TailPartition:
     """Records of an owner before the last claim: fencing should have kept them out, so they are void."""
     groups: dict[str, dict[StateKey, bytes]] = field(default_factory=dict)
     claims: dict[str, bytes] = field(default_factory=dict)
+    configs: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Group id ("" for brokers) -> name -> value."""
     schemas: set[str] = field(default_factory=set)
     waiters: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
 
@@ -44,6 +46,13 @@ class TailPartition:
         elif key.kind == SCHEMA:
             if value is not None:
                 self.schemas.add(key.sub_id)
+        elif key.kind == CONFIG:
+            if value is not None:
+                self.configs.setdefault(key.group_id, {})[key.sub_id] = value
+            elif (settings := self.configs.get(key.group_id)) is not None:
+                settings.pop(key.sub_id, None)
+                if not settings:
+                    del self.configs[key.group_id]
         elif value is not None and owner_epoch_of(value) < self.claimed:
             self.stale += 1
         elif value is None:
@@ -63,8 +72,8 @@ Item = tuple[int, int, StateKey | None, bytes | None]
 
 
 class Tail:
-    """`on_schema(text)` is told of schemas that stand in the topic; `on_error(text)` of trouble worth a log
-    line, `on_broken` of an exception that ended the thread."""
+    """`on_schema(text)` is told of schemas that stand in the topic, `on_config(group id)` of changed settings,
+    `on_error(text)` of trouble worth a log line, `on_broken` of an exception that ended the thread."""
 
     def __init__(
         self,
@@ -75,12 +84,14 @@ class Tail:
         on_schema: Callable[[str], None],
         on_error: Callable[[str], None],
         on_broken: Callable[[BaseException], None],
+        on_config: Callable[[str], None],
     ) -> None:
         self.topic = topic
         self.partitions = [TailPartition() for _ in range(partitions)]
         self._on_schema = on_schema
         self._on_error = on_error
         self._on_broken = on_broken
+        self._on_config = on_config
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._config = {
@@ -173,6 +184,8 @@ class Tail:
             if key.kind == SCHEMA and value is not None:
                 self._on_schema(value.decode())
             tail.apply(offset, key, value)
+            if key.kind == CONFIG:
+                self._on_config(key.group_id)
         for partition in touched:
             tail = self.partitions[partition]
             if tail.waiters:

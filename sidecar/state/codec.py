@@ -28,6 +28,7 @@ from sidecar.state.schema import Schemas
 
 OWNER_CLAIM = "owner_claim"
 SCHEMA = "schema"
+CONFIG = "config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,17 @@ class StateCodec:
             "producer_epoch": stamp.owner_epoch & 0xFFFF,
         }
         return self._encode(OWNER_CLAIM, "", f"{stamp.owner_epoch:020d}", stamp, 1, why, body)
+
+    def config(self, group_id: str, name: str, value: str | None, time_ms: int, revision: int, why: str) -> Encoded:
+        """A setting; None removes it. Not fenced: it does not come from the owner."""
+        if value is None:
+            return Encoded(encode_key(CONFIG, group_id, name), None, (("why", why.encode()),))
+        return self._encode(CONFIG, group_id, name, Stamp(0, time_ms), revision, why, {"value": value})
+
+    def config_value(self, value: bytes) -> tuple[str, int]:
+        """The setting and its revision. Raises StateError."""
+        body = self.schemas.decode(value)
+        return str(body["value"]), int(body["revision"])
 
     def schema_records(self) -> list[Encoded]:
         return [Encoded(encode_key(SCHEMA, "", fp), text.encode()) for fp, text in sorted(self.schemas.texts.items())]

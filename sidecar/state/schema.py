@@ -20,6 +20,7 @@ LATEST = {
     "current": "current-v1",
     "regex": "regex-v1",
     "owner_claim": "owner_claim-v1",
+    "config": "config-v1",
 }
 
 

@@ -12,6 +12,7 @@ from enum import IntEnum, StrEnum
 
 class Api(IntEnum):
     PRODUCE = 0
+    LIST_OFFSETS = 2
     METADATA = 3
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
@@ -28,11 +29,14 @@ class Api(IntEnum):
     INIT_PRODUCER_ID = 22
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
     SASL_AUTHENTICATE = 36
     DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
 
 
 class Decision(StrEnum):
@@ -64,6 +68,10 @@ SERVED: dict[int, ApiSpec] = {
     Api.LIST_GROUPS: ApiSpec(Decision.REWRITE, 0, 5, 3),
     Api.API_VERSIONS: ApiSpec(Decision.REWRITE, 0, 4, 3),
     Api.TXN_OFFSET_COMMIT: ApiSpec(Decision.TERMINATE, 0, 5, 3),
+    Api.DESCRIBE_CONFIGS: ApiSpec(Decision.REWRITE, 1, 4, 4),
+    Api.ALTER_CONFIGS: ApiSpec(Decision.REWRITE, 0, 2, 2),
+    Api.INCREMENTAL_ALTER_CONFIGS: ApiSpec(Decision.REWRITE, 0, 1, 1),
+    Api.LIST_CONFIG_RESOURCES: ApiSpec(Decision.REWRITE, 0, 1, 0),
     Api.DELETE_GROUPS: ApiSpec(Decision.TERMINATE, 0, 2, 2),
     Api.OFFSET_DELETE: ApiSpec(Decision.TERMINATE, 0, 0, 32767),
     Api.CONSUMER_GROUP_HEARTBEAT: ApiSpec(Decision.TERMINATE, 0, 1, 0, brought=True),

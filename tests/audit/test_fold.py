@@ -111,6 +111,7 @@ def test_rows_have_the_columns_of_their_table() -> None:
         current(2, "m1", [0], epoch=4),
         current(3, "m1", [0], epoch=5, revision=3),
         current(4, "m2", [0], epoch=5),
+        row(5, "config", "consumer.session.timeout.ms", {"value": "50000"}, epoch=0),
     ]
     seen = set()
     for table, text in fold_partition(rows):

@@ -58,6 +58,7 @@ PINNED = {
     "a9e126d9b18f7d7a": "Regex",
     "d7a209daed3e60c6": "StaticMember",
     "1a1c4c1cfec18174": "TargetMember",
+    "dad84baa39afcada": "Config",
     "efdd024131489f26": "TargetMetadata",
 }
 
