@@ -2,11 +2,12 @@
 PYTHON ?= python3
 KAFKA  ?= 4.3.1
 N      ?= 10
+SEEDS  ?= 20000
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test bench drill audit wire clean
+.PHONY: demo test bench drill audit wire sim clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml sidecar/kernel/_kernel.c
@@ -34,6 +35,9 @@ drill: $(READY)
 
 audit: $(READY)
 	@$(BIN)/python -m sidecar.audit.cli $(ARGS)
+
+sim: $(READY)
+	@$(BIN)/python -m tests.sim.run --seeds $(SEEDS)
 
 wire: $(READY)
 	@$(BIN)/python -m tools.generate_wire --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')
