@@ -3,11 +3,12 @@ PYTHON ?= python3
 KAFKA  ?= 4.3.1
 N      ?= 10
 SEEDS  ?= 20000
+SCRIPTS ?= 2000
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test bench drill audit wire sim clean
+.PHONY: demo test bench drill audit wire sim differential clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml sidecar/kernel/_kernel.c
@@ -35,6 +36,9 @@ drill: $(READY)
 
 audit: $(READY)
 	@$(BIN)/python -m sidecar.audit.cli $(ARGS)
+
+differential: $(READY)
+	@$(BIN)/python -m tests.differential.run --scripts $(SCRIPTS)
 
 sim: $(READY)
 	@$(BIN)/python -m tests.sim.run --seeds $(SEEDS)

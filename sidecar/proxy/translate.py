@@ -54,14 +54,14 @@ def from_heartbeat(reply: HeartbeatReply) -> ch.ConsumerGroupHeartbeatResponse:
     )
 
 
-def describe(group: ConsumerGroup, image: TopicImage, default_assignor: str) -> cd.DescribedGroup:
-    """ConsumerGroupDescribe of one group (KIP-848)."""
+def describe(group: ConsumerGroup, image: TopicImage, assignor: str) -> cd.DescribedGroup:
+    """ConsumerGroupDescribe of one group (KIP-848). `assignor`: what most members ask for now."""
     return cd.DescribedGroup(
         group_id=group.group_id,
         group_state=str(group.state()),
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.assignor or default_assignor,
+        assignor_name=assignor,
         members=[_member(m, group, image) for m in group.members.values()],
         authorized_operations=NO_OPERATIONS,
     )
@@ -82,8 +82,9 @@ def _member(m: Member, group: ConsumerGroup, image: TopicImage) -> cd.Member:
         client_id=m.client_id,
         client_host=m.client_host,
         subscribed_topic_names=list(m.topic_names),
-        subscribed_topic_regex=m.topic_regex or None,
-        assignment=_assignment(m.assigned_partitions(), image),
+        subscribed_topic_regex=m.topic_regex or "",
+        # What it must give up is still its own to answer for.
+        assignment=_assignment(m.held_partitions(), image),
         target_assignment=_assignment(group.target.of(m.member_id), image),
         member_type=1,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sidecar.core.consumer.target import preferred_assignor
 from sidecar.core.errors import Code
 from sidecar.proxy import rewrite
 from sidecar.proxy import translate as tr
@@ -146,8 +147,8 @@ async def consumer_group_describe(front: Front, session: Session, got: Got, clie
         if group is None:
             res.groups.append(tr.describe_error(group_id, Code.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."))
             continue
-        default = front.configs.group(group_id).assignors[0]
-        told = tr.describe(group, owned.shard.image, default)
+        assignor = preferred_assignor(group, front.configs.group(group_id))
+        told = tr.describe(group, owned.shard.image, assignor)
         if await front.access.hidden_topics(session, got, tr.topics_of(told)):
             what = "The group has described topic(s) that the client is not authorized to describe."
             told = tr.describe_error(group_id, Code.TOPIC_AUTHORIZATION_FAILED, what)

@@ -127,8 +127,19 @@ async def offset_delete(front: Front, session: Session, got: Got, client_id: str
     subscribed = group.subscribed_topics() if group is not None else set()
     kept = [t for t in req.topics if t.name in subscribed]
     req.topics = [t for t in req.topics if t.name not in subscribed]
-    body = await _store(front, session, got, req.group_id, got.version, req.encode(got.version))
-    res = od.OffsetDeleteResponse.decode(got.version, body)
+    res = od.OffsetDeleteResponse()
+    if req.topics or not kept:
+        body = await _store(front, session, got, req.group_id, got.version, req.encode(got.version))
+        res = od.OffsetDeleteResponse.decode(got.version, body)
+        if group is not None and res.error_code == Code.GROUP_ID_NOT_FOUND:
+            # The broker has no offset of it, but the group is there: nothing to delete is no error.
+            there = [
+                od.OffsetDeleteResponseTopic(
+                    t.name, [od.OffsetDeleteResponsePartition(p.partition_index) for p in t.partitions]
+                )
+                for t in req.topics
+            ]
+            res = od.OffsetDeleteResponse(topics=there)
     for t in kept:
         code = Code.GROUP_SUBSCRIBED_TO_TOPIC
         parts = [od.OffsetDeleteResponsePartition(p.partition_index, code) for p in t.partitions]

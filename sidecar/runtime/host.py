@@ -138,8 +138,12 @@ class Host:
         return owners[p] if p < len(owners) and owners[p] >= 0 else None
 
     def known(self, group_id: str) -> bool:
-        """Has `__group_state` anything of this group? From the tail, so true at every sidecar."""
-        return group_id in self.tail.partitions[self.partition_of(group_id)].groups
+        """Is there such a group? At its owner from the state itself, elsewhere from the tail, a little later."""
+        p = self.partition_of(group_id)
+        owned = self.active.get(p)
+        if owned is not None:
+            return group_id in owned.shard.groups or group_id in owned.undecoded
+        return group_id in self.tail.partitions[p].groups
 
     # ---- ownership ----------------------------------------------------------------------------------------
     def on_assignment(self, a: Assignment) -> None:

@@ -47,14 +47,25 @@ class _Leader:
         try:
             await asyncio.sleep(0)  # let this turn of the loop add its own
             while self.queue:
-                size = taken = 0
-                while taken < len(self.queue) and (taken == 0 or size + len(self.queue[taken].batch) <= REQUEST_BYTES):
-                    size += len(self.queue[taken].batch)
-                    taken += 1
-                items, self.queue = self.queue[:taken], self.queue[taken:]
-                await self._send(items)
+                await self._send(self._take())
         finally:
             self.busy -= 1
+
+    def _take(self) -> list[_Item]:
+        """What goes into one request: as much as fits, but no partition twice. Of two a broker takes one, and answers
+        for both."""
+        taken: dict[tuple[str, int], _Item] = {}
+        left: list[_Item] = []
+        size = 0
+        for item in self.queue:
+            where = (item.topic, item.partition)
+            if where in taken or (taken and size + len(item.batch) > REQUEST_BYTES):
+                left.append(item)
+            else:
+                taken[where] = item
+                size += len(item.batch)
+        self.queue = left
+        return list(taken.values())
 
     async def _send(self, items: list[_Item]) -> None:
         conn: BrokerConnection | None = None

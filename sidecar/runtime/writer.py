@@ -210,7 +210,8 @@ class FencedWriter:
                     if code in (Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED):
                         raise Fenced(f"{self.topic}-{self.partition}: {name_of(code)}")
                     if code not in RETRIABLE:
-                        raise WriteLost(f"{self.topic}-{self.partition}: {name_of(code)}")
+                        what = f"{len(records)} records from sequence {self._sequence}, epoch {self.producer_epoch}"
+                        raise WriteLost(f"{self.topic}-{self.partition}: {name_of(code)} ({what}; before: {last})")
                     last = name_of(code)
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 last = str(exc) or "timed out"

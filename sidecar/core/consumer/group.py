@@ -65,6 +65,14 @@ class Member:
     def reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
+    def held_partitions(self) -> Partitions:
+        """Assigned, or not yet given up."""
+        held: dict[bytes, set[int]] = {}
+        for part in (self.assigned, self.pending):
+            for topic, partitions in part.items():
+                held.setdefault(topic, set()).update(partitions)
+        return {t: tuple(sorted(ps)) for t, ps in held.items()}
+
     def assigned_partitions(self) -> Partitions:
         return {t: tuple(sorted(ps)) for t, ps in self.assigned.items()}
 

@@ -26,7 +26,7 @@ from sidecar.core.consumer.reconcile import Target, reconcile
 from sidecar.core.consumer.target import update_target
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import ConsumerHeartbeat, HeartbeatReply, RegexResolved, ResolveRegex
-from sidecar.core.records import RegexRecord, StaticMemberRecord
+from sidecar.core.records import Kind, RegexRecord, StaticMemberRecord, Tombstone
 from sidecar.core.regex import validate
 
 if TYPE_CHECKING:
@@ -139,8 +139,10 @@ def _update_subscription(turn: Turn, group: ConsumerGroup, member: Member, updat
     if new or updated != member:
         why = "joined" if new else "subscription changed" if names_changed or regex_changed else "details changed"
         turn.write(member_record(group.group_id, updated, why))
-        if new and updated.instance_id is not None:
+        if updated.instance_id is not None and group.static_members.get(updated.instance_id) != updated.member_id:
             turn.write(StaticMemberRecord(group.group_id, updated.instance_id, updated.member_id, why))
+        if not new and member.instance_id not in (None, updated.instance_id):
+            turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, member.instance_id or "", why))
         if new:
             turn.fx.log("member joined", group_id=group.group_id, member_id=updated.member_id, client=updated.client_id)
     if regex_changed:

@@ -95,9 +95,11 @@ def run(inp: RunInput, assignor: Assignor) -> RunOutput:
 
 
 def problem_of(inp: RunInput) -> tuple[KnownLayout, Problem]:
-    subs = [inp.subscriptions[m] for m in inp.members]
+    # In the order of their ids: the same group gets the same target, whoever joined first, before a takeover or after.
+    members = sorted(inp.members)
+    subs = [inp.subscriptions[m] for m in members]
     known = _layout(inp, dict.fromkeys(subs))
-    index = {m: i for i, m in enumerate(inp.members)}
+    index = {m: i for i, m in enumerate(members)}
     class_of = array("i", map(known.class_of.__getitem__, subs))
     return known, Problem(index, inp.members, known.layout, class_of, inp.target.owners_on(known.layout, index))
 

@@ -1,0 +1,183 @@
+"""Random scripts to a sidecar and to Kafka's own coordinator, both on one real broker; the first difference is told.
+
+python -m tests.differential.run --scripts 2000 [--first 0]     # or: make differential SCRIPTS=2000
+python -m tests.differential.run --seed 17                      # one, step by step
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+
+from sidecar.drill.local import LocalKafka
+from sidecar.runtime.net import BrokerConnection
+from sidecar.wire.generated import metadata as md
+from tests.differential.script import TOPICS, Side, Step, make, make_topics
+
+AT_ONCE = 24
+SETTLE_S = 0.8
+"""After a change of topics: until the broker and the sidecar both know it."""
+ENV = {
+    "SIDECAR_GROUPS__INCLUDE": '["managed.*"]',
+    "SIDECAR_LOG__LEVEL": "warning",
+    # Kafka assigns in the heartbeat itself: offload is KIP-1263's, and its own tests look at it.
+    "SIDECAR_CONSUMER__ASSIGNOR_OFFLOAD_ENABLE": "false",
+    "SIDECAR_CONSUMER__JOIN_WAIT_MS": "0",
+    "SIDECAR_METADATA_REFRESH_MS": "200",
+}
+PROPERTIES = {"group.consumer.assignment.interval.ms": "0"}
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[LocalKafka]:
+    kafka = LocalKafka(folder, brokers=1, sidecar_env=ENV, properties=PROPERTIES)
+    with kafka:
+        kafka.wait_ready()
+        admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
+        for future in admin.create_topics([NewTopic(n, p, 1) for n, p in TOPICS.items()]).values():
+            future.result(timeout=30)
+        time.sleep(1)
+        yield kafka
+
+
+async def topic_ids(conn: BrokerConnection, names: list[str]) -> dict[str, bytes]:
+    req = md.MetadataRequest(topics=[md.MetadataRequestTopic(name=n) for n in names])
+    res = await conn.request(md, "Metadata", req)
+    return {t.name: t.topic_id for t in res.topics}
+
+
+def agreed(s: Step, ours: object, theirs: object) -> bool:
+    """docs/differences.md: a due target is computed by a timer here, in Kafka by the next heartbeat."""
+    if s.verb not in ("describe", "list") or not isinstance(ours, tuple) or not isinstance(theirs, tuple):
+        return False
+    if s.verb == "list":
+        return bool(ours[0] == theirs[0])
+    head = slice(0, 2), slice(3, 4)
+    return (
+        theirs[2] in ("Assigning", "Empty")
+        and ours[4] > theirs[4]
+        and all(ours[h] == theirs[h] for h in head)
+        and {m: v[:8] for m, v in ours[6].items()} == {m: v[:8] for m, v in theirs[6].items()}
+    )
+
+
+class Difference(AssertionError):
+    pass
+
+
+def change_topic(admin: AdminClient, name: str, how: str, counts: dict[str, int]) -> None:
+    """A topic that is not there is made, whatever is asked."""
+    if how in ("delete", "recreate") and name in counts:
+        for future in admin.delete_topics([name]).values():
+            future.result(timeout=30)
+        del counts[name]
+        if how == "delete":
+            return
+    if name not in counts:
+        counts[name] = 3
+        for future in admin.create_topics([NewTopic(name, 3, 1)]).values():
+            future.result(timeout=30)
+    else:
+        counts[name] += 2
+        for future in admin.create_partitions([NewPartitions(name, counts[name])]).values():
+            future.result(timeout=30)
+
+
+async def play(
+    seed: int,
+    ours: BrokerConnection,
+    theirs: BrokerConnection,
+    ids: dict[str, bytes],
+    tell: bool,
+    admin: AdminClient | None = None,
+) -> int:
+    """Number of steps. With an admin client: a script in which topics change. Raises Difference."""
+    name = f"t-{seed}" if admin is not None else str(seed)
+    sides = [Side(ours, f"managed-{name}", ids), Side(theirs, f"unmanag-{name}", ids)]
+    steps = make(seed) if admin is None else make_topics(seed)
+    counts: dict[str, int] = {}
+    if admin is not None:
+        own = [f"own-{seed}-a", f"own-{seed}-b"]
+        for topic in own:
+            await asyncio.to_thread(change_topic, admin, topic, "grow", counts)
+        await asyncio.sleep(SETTLE_S)
+        for side in sides:
+            side.ids = await topic_ids(theirs, own)
+    for n, s in enumerate(steps):
+        if s.verb == "topic" and admin is not None:
+            await asyncio.to_thread(change_topic, admin, s.options["name"], s.options["how"], counts)
+            await asyncio.sleep(SETTLE_S)
+            for side in sides:
+                side.ids = await topic_ids(theirs, list(counts))
+            continue
+        a, b = await asyncio.gather(*(side.run(s) for side in sides))
+        if tell:
+            print(f"{n:3} {s}\n      sidecar {a}" + (f"\n      Kafka   {b}" if a != b else ""), flush=True)
+        if a != b and not agreed(s, a, b):
+            trail = "\n".join(f"   {i:3} {t}" for i, t in enumerate(steps[: n + 1]))
+            raise Difference(f"seed {seed}, step {n}, {s}\n sidecar {a}\n Kafka   {b}\n{trail if tell else ''}")
+    return len(steps)
+
+
+async def play_all(kafka: LocalKafka, seeds: range, tell: bool = False, topics: bool = False) -> tuple[int, list[str]]:
+    """Steps in all, and the differences."""
+    left = iter(seeds)
+    admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3}) if topics else None
+    node = kafka.nodes[0]
+    found: list[str] = []
+    total = 0
+
+    async def worker() -> None:
+        nonlocal total
+        ours = await BrokerConnection.open("127.0.0.1", node.sidecar_port, "diff")
+        theirs = await BrokerConnection.open("127.0.0.1", node.clients_port, "diff")
+        ids = await topic_ids(theirs, list(TOPICS))
+        for seed in left:
+            try:
+                steps = await play(seed, ours, theirs, ids, tell, admin)
+                total += steps
+            except Difference as exc:
+                found.append(str(exc))
+        ours.close()
+        theirs.close()
+
+    await asyncio.gather(*(worker() for _ in range(min(AT_ONCE, len(seeds)))))
+    return total, found
+
+
+def main() -> int:
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--scripts", type=int, default=2_000)
+    ap.add_argument("--first", type=int, default=0)
+    ap.add_argument("--seed", type=int)
+    ap.add_argument("--topics", action="store_true", help="scripts in which topics grow, go and come again")
+    a = ap.parse_args()
+    seeds = range(a.first, a.first + a.scripts) if a.seed is None else range(a.seed, a.seed + 1)
+    with (
+        tempfile.TemporaryDirectory(prefix="sidecar-diff-", ignore_cleanup_errors=True) as tmp,
+        cluster(Path(tmp) / "run") as kafka,
+    ):
+        start = time.monotonic()
+        steps, found = asyncio.run(play_all(kafka, seeds, a.seed is not None, a.topics))
+        took = time.monotonic() - start
+        if found:
+            print(kafka.nodes[0].sidecar.tail(40) if kafka.nodes[0].sidecar else "")
+    for text in found[:20]:
+        print(text)
+    print(f"seeds {seeds.start} to {seeds.stop - 1}: {steps:,} steps, {took:.0f} s, {len(found)} differences")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+
+__all__ = ["Step", "cluster", "play_all"]
