@@ -61,7 +61,8 @@ class TopicImage:
 
     def names(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
         """Of those that exist."""
-        return {t: self.by_id[t].name for t in sorted(topic_ids) if t in self.by_id}
+        by_id = self.by_id
+        return {t: by_id[t].name for t in topic_ids if t in by_id}
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Signed 64-bit hash over the topics of these names that exist; 0 for none."""

@@ -73,6 +73,7 @@ class LocalKafka:
     properties: Mapping[str, str] = field(default_factory=dict)
     sidecar_env: Mapping[str, str] = field(default_factory=dict)
     jvm: tuple[str, ...] = JVM
+    sidecar_main: str = "sidecar.cli.main"
     nodes: list[Broker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -203,7 +204,7 @@ class LocalKafka:
         return env
 
     def start_sidecar(self, n: Broker) -> Process:
-        command = [sys.executable, "-m", "sidecar.cli.main", "run"]
+        command = [sys.executable, "-m", self.sidecar_main, "run"]
         log = self.folder / f"sidecar-{n.node_id}.log"
         n.sidecar = Process(f"sidecar-{n.node_id}", command, log, self.sidecar_settings(n)).start()
         return n.sidecar

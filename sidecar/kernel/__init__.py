@@ -7,6 +7,7 @@ from __future__ import annotations
 
 try:
     from sidecar.kernel._kernel import (
+        avro_owned,
         avro_partitions,
         by_member,
         changed,
@@ -20,6 +21,7 @@ try:
     COMPILED = True
 except ImportError:
     from sidecar.kernel.twin import (
+        avro_owned,
         avro_partitions,
         by_member,
         changed,
@@ -37,6 +39,7 @@ from sidecar.kernel.twin import Ints
 __all__ = [
     "COMPILED",
     "Ints",
+    "avro_owned",
     "avro_partitions",
     "by_member",
     "changed",

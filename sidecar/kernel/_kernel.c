@@ -753,6 +753,50 @@ out:
     return out;
 }
 
+/* Avro array of {heads[topic] as it is, array of partitions, array of epochs}, behind `head`; from dict of dicts. */
+static PyObject *py_avro_owned(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Out o = {0};
+    PyObject *out = NULL, *topic, *parts;
+    Py_ssize_t at = 0;
+    if (nargs != 3 || !PyDict_Check(args[0]) || !PyDict_Check(args[1]) || !PyBytes_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "avro_owned takes two dicts and bytes");
+        return NULL;
+    }
+    Py_ssize_t n = PyDict_GET_SIZE(args[0]), head = PyBytes_GET_SIZE(args[2]);
+    if (reserve(&o, (size_t)head + 16)) { PyErr_NoMemory(); goto out; }
+    memcpy(o.d, PyBytes_AS_STRING(args[2]), (size_t)head);
+    o.n = (size_t)head;
+    if (n) zigzag(&o, n);
+    while (PyDict_Next(args[0], &at, &topic, &parts)) {
+        PyObject *raw = PyDict_GetItemWithError(args[1], topic), *key, *value;
+        if (!raw || !PyBytes_Check(raw) || !PyDict_Check(parts)) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a topic without its head, or without partitions");
+            goto out;
+        }
+        Py_ssize_t count = PyDict_GET_SIZE(parts);
+        if (reserve(&o, (size_t)PyBytes_GET_SIZE(raw) + 24 + (size_t)count * 20)) { PyErr_NoMemory(); goto out; }
+        memcpy(o.d + o.n, PyBytes_AS_STRING(raw), (size_t)PyBytes_GET_SIZE(raw));
+        o.n += (size_t)PyBytes_GET_SIZE(raw);
+        for (int what = 0; what < 2; what++) {
+            Py_ssize_t p = 0;
+            if (count) zigzag(&o, count);
+            while (PyDict_Next(parts, &p, &key, &value)) {
+                long long v = PyLong_AsLongLong(what ? value : key);
+                if (v == -1 && PyErr_Occurred()) goto out;
+                zigzag(&o, v);
+            }
+            o.d[o.n++] = 0;
+        }
+    }
+    if (reserve(&o, 1)) { PyErr_NoMemory(); goto out; }
+    o.d[o.n++] = 0;
+    out = PyBytes_FromStringAndSize((const char *)o.d, (Py_ssize_t)o.n);
+out:
+    PyMem_Free(o.d);
+    return out;
+}
+
 static PyMethodDef METHODS[] = {
     {"uniform", (PyCFunction)(void (*)(void))py_uniform, METH_FASTCALL, "See twin.py."},
     {"range_", (PyCFunction)(void (*)(void))py_range, METH_FASTCALL, "See twin.py."},
@@ -762,6 +806,7 @@ static PyMethodDef METHODS[] = {
     {"partitions", (PyCFunction)(void (*)(void))py_partitions, METH_FASTCALL, "See twin.py."},
     {"partitions_all", (PyCFunction)(void (*)(void))py_partitions_all, METH_FASTCALL, "See twin.py."},
     {"avro_partitions", (PyCFunction)(void (*)(void))py_avro_partitions, METH_FASTCALL, "See twin.py."},
+    {"avro_owned", (PyCFunction)(void (*)(void))py_avro_owned, METH_FASTCALL, "See twin.py."},
     {NULL, NULL, 0, NULL},
 };
 

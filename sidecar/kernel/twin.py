@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from sidecar.kernel.balance import Heterogeneous
@@ -151,7 +151,7 @@ def partitions_all(
 
 
 def _zigzag(out: bytearray, n: int) -> None:
-    n <<= 1
+    n = (n << 1) ^ (n >> 63)
     while n > 127:
         out.append((n & 0x7F) | 0x80)
         n >>= 7
@@ -170,5 +170,22 @@ def avro_partitions(csr: Ints, parts: Ints, off: Ints, heads: tuple[bytes, ...],
         for p in ps:
             _zigzag(out, p)
         out.append(0)
+    out.append(0)
+    return bytes(out)
+
+
+def avro_owned(parts: Mapping[bytes, Mapping[int, int]], heads: Mapping[bytes, bytes], head: bytes) -> bytes:
+    """`head`, then an Avro array of records: `heads[topic]` as it is, one of partitions, one of epochs."""
+    out = bytearray(head)
+    if parts:
+        _zigzag(out, len(parts))
+    for topic, epochs in parts.items():
+        out += heads[topic]
+        for values in (epochs.keys(), epochs.values()):
+            if values:
+                _zigzag(out, len(values))
+            for v in values:
+                _zigzag(out, v)
+            out.append(0)
     out.append(0)
     return bytes(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import time
@@ -14,7 +15,7 @@ from sidecar.core.placement import partition_for
 from sidecar.runtime.admin import Admin
 from sidecar.runtime.assignors import UnknownAssignor, load
 from sidecar.runtime.background import Background, BackgroundCollector
-from sidecar.runtime.cluster import Cluster, ClusterView, ConnectionLost, metadata
+from sidecar.runtime.cluster import Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.runtime.configs import Configs
 from sidecar.runtime.front import Front
 from sidecar.runtime.host import Host
@@ -35,6 +36,7 @@ RETRY_S = 0.1
 SAY_AGAIN_S = 5.0
 ADMIN_AFTER_S = 1.0
 CONTROLLER_LAG_S = 0.1
+GC_THRESHOLDS = (700, 10, 10_000)
 
 
 class StartError(Exception):
@@ -80,7 +82,7 @@ class App:
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._broker_seen = time.monotonic()
-        self._racks: dict[int, str | None] = {}
+        self._metadata = MetadataReader({})
 
     # ---- life ---------------------------------------------------------------------------------------------
     async def run(self) -> None:
@@ -142,6 +144,11 @@ class App:
         await self._own(partitions)
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
         self._ready.set()
+        # What is there now stays. The state has no cycles, and a full collection of a large one would stop the loop
+        # for longer than an assignment does.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         self.tasks.spawn(self._follow_settings(), "settings")
         self.log.info("ready", ms=self.ready_ms, state_topic=self.settings.state.topic, partitions=partitions)
         while True:
@@ -204,7 +211,7 @@ class App:
         """Metadata as clients see it, over the broker's own listener for them."""
         if self._control is None or self._control.closed:
             self._control = await BrokerConnection.open(*split(self.settings.broker), self.client_id)
-        self.view = await metadata(self._control, None if self.settings.bootstrap else self.cluster, None, self._racks)
+        self.view = await self._metadata.read(self._control, None if self.settings.bootstrap else self.cluster)
         self.front.client_brokers = dict(self.view.brokers)
 
     async def _offsets_topic(self) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
 from sidecar.runtime.net import BrokerConnection, ConnectionLost
+from sidecar.wire.frames import response_body
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import WireError
 
 Address = tuple[str, int]
+LARGE_BYTES = 16_384
 
 
 @dataclass(frozen=True)
@@ -147,4 +149,30 @@ async def metadata(
     return view
 
 
-__all__ = ["Address", "Cluster", "ClusterView", "ConnectionLost", "WireError", "metadata"]
+class MetadataReader:
+    """All topics, again and again. The same bytes as last time are the same view; others are decoded in a thread, as
+    with thousands of partitions that takes longer than a heartbeat may wait."""
+
+    def __init__(self, racks: dict[int, str | None]) -> None:
+        self._racks = racks
+        self._last = b""
+        self._view = ClusterView()
+
+    async def read(self, conn: BrokerConnection, cluster: Cluster | None) -> ClusterView:
+        req = md.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        version, flexible, raw = await conn.exchange(md, "Metadata", req)
+        start = response_body(raw, flexible)
+        body = raw[start:]
+        if body != self._last:
+
+            def decode() -> ClusterView:
+                return view_of(md.MetadataResponse.decode(version, raw, start), self._racks)
+
+            self._view = await asyncio.to_thread(decode) if len(body) > LARGE_BYTES else decode()
+            self._last = body
+        if cluster is not None:
+            cluster.brokers.update(self._view.brokers)
+        return self._view
+
+
+__all__ = ["Address", "Cluster", "ClusterView", "ConnectionLost", "MetadataReader", "WireError", "metadata"]

@@ -97,6 +97,7 @@ class Host:
         self.active: dict[int, OwnedShard] = {}
         self.assigned: set[int] = set()
         self.ownership: Ownership | None = None
+        self._topics: tuple[Topic, ...] = ()
         self._taking: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._last_tick_ms = 0
@@ -273,6 +274,7 @@ class Host:
             for r in fx.records:
                 if isinstance(r, TargetRecord):
                     records += self._targets(owned, r, stamp)
+                    self.metrics.assignments.labels(r.assignor).inc()
                     r = r.metadata()
                 key = (str(r.kind), r.group_id, r.sub_id)
                 if isinstance(r, Tombstone):
@@ -490,6 +492,9 @@ class Host:
         self._writer_failed(owned)
 
     def topics(self, topics: tuple[Topic, ...]) -> None:
+        if topics is self._topics:
+            return
+        self._topics = topics
         image, changed = self.image.next(topics)
         if changed:
             self.image = image

@@ -19,6 +19,9 @@ class Metrics:
         self.rebalances = Counter("sidecar_rebalances", "Bumps of a group's epoch.", ["protocol"], registry=r)
         self.owned = Gauge("sidecar_owned_partitions", "Partitions of the state topic served here.", registry=r)
         self.parked = Gauge("sidecar_parked_replies", "Replies waiting for a commit.", registry=r)
+        self.assignments = Counter(
+            "sidecar_assignments", "Target assignments computed and written.", ["assignor"], registry=r
+        )
         self.assignor_failures = Counter(
             "sidecar_assignor_failures", "Assignor runs that failed or took too long.", ["assignor"], registry=r
         )

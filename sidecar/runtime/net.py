@@ -65,6 +65,13 @@ class BrokerConnection(asyncio.Protocol):
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> Any:
         """Send `req` (of the generated `module` and message `name`, like "JoinGroup") and await the response."""
+        version, flexible, raw = await self.exchange(module, name, req, high, timeout_s, low)
+        return getattr(module, f"{name}Response").decode(version, raw, response_body(raw, flexible))
+
+    async def exchange(
+        self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
+    ) -> tuple[int, bool, bytes]:
+        """The same, without decoding: version, whether its header is flexible, the response frame."""
         upper = _upper(name)
         least, top = getattr(module, f"{upper}_REQUEST_VERSIONS")
         request_class = getattr(module, f"{name}Request")
@@ -74,7 +81,7 @@ class BrokerConnection(asyncio.Protocol):
         assert isinstance(req, request_class)
         async with asyncio.timeout(timeout_s):
             raw = await self._send(key, version, req.encode(version), flexible)
-        return getattr(module, f"{name}Response").decode(version, raw, response_body(raw, flexible))
+        return version, flexible, raw
 
     async def raw(self, api_key: int, version: int, body: bytes, flexible: bool, timeout_s: float = 10.0) -> bytes:
         """A whole response frame to an encoded request body."""

@@ -22,13 +22,14 @@ from sidecar.core.records import (
     TargetTable,
     Tombstone,
 )
-from sidecar.kernel import avro_partitions
+from sidecar.kernel import avro_owned, avro_partitions
 from sidecar.state.keys import StateKey, encode_key
 from sidecar.state.schema import Schemas
 
 OWNER_CLAIM = "owner_claim"
 SCHEMA = "schema"
 CONFIG = "config"
+HEADS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +131,42 @@ class StateCodec:
 
     def __init__(self) -> None:
         self.schemas = Schemas()
+        self._heads: dict[bytes, tuple[str, bytes]] = {}
 
     def encode(self, r: Record, stamp: Stamp, revision: int) -> Encoded:
+        if isinstance(r, CurrentRecord):
+            return Encoded(encode_key(r.kind, r.group_id, r.sub_id), self._current(r, stamp, revision))
         if isinstance(r, Tombstone):
             headers = (("why", r.why.encode()), ("owner_epoch", str(stamp.owner_epoch).encode()))
             return Encoded(encode_key(r.kind, r.group_id, r.sub_id), None, headers)
         return self._encode(r.kind, r.group_id, r.sub_id, stamp, revision, r.why, _body(r))
+
+    def _current(self, r: CurrentRecord, stamp: Stamp, revision: int) -> bytes:
+        """The record written most often, for hundreds of topics at times; the same bytes as fastavro's."""
+        heads = self._heads
+        for part in (r.assigned, r.pending):
+            for topic in part:
+                name = r.names.get(topic, "")
+                if heads.get(topic, ("",))[0] != name or topic not in heads:
+                    heads[topic] = (name, topic + _avro_string(name))
+        if len(heads) > HEADS:
+            heads.clear()
+            return self._current(r, stamp, revision)
+        by_topic = {t: heads[t][1] for part in (r.assigned, r.pending) for t in part}
+        head = b"".join(
+            (
+                self.schemas.mark(Kind.CURRENT),
+                _avro_long(stamp.owner_epoch),
+                _avro_long(stamp.time_ms),
+                _avro_long(revision),
+                _avro_string(r.why),
+                _avro_long(r.member_epoch),
+                _avro_long(r.previous_epoch),
+                _avro_string(str(r.state)),
+            )
+        )
+        assigned = avro_owned(dict(r.assigned), by_topic, head)  # type: ignore[arg-type]
+        return avro_owned(dict(r.pending), by_topic, assigned)  # type: ignore[arg-type]
 
     def _encode(
         self, kind: str, group_id: str, sub_id: str, stamp: Stamp, revision: int, why: str, body: dict[str, Any]

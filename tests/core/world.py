@@ -36,6 +36,8 @@ def topic(n: int, name: str, partitions: int, rack: str = "") -> Topic:
 class World:
     config: GroupConfig = field(default_factory=lambda: GroupConfig(assignor_offload_enable=False))
     now_ms: int = 1_000_000
+    skew_ms: int = 0
+    """By which the wall clock is wrong."""
 
     def __post_init__(self) -> None:
         self.shard = Shard(BUILT_IN, lambda group_id: self.config)
@@ -45,7 +47,7 @@ class World:
 
     @property
     def now(self) -> Now:
-        return Now(self.now_ms, self.now_ms)
+        return Now(self.now_ms, self.now_ms + self.skew_ms)
 
     def topics(self, *topics: Topic) -> None:
         image, changed = self.shard.image.next(topics)
@@ -53,14 +55,14 @@ class World:
 
     def send(self, hb: ConsumerHeartbeat) -> HeartbeatReply:
         reply, fx = self.shard.heartbeat(hb, self.now)
-        self._apply(fx)
+        self.apply(fx)
         return reply
 
     def sleep(self, ms: int, step_ms: int = 100) -> None:
         until = self.now_ms + ms
         while self.now_ms < until:
             self.now_ms = min(until, self.now_ms + step_ms)
-            self._apply(self.shard.tick(self.now))
+            self.apply(self.shard.tick(self.now))
 
     def resolve(self) -> None:
         """Answer what the shard asked of regular expressions."""
@@ -68,19 +70,21 @@ class World:
         for ask in asked:
             image = self.shard.image
             event = RegexResolved(ask.group_id, resolve(ask.regexes, image.by_name), image.names_version)
-            self._apply(self.shard.regex_resolved(event, self.now))
+            self.apply(self.shard.regex_resolved(event, self.now))
 
-    def finish(self) -> None:
-        """The offloaded assignor runs under way come to their end."""
+    def finish(self, error: str = "") -> None:
+        """The offloaded assignor runs under way come to their end, or fail."""
         running, self.running = self.running, []
         for ask in running:
             try:
+                if error:
+                    raise AssignorError(error)
                 done = AssignorDone(ask.input, run(ask.input, self.shard.assignors[ask.input.assignor]))
             except AssignorError as exc:
                 done = AssignorDone(ask.input, None, str(exc))
-            self._apply(self.shard.assignor_done(done, self.now))
+            self.apply(self.shard.assignor_done(done, self.now))
 
-    def _apply(self, fx: Effects) -> None:
+    def apply(self, fx: Effects) -> None:
         self.log += single(fx.records)
         self.asked += [c for c in fx.commands if isinstance(c, ResolveRegex)]
         self.running += [c for c in fx.commands if isinstance(c, RunAssignor)]

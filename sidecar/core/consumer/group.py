@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sidecar.core.consumer.run import KnownLayout
-from sidecar.core.consumer.subscriptions import Subscriptions
+from sidecar.core.consumer.subscriptions import Subscription, Subscriptions
 from sidecar.core.consumer.table import Table, TargetAssignment
 from sidecar.core.errors import InvariantError
 from sidecar.core.records import (
@@ -108,6 +109,8 @@ class ConsumerGroup:
     owners: dict[bytes, dict[int, str]] = field(default_factory=dict)
     """Topic id -> partition -> the one member that owns it, assigned or not yet given up."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    votes: Counter[str] = field(default_factory=Counter)
+    """Members by the assignor that they ask for."""
     metadata_due: bool = True
     """Soft: topics of this group changed since its hash was computed."""
     revision: int = 0
@@ -120,6 +123,7 @@ class ConsumerGroup:
     """Soft: assignor runs that failed in a row."""
     retry_at_ms: int = 0
     """Soft: monotonic; no run before."""
+    _ids: dict[Subscription, tuple[TopicImage, RegexRecord | None, frozenset[bytes]]] = field(default_factory=dict)
     _hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
 
     # ---- queries ----------------------------------------------------------------------------------------
@@ -143,6 +147,20 @@ class ConsumerGroup:
         """Names and resolved regex together; an unresolved regex stands for nothing (KIP-1263)."""
         regex = self.regexes.get(member.topic_regex) if member.topic_regex else None
         return member.topic_names if regex is None else {*member.topic_names, *regex.topics}
+
+    def subscribed_ids(self, member: Member, image: TopicImage) -> frozenset[bytes]:
+        """Of the topics that exist; kept for all members of the same subscription."""
+        sub = self.subscriptions.of.get(member.member_id)
+        regex = self.regexes.get(member.topic_regex) if member.topic_regex else None
+        known = self._ids.get(sub) if sub is not None else None
+        if known is not None and known[0] is image and known[1] is regex:
+            return known[2]
+        ids = frozenset(image.by_name[n].id for n in self.topics_of(member) if n in image.by_name)
+        if sub is not None:
+            if len(self._ids) > 2 * len(self.members) + 16:
+                self._ids.clear()
+            self._ids[sub] = (image, regex, ids)
+        return ids
 
     def subscribed_topics(self) -> frozenset[str]:
         return self.subscriptions.topics()
@@ -187,6 +205,8 @@ class ConsumerGroup:
     def _replay_member(self, r: MemberRecord) -> None:
         old = self.members.get(r.member_id) or Member(r.member_id)
         subscription = self.subscriptions.put(r.member_id, r.topic_names, r.topic_regex)
+        self._vote(old.server_assignor, -1)
+        self._vote(r.server_assignor, 1)
         self.members[r.member_id] = replace(
             old,
             instance_id=r.instance_id,
@@ -224,6 +244,10 @@ class ConsumerGroup:
                         )
         self.members[r.member_id] = new
 
+    def _vote(self, assignor: str | None, by: int) -> None:
+        if assignor is not None:
+            self.votes[assignor] += by
+
     def _release(self, member: Member) -> None:
         for part in (member.assigned, member.pending):
             for topic, partitions in part.items():
@@ -242,6 +266,7 @@ class ConsumerGroup:
             if gone is not None:
                 self._release(gone)
                 self.subscriptions.drop(r.sub_id)
+                self._vote(gone.server_assignor, -1)
         elif r.kind is Kind.CURRENT:
             old = self.members.get(r.sub_id)
             if old is not None:

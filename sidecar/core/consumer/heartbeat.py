@@ -26,7 +26,7 @@ from sidecar.core.consumer.reconcile import Target, reconcile
 from sidecar.core.consumer.target import update_target
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import ConsumerHeartbeat, HeartbeatReply, RegexResolved, ResolveRegex
-from sidecar.core.records import Kind, RegexRecord, StaticMemberRecord, Tombstone
+from sidecar.core.records import Epochs, Kind, RegexRecord, StaticMemberRecord, Tombstone
 from sidecar.core.regex import validate
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat) -> HeartbeatReply:
         and (hb.topic_names is not None or hb.topic_regex is not None)
         and hb.owned is not None
     )
-    moved = final is not member and final.assigned_partitions() != member.assigned_partitions()
+    moved = final is not member and not _same_partitions(final.assigned, member.assigned)
     due = hb.member_epoch == 0 or full or moved
     return HeartbeatReply(
         member_id=member_id,
@@ -202,8 +202,7 @@ def _reconcile(turn: Turn, group: ConsumerGroup, member: Member, changed: bool, 
     epoch = group.assignment_epoch
     if not changed and member.reconciled_to(epoch):
         return member
-    image = turn.image
-    subscribed = frozenset(image.by_name[n].id for n in group.topics_of(member) if n in image.by_name)
+    subscribed = group.subscribed_ids(member, turn.image)
     target = Target(epoch, group.target.of(member.member_id))
     owners = group.owners
     final = reconcile(
@@ -213,6 +212,10 @@ def _reconcile(turn: Turn, group: ConsumerGroup, member: Member, changed: bool, 
         turn.write(current_record(turn, group.group_id, final, _why(member, final, epoch)))
         arm_rebalance(turn, group.group_id, final)
     return final
+
+
+def _same_partitions(a: Epochs, b: Epochs) -> bool:
+    return a is b or (a.keys() == b.keys() and all(ps.keys() == b[t].keys() for t, ps in a.items()))
 
 
 def _why(old: Member, new: Member, epoch: int) -> str:

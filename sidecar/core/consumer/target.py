@@ -7,7 +7,6 @@ a failing or slow assignor leaves the group on its last target and is tried agai
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from sidecar.core.consumer.group import ConsumerGroup, Flight
@@ -97,10 +96,8 @@ def _wait_ms(group: ConsumerGroup, config: GroupConfig, wall_ms: int) -> int:
 
 def preferred_assignor(group: ConsumerGroup, config: GroupConfig) -> str:
     """The one most members ask for, else the first configured."""
-    votes = Counter(m.server_assignor for m in group.members.values() if m.server_assignor in config.assignors)
-    best = votes.most_common(1)
-    name = best[0][0] if best else None
-    return name or config.assignors[0]
+    votes = {name: group.votes[name] for name in config.assignors if group.votes.get(name)}
+    return max(votes, key=votes.__getitem__) if votes else config.assignors[0]
 
 
 def _finish(
