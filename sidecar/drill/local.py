@@ -47,7 +47,10 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c{1})%n
 
 
 def _uuid() -> str:
-    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """As Kafka makes them: never with a dash in front, which a command line takes for an option."""
+    while (text := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
 
 
 @dataclass
