@@ -1,7 +1,8 @@
 # The sidecar alone: no Java, no Spark. Two stages, so that no compiler stays in the image.
 FROM python:3.12-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 WORKDIR /src
-COPY pyproject.toml README.md ./
+COPY pyproject.toml setup.py README.md ./
 COPY sidecar ./sidecar
 RUN python -m venv /opt/sidecar && /opt/sidecar/bin/pip install --no-cache-dir .
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sidecar.core.errors import Code
 from sidecar.core.placement import partition_for
+from sidecar.kernel import COMPILED
 from sidecar.runtime.admin import Admin
 from sidecar.runtime.assignors import UnknownAssignor, load
 from sidecar.runtime.background import Background, BackgroundCollector
@@ -150,7 +151,10 @@ class App:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         self.tasks.spawn(self._follow_settings(), "settings")
-        self.log.info("ready", ms=self.ready_ms, state_topic=self.settings.state.topic, partitions=partitions)
+        kernel = "compiled" if COMPILED else "python"
+        self.log.info(
+            "ready", kernel=kernel, ms=self.ready_ms, state_topic=self.settings.state.topic, partitions=partitions
+        )
         while True:
             await asyncio.sleep(self.settings.metadata_refresh_ms / 1000)
             await self._refresh()

@@ -27,7 +27,7 @@ BROKER, GROUP = 4, 32
 DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, GROUP_CONFIG = 2, 3, 4, 5, 8
 """Config sources."""
 PREFIX = "group.consumer."
-LIST_GROUPS_SINCE = 1
+GROUPS_KEPT = 100_000
 KAFKA_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
@@ -85,6 +85,8 @@ class Configs:
     def group(self, group_id: str) -> GroupConfig:
         found = self._groups.get(group_id)
         if found is None:
+            if len(self._groups) >= GROUPS_KEPT:
+                self._groups.clear()
             found = self._groups[group_id] = self._make(group_id)
         return found
 
