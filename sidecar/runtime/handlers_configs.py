@@ -14,6 +14,7 @@ from sidecar.runtime.configs import Configs
 from sidecar.runtime.front import Front
 from sidecar.runtime.host import now
 from sidecar.runtime.session import Session
+from sidecar.runtime.unfenced import append_unfenced
 from sidecar.runtime.writer import WriteLost
 from sidecar.wire.apis import SERVED, Api, response_flexible
 from sidecar.wire.frames import response_body
@@ -99,7 +100,7 @@ async def _store(
         revision = configs.revision(group_id, sub_id) + 1
         why = f"changed by {client}"
         records.append(configs.codec.config(group_id, sub_id, value, now().wall_ms, revision, why))
-    await front.host.append_unfenced(configs.partition_of(group_id) if group_id else 0, records)
+    await append_unfenced(front.host, configs.partition_of(group_id) if group_id else 0, records)
 
 
 def _concerns_us(front: Front, resources: list[ia.AlterConfigsResource] | list[al.AlterConfigsResource]) -> bool:

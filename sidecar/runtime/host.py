@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from sidecar.core.assignor import Assignor
 from sidecar.core.consumer.run import RunInput, RunOutput, run
-from sidecar.core.errors import Code, InvariantError, name_of
+from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import AssignorDone, Effects, GroupConfig, Log, RegexResolved, ResolveRegex, RunAssignor
 from sidecar.core.placement import partition_for
 from sidecar.core.records import Kind, TargetRecord, Tombstone
@@ -21,7 +21,7 @@ from sidecar.core.regex import resolve
 from sidecar.core.shard import Now, Shard
 from sidecar.core.topics import Topic, TopicImage
 from sidecar.runtime.background import Background
-from sidecar.runtime.cluster import Address, Cluster, ConnectionLost
+from sidecar.runtime.cluster import Address, Cluster
 from sidecar.runtime.log import Logger
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.ownership import Assignment, Ownership
@@ -29,11 +29,9 @@ from sidecar.runtime.produce import Appender
 from sidecar.runtime.tail import Tail
 from sidecar.runtime.tasks import Supervisor
 from sidecar.runtime.writer import Fenced, FencedWriter, WriteLost
-from sidecar.state.batch import encode_batch
 from sidecar.state.codec import OWNER_CLAIM, Encoded, EncodedTargets, RevisionKey, Stamp, StateCodec
 from sidecar.state.keys import encode_key
 from sidecar.state.schema import StateError
-from sidecar.wire.primitives import WireError
 
 TICK_S = 0.05
 SLICE_S = 0.001
@@ -316,28 +314,6 @@ class Host:
     async def _later(self, p: int, a: Assignment, pause_s: float) -> None:
         await asyncio.sleep(pause_s)
         await self._take_over(p, a, "rebuilt")
-
-    async def append_unfenced(self, p: int, records: list[Encoded]) -> None:
-        """Records that are no state of a group: any sidecar may write them. Done when our own tail has passed them.
-        Raises WriteLost."""
-        batch = encode_batch(records, now().wall_ms, -1, -1, -1)
-        until = time.monotonic() + self.write_timeout_s
-        problem = "no leader"
-        while time.monotonic() < until:
-            try:
-                view = await self.cluster.refresh([self.topic])
-                leader = view.leaders.get(self.topic, ())[p]
-                if leader >= 0:
-                    code, offset = await self.appender.append(leader, self.topic, p, batch)
-                    if code == Code.NONE:
-                        async with asyncio.timeout(self.write_timeout_s):
-                            await self.tail.wait_past(p, offset + len(records) - 1)
-                        return
-                    problem = name_of(code)
-            except (ConnectionLost, TimeoutError, WireError, IndexError) as exc:
-                problem = str(exc) or "timed out"
-            await asyncio.sleep(0.05)
-        raise WriteLost(f"{self.topic}-{p}: {problem}")
 
     def config_changed(self) -> None:
         """Answers that were remembered say the old heartbeat interval."""
