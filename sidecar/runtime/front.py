@@ -240,7 +240,7 @@ class Front:
             return
         group = owned.shard.groups.get(req.group_id)
         revision = group.revision if group is not None else 0
-        ask = self._asked_for(fx) if self.configs.authorizer else None
+        ask = self._asked_for(fx)
         later = event.member_epoch == 0 and reply.code == Code.NONE and self._worth_waiting(owned, req.group_id)
         plain = not fx.records and not fx.commands and reply.code == Code.NONE and reply.assignment is None
         self.parked += 1
@@ -272,8 +272,8 @@ class Front:
         return group is not None and (group.flight is not None or group_id in owned.shard.regexes_in_flight)
 
     def _asked_for(self, fx: Effects) -> ResolveRegex | None:
-        """Take the resolution of regular expressions out of the effects: it needs the client's rights."""
-        for command in fx.commands:
+        """Take the resolution of regular expressions out of the effects where it needs the client's rights."""
+        for command in fx.commands if self.configs.authorizer else ():
             if isinstance(command, ResolveRegex):
                 fx.commands.remove(command)
                 return command
@@ -293,7 +293,7 @@ class Front:
             if ask is not None:
                 await self._resolve(session, got, owned, ask)
             if later:
-                reply = await self._join(session, owned, event, reply)
+                reply = await self._join(session, got, owned, event, reply)
             session.reply(got.token, self._heartbeat_frame(got, reply))
         finally:
             self.parked -= 1
@@ -302,27 +302,23 @@ class Front:
         """Only topics that this member's principal may DESCRIBE (KIP-848 'Regular expressions')."""
         assert self.host is not None
         image = owned.shard.image
-        found: Mapping[str, tuple[str, ...]] = {}
+        allowed: Mapping[str, tuple[str, ...]] = {}  # as long as nothing is known; the next heartbeat then asks again
         try:
             found = await self.host.resolve(ask.regexes, image)
             hidden = await self.access.hidden_topics(session, got, {t for ts in found.values() for t in ts})
-            found = {r: tuple(t for t in ts if t not in hidden) for r, ts in found.items()}
-        except (UpstreamGone, WireError):
-            found = {}  # nothing is known: the next heartbeat of a member asks again
-            raise
+            allowed = {r: tuple(t for t in ts if t not in hidden) for r, ts in found.items()}
         finally:
-            if self.host.active.get(owned.partition) is owned:
-                self.host.resolved(owned, RegexResolved(ask.group_id, found, image.names_version))
+            self.host.resolved(owned, RegexResolved(ask.group_id, allowed, image.names_version))
 
     async def _join(
-        self, session: Session, owned: OwnedShard, joined: ConsumerHeartbeat, reply: HeartbeatReply
+        self, session: Session, got: Got, owned: OwnedShard, joined: ConsumerHeartbeat, reply: HeartbeatReply
     ) -> HeartbeatReply:
         """A member that has joined while its first assignment is being computed need not come again for it: the answer
         waits a while, then is that of a second heartbeat (KIP-1263 has it wait one heartbeat interval)."""
         assert self.host is not None
         until = time.monotonic() + self.settings.consumer.join_wait_ms / 1000
         while (left := until - time.monotonic()) > 0 and self._worth_waiting(owned, joined.group_id):
-            await self.host.wait_move(joined.group_id, left)
+            await self.host.moves.wait(joined.group_id, left)
         if self.host.active.get(owned.partition) is not owned or session.conn.closed:
             return reply
         again = replace(
@@ -340,8 +336,11 @@ class Front:
         except InvariantError as exc:
             self.host.broken(owned, exc)
             return HeartbeatReply(Code.NOT_COORDINATOR, ERROR_TEXT[Code.NOT_COORDINATOR])
+        ask = self._asked_for(fx)
         committed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.host.commit(owned, fx, committed.set_result)
+        if ask is not None:
+            await self._resolve(session, got, owned, ask)
         if second.code == Code.NONE and await committed:
             second.assignment = reply.assignment if second.assignment is None else second.assignment
             return second

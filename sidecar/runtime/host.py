@@ -28,6 +28,7 @@ from sidecar.runtime.ownership import Assignment, Ownership
 from sidecar.runtime.produce import Appender
 from sidecar.runtime.tail import Tail
 from sidecar.runtime.tasks import Supervisor
+from sidecar.runtime.waiters import Waiters
 from sidecar.runtime.writer import Fenced, FencedWriter, WriteLost
 from sidecar.state.codec import OWNER_CLAIM, Encoded, EncodedTargets, RevisionKey, Stamp, StateCodec
 from sidecar.state.keys import encode_key
@@ -100,8 +101,9 @@ class Host:
         self._ticker: asyncio.Task[None] | None = None
         self._last_tick_ms = 0
         self._deaf_ms = 0
-        self._waiting: dict[int, list[asyncio.Future[None]]] = {}
-        self._moves: dict[str, list[asyncio.Future[None]]] = {}
+        self._loads = Waiters()
+        self.moves = Waiters()
+        """By group: an assignor run or a resolution of its regular expressions has ended."""
 
     # ---- lookups ------------------------------------------------------------------------------------------
     def partition_of(self, group_id: str) -> int:
@@ -121,14 +123,7 @@ class Host:
 
     async def wait_loaded(self, group_id: str, timeout_s: float) -> None:
         """Until the takeover of this group's partition has ended, one way or the other, or the time is over."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(self.partition_of(group_id), []).append(future)
-        await asyncio.wait({future}, timeout=timeout_s)
-
-    def _wake(self, p: int) -> None:
-        for future in self._waiting.pop(p, []):
-            if not future.done():
-                future.set_result(None)
+        await self._loads.wait(self.partition_of(group_id), timeout_s)
 
     def owner_node(self, group_id: str) -> int | None:
         """Node id beside which the owner of this group stands; None while unknown."""
@@ -170,7 +165,7 @@ class Host:
             if owned.task is not None:
                 owned.task.cancel()
             owned.writer.stop(WriteLost(why))
-        self._wake(p)
+        self._loads.wake(p)
         self.metrics.owned.set(len(self.active))
 
     async def _take_over(self, p: int, a: Assignment, why: str) -> None:
@@ -196,7 +191,7 @@ class Host:
         owned = OwnedShard(p, shard, writer, set(tail.groups))
         self.active[p] = owned
         self._taking.pop(p, None)
-        self._wake(p)
+        self._loads.wake(p)
         took = time.monotonic() - start
         self.metrics.takeover_seconds.observe(took)
         self.metrics.owned.set(len(self.active))
@@ -292,7 +287,7 @@ class Host:
             elif isinstance(command, RunAssignor):
                 self._run_assignor(owned, command.input)
             else:
-                self._resolve(owned, command)
+                self.tasks.spawn(self._resolve(owned, command), "regex")
 
     def _committed(self, owned: OwnedShard, offset: int | None, done: Callable[[bool], None]) -> None:
         if offset is None and self.active.get(owned.partition) is owned:
@@ -350,7 +345,7 @@ class Host:
         def done(result: object, error: BaseException | None) -> None:
             if self.active.get(owned.partition) is not owned:
                 self.log.info("assignment dropped", group_id=inp.group_id, epoch=inp.epoch, why="the partition moved")
-                self.moved(inp.group_id)
+                self.moves.wake(inp.group_id)
                 return
             event = AssignorDone(inp, None, repr(error))
             if isinstance(result, tuple):
@@ -368,18 +363,13 @@ class Host:
             self.broken(owned, exc)
         else:
             self.commit(owned, fx, lambda ok: None)
-        self.moved(group_id)
+        self.moves.wake(group_id)
 
-    def _resolve(self, owned: OwnedShard, ask: ResolveRegex) -> None:
+    async def _resolve(self, owned: OwnedShard, ask: ResolveRegex) -> None:
         """With the sidecar's own sight of topics: the broker has no authorizer."""
         image = owned.shard.image
-
-        def done(result: object, error: BaseException | None) -> None:
-            if self.active.get(owned.partition) is owned:
-                assert isinstance(result, dict), error
-                self.resolved(owned, RegexResolved(ask.group_id, result, image.names_version))
-
-        self.background.submit("regex", lambda: resolve(ask.regexes, image.by_name), done)
+        found = await self.resolve(ask.regexes, image)
+        self.resolved(owned, RegexResolved(ask.group_id, found, image.names_version))
 
     async def resolve(self, regexes: tuple[str, ...], image: TopicImage) -> dict[str, tuple[str, ...]]:
         """In the background."""
@@ -397,26 +387,8 @@ class Host:
         return await future
 
     def resolved(self, owned: OwnedShard, event: RegexResolved) -> None:
-        self._event(owned, event.group_id, lambda: owned.shard.regex_resolved(event, now()))
-
-    # ---- waiting for a group ------------------------------------------------------------------------------
-    async def wait_move(self, group_id: str, timeout_s: float) -> None:
-        """Until an assignor run or a resolution of this group has ended, or the time is over."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._moves.setdefault(group_id, [])
-        waiting.append(future)
-        try:
-            await asyncio.wait({future}, timeout=timeout_s)
-        finally:
-            if future in waiting:
-                waiting.remove(future)
-            if not waiting and self._moves.get(group_id) is waiting:
-                del self._moves[group_id]
-
-    def moved(self, group_id: str) -> None:
-        for future in self._moves.pop(group_id, ()):
-            if not future.done():
-                future.set_result(None)
+        if self.active.get(owned.partition) is owned:
+            self._event(owned, event.group_id, lambda: owned.shard.regex_resolved(event, now()))
 
     # ---- time and topics ----------------------------------------------------------------------------------
     def start(self) -> None:
