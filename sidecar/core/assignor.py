@@ -10,13 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Protocol
 
 from sidecar.core.records import Partitions
 from sidecar.core.topics import Topic
-from sidecar.kernel import Ints, by_member, partitions
+from sidecar.kernel import Ints, by_member, partitions_all
 from sidecar.kernel.twin import pack, read
 
 
@@ -71,8 +72,7 @@ class Layout:
         put(self, "index", {t.id: i for i, t in enumerate(self.topics)})
         put(self, "off", array("i", [0, *accumulate(t.partitions for t in self.topics)]))
         put(self, "id_rank", _id_rank(self.topics))
-        put(self, "class_off", array("i", [0, *accumulate(len(c) // 4 for c in self.classes)]))
-        put(self, "class_topics", b"".join(self.classes))
+        self._join_classes()
 
     ids: tuple[bytes, ...] = field(init=False, compare=False)
     index: dict[bytes, int] = field(init=False, compare=False)
@@ -83,13 +83,18 @@ class Layout:
 
     def with_classes(self, classes: tuple[bytes, ...]) -> Layout:
         """The same topics under other subscriptions."""
-        new = object.__new__(Layout)
-        for name in ("topics", "ids", "index", "off", "id_rank"):
-            object.__setattr__(new, name, getattr(self, name))
+        new = copy(self)
         object.__setattr__(new, "classes", classes)
-        object.__setattr__(new, "class_off", array("i", [0, *accumulate(len(c) // 4 for c in classes)]))
-        object.__setattr__(new, "class_topics", b"".join(classes))
+        new._join_classes()
         return new
+
+    def _join_classes(self) -> None:
+        object.__setattr__(self, "class_off", array("i", [0, *accumulate(len(c) // 4 for c in self.classes)]))
+        object.__setattr__(self, "class_topics", b"".join(self.classes))
+
+    def same_places(self, other: Layout) -> bool:
+        """Has each partition the same number in both?"""
+        return self.ids == other.ids and self.off == other.off
 
 
 def _id_rank(topics: tuple[Topic, ...]) -> array[int]:
@@ -128,15 +133,11 @@ class Problem:
         """The same as mappings."""
         lay = self.layout
         csr, parts = by_member(self.owner, len(self.members))
+        owned = partitions_all(csr, parts, lay.off, lay.ids, array("i", self.members.values()))
         topic_ids = [tuple(lay.ids[t] for t in read(c)) for c in lay.classes]
         members = {
-            m: MemberSpec(
-                self.details[m].rack_id,
-                self.details[m].instance_id,
-                topic_ids[self.class_of[i]],
-                partitions(csr, parts, lay.off, lay.ids, i),
-            )
-            for m, i in self.members.items()
+            m: MemberSpec(self.details[m].rack_id, self.details[m].instance_id, topic_ids[self.class_of[i]], had)
+            for (m, i), had in zip(self.members.items(), owned, strict=True)
         }
         counts = {t.id: t.partitions for t in lay.topics}
         return GroupSpec(members, counts, len(lay.classes) <= 1, {t.id: t.racks for t in lay.topics})
@@ -176,7 +177,8 @@ class ArrayAssignor(ABC):
         problem = problem_of(spec)
         csr, parts = by_member(self.owners(problem), len(problem.members))
         lay = problem.layout
-        return {m: partitions(csr, parts, lay.off, lay.ids, i) for m, i in problem.members.items()}
+        all_of = partitions_all(csr, parts, lay.off, lay.ids, array("i", problem.members.values()))
+        return dict(zip(problem.members, all_of, strict=True))
 
 
 def problem_of(spec: GroupSpec) -> Problem:

@@ -66,20 +66,25 @@ def invalid(message: str) -> CoordinatorError:
     return CoordinatorError(Code.INVALID_CONFIG, message)
 
 
-def parse(name: str, text: str) -> int | bool:
+def text(value: int | bool) -> str:
+    """As Kafka writes values."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def parse(name: str, given: str) -> int | bool:
     """Raises INVALID_CONFIG in Kafka's words (ConfigDef.parseType and its validators)."""
     s = SETTINGS[name]
-    value = text.strip()
+    value = given.strip()
     if s.kind == "boolean":
         if value.lower() not in ("true", "false"):
-            raise invalid(f"Invalid value {text} for configuration {name}: Expected value to be either true or false")
+            raise invalid(f"Invalid value {given} for configuration {name}: Expected value to be either true or false")
         return value.lower() == "true"
     try:
         number = int(value)
     except ValueError:
         number = INT_MAX + 1
     if not -INT_MAX - 1 <= number <= INT_MAX:
-        raise invalid(f"Invalid value {text} for configuration {name}: Not a number of type INT")
+        raise invalid(f"Invalid value {given} for configuration {name}: Not a number of type INT")
     if number < s.floor:
         least = max(s.floor, 0)
         raise invalid(f"Invalid value {value} for configuration {name}: Value must be at least {least}")
@@ -88,7 +93,7 @@ def parse(name: str, text: str) -> int | bool:
 
 def validate(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> None:
     """`own`: all that the group would have; `effective`: broker level, by broker names. Raises INVALID_CONFIG."""
-    values = {n: parse(n, text) for n, text in own.items()}
+    values = {n: parse(n, given) for n, given in own.items()}
     for name in (HEARTBEAT, SESSION, INTERVAL):
         value = values.get(name)
         low, high = SETTINGS[name].limits

@@ -150,7 +150,8 @@ def partitions_all(
     return [partitions(csr, parts, off, ids, m) for m in read(members)]
 
 
-def _zigzag(out: bytearray, n: int) -> None:
+def zigzag(out: bytearray, n: int) -> None:
+    """Append a 64-bit number as Avro and Kafka's records write it."""
     n = (n << 1) ^ (n >> 63)
     while n > 127:
         out.append((n & 0x7F) | 0x80)
@@ -163,12 +164,12 @@ def avro_partitions(csr: Ints, parts: Ints, off: Ints, heads: tuple[bytes, ...],
     out = bytearray(head)
     runs = _runs(csr, parts, off, member)
     if runs:
-        _zigzag(out, len(runs))
+        zigzag(out, len(runs))
     for t, ps in runs:
         out += heads[t]
-        _zigzag(out, len(ps))
+        zigzag(out, len(ps))
         for p in ps:
-            _zigzag(out, p)
+            zigzag(out, p)
         out.append(0)
     out.append(0)
     return bytes(out)
@@ -178,14 +179,14 @@ def avro_owned(parts: Mapping[bytes, Mapping[int, int]], heads: Mapping[bytes, b
     """`head`, then an Avro array of records: `heads[topic]` as it is, one of partitions, one of epochs."""
     out = bytearray(head)
     if parts:
-        _zigzag(out, len(parts))
+        zigzag(out, len(parts))
     for topic, epochs in parts.items():
         out += heads[topic]
         for values in (epochs.keys(), epochs.values()):
             if values:
-                _zigzag(out, len(values))
+                zigzag(out, len(values))
             for v in values:
-                _zigzag(out, v)
+                zigzag(out, v)
             out.append(0)
     out.append(0)
     return bytes(out)

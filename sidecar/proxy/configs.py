@@ -14,8 +14,10 @@ from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import incremental_alter_configs as ia
 
 BROKER, GROUP = 4, 32
+"""Resource types."""
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-STATIC, DEFAULT, GROUP_CONFIG = 4, 5, 8
+DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT, GROUP_CONFIG = 2, 3, 4, 5, 8
+"""Config sources."""
 TYPES = {"boolean": 1, "int": 3}
 VALUE_MAX = 32_767
 Value = tuple[str, int]

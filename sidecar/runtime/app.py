@@ -162,7 +162,6 @@ class App:
     async def _follow_settings(self) -> None:
         """The broker's group settings, again and again, and at once when a change passed through us."""
         while True:
-            await self._read_settings()
             wait = asyncio.ensure_future(self._poll_settings.wait())
             await asyncio.wait({wait}, timeout=self.settings.settings_refresh_ms / 1000)
             wait.cancel()
@@ -170,6 +169,7 @@ class App:
                 self._poll_settings.clear()
                 await self._read_settings()
                 await asyncio.sleep(CONTROLLER_LAG_S)  # the controller's word reaches the broker a little later
+            await self._read_settings()
 
     async def _read_settings(self) -> None:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
@@ -96,7 +95,11 @@ class Cluster:
 
     async def refresh(self, topics: list[str] | None = None) -> ClusterView:
         """Metadata of these topics, or of all."""
-        return await metadata(await self.anyone(), self, topics, {})
+        wanted = None if topics is None else [md.MetadataRequestTopic(name=t) for t in topics]
+        req = md.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        view = view_of(await (await self.anyone()).request(md, "Metadata", req), {})
+        self.brokers.update(view.brokers)
+        return view
 
     async def coordinator(self, key: str, key_type: int) -> BrokerConnection:
         """key_type 0 group, 1 transactional id. Raises ConnectionLost while there is none."""
@@ -137,18 +140,6 @@ class Cluster:
                 conn.close()
 
 
-async def metadata(
-    conn: BrokerConnection, cluster: Cluster | None, topics: list[str] | None, racks: dict[int, str | None]
-) -> ClusterView:
-    wanted = None if topics is None else [md.MetadataRequestTopic(name=t) for t in topics]
-    req = md.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    res: Any = await conn.request(md, "Metadata", req)
-    view = view_of(res, racks)
-    if cluster is not None:
-        cluster.brokers.update(view.brokers)
-    return view
-
-
 class MetadataReader:
     """All topics, again and again. The same bytes as last time are the same view; others are decoded in a thread, as
     with thousands of partitions that takes longer than a heartbeat may wait."""
@@ -175,4 +166,4 @@ class MetadataReader:
         return self._view
 
 
-__all__ = ["Address", "Cluster", "ClusterView", "ConnectionLost", "MetadataReader", "WireError", "metadata"]
+__all__ = ["Address", "Cluster", "ClusterView", "ConnectionLost", "MetadataReader", "WireError"]

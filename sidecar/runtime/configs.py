@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from sidecar.core import configs as cf
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import GroupConfig
+from sidecar.proxy.configs import BROKER, DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, GROUP, GROUP_CONFIG
 from sidecar.runtime.cluster import Cluster
 from sidecar.runtime.log import Logger
 from sidecar.runtime.settings import Settings
@@ -22,10 +23,6 @@ from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import list_config_resources as lr
 from sidecar.wire.primitives import WireError
 
-BROKER, GROUP = 4, 32
-"""Resource types."""
-DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, GROUP_CONFIG = 2, 3, 4, 5, 8
-"""Config sources."""
 PREFIX = "group.consumer."
 GROUPS_KEPT = 100_000
 KAFKA_CLASSES = {
@@ -52,7 +49,6 @@ FIELDS = {
         "assignors",
     )
 }
-FIELDS[cf.BROKER_OFFLOAD] = "assignor_offload_enable"
 AUTHORIZER = "authorizer.class.name"
 
 
@@ -120,11 +116,9 @@ class Configs:
         return self._effective
 
     def _chosen(self, name: str, field: str) -> str:
-        own = getattr(self.settings.consumer, field)
-        fallback = ("true" if own else "false") if isinstance(own, bool) else str(own)
         text, source = self.broker_value(name)
         if text is None or (source == DEFAULT and field in self.settings.consumer.model_fields_set):
-            return fallback
+            return cf.text(getattr(self.settings.consumer, field))
         return text
 
     def broker_value(self, name: str) -> tuple[str | None, int]:

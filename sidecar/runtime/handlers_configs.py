@@ -10,13 +10,13 @@ from sidecar.core import configs as cf
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.proxy import configs as pc
 from sidecar.proxy.connection import Got
-from sidecar.runtime.configs import Configs
+from sidecar.runtime.configs import FIELDS, Configs
 from sidecar.runtime.front import Front
 from sidecar.runtime.host import now
 from sidecar.runtime.session import Session
 from sidecar.runtime.unfenced import append_unfenced
 from sidecar.runtime.writer import WriteLost
-from sidecar.wire.apis import SERVED, Api, response_flexible
+from sidecar.wire.apis import Api, response_flexible
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import alter_configs as al
 from sidecar.wire.generated import describe_configs as dc
@@ -32,19 +32,12 @@ def _ours(front: Front, resource_type: int, name: str) -> bool:
     return resource_type == pc.GROUP and front.managed(name)
 
 
-async def _ask(front: Front, session: Session, got: Got, api: Api, version: int, body: bytes) -> tuple[bytes, int]:
-    """On the client's own connection; the response frame and where its body begins."""
-    flexible = version >= SERVED[api].flexible_from
-    frame = await front.ask(session, got, api, version, body, flexible)
-    return frame, response_body(frame, response_flexible(api, version))
-
-
 async def _incremental(
     front: Front, session: Session, got: Got, resources: list[ia.AlterConfigsResource], validate_only: bool
 ) -> Errors:
     req = ia.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
-    frame, pos = await _ask(front, session, got, Api.INCREMENTAL_ALTER_CONFIGS, 1, req.encode(1))
-    res = ia.IncrementalAlterConfigsResponse.decode(1, frame, pos)
+    frame = await front.ask(session, got, Api.INCREMENTAL_ALTER_CONFIGS, 1, req.encode(1), flexible=True)
+    res = ia.IncrementalAlterConfigsResponse.decode(1, frame, response_body(frame, True))
     return {(r.resource_type, r.resource_name): (r.error_code, r.error_message) for r in res.responses}
 
 
@@ -182,9 +175,7 @@ async def describe_configs(front: Front, session: Session, got: Got, client_id: 
         entries = []
         for s in cf.SETTINGS.values():
             value = effective[s.broker_name]
-            text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-            default = defaults[s.broker_name.removeprefix("group.consumer.").replace(".", "_")].default
-            plain = ("true" if default else "false") if isinstance(default, bool) else str(default)
+            text, plain = cf.text(value), cf.text(defaults[FIELDS[s.broker_name]].default)
             _, source = configs.broker_value(s.broker_name)
             if source == pc.DEFAULT and text != plain:
                 source = pc.STATIC

@@ -7,15 +7,8 @@ from struct import pack
 
 from crc32c import crc32c
 
+from sidecar.kernel.twin import zigzag
 from sidecar.state.codec import Encoded
-
-
-def _varint(out: bytearray, n: int) -> None:
-    n = (n << 1) ^ (n >> 63)
-    while n > 127:
-        out.append((n & 0x7F) | 0x80)
-        n >>= 7
-    out.append(n)
 
 
 def encode_batch(
@@ -26,22 +19,22 @@ def encode_batch(
     for i, r in enumerate(records):
         rec = bytearray(b"\0")  # attributes
         rec.append(0)  # timestamp delta
-        _varint(rec, i)
-        _varint(rec, len(r.key))
+        zigzag(rec, i)
+        zigzag(rec, len(r.key))
         rec += r.key
         if r.value is None:
-            _varint(rec, -1)
+            zigzag(rec, -1)
         else:
-            _varint(rec, len(r.value))
+            zigzag(rec, len(r.value))
             rec += r.value
-        _varint(rec, len(r.headers))
+        zigzag(rec, len(r.headers))
         for name, value in r.headers:
             raw = name.encode()
-            _varint(rec, len(raw))
+            zigzag(rec, len(raw))
             rec += raw
-            _varint(rec, len(value))
+            zigzag(rec, len(value))
             rec += value
-        _varint(body, len(rec))
+        zigzag(body, len(rec))
         body += rec
     tail = pack(
         ">hiqqqhii", 0, len(records) - 1, time_ms, time_ms, producer_id, producer_epoch, sequence, len(records)

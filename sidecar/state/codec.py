@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sidecar.core.records import (
     CurrentRecord,
-    Epochs,
     GroupRecord,
     Kind,
     MemberRecord,
@@ -23,6 +23,7 @@ from sidecar.core.records import (
     Tombstone,
 )
 from sidecar.kernel import avro_owned, avro_partitions
+from sidecar.kernel.twin import zigzag
 from sidecar.state.keys import StateKey, encode_key
 from sidecar.state.schema import Schemas
 
@@ -63,12 +64,8 @@ class EncodedTargets:
 
 
 def _avro_long(n: int) -> bytes:
-    n = (n << 1) ^ (n >> 63)
     out = bytearray()
-    while n > 127:
-        out.append((n & 0x7F) | 0x80)
-        n >>= 7
-    out.append(n)
+    zigzag(out, n)
     return bytes(out)
 
 
@@ -81,11 +78,9 @@ def _targets(parts: Partitions, names: Mapping[bytes, str]) -> list[dict[str, An
     return [{"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps)} for t, ps in parts.items()]
 
 
-def _owned(parts: Epochs, names: Mapping[bytes, str]) -> list[dict[str, Any]]:
-    return [
-        {"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps), "epochs": list(ps.values())}
-        for t, ps in parts.items()
-    ]
+@lru_cache(maxsize=HEADS)
+def _topic_head(topic_id: bytes, name: str) -> bytes:
+    return topic_id + _avro_string(name)
 
 
 def _epochs(items: list[dict[str, Any]]) -> dict[bytes, dict[int, int]]:
@@ -113,14 +108,6 @@ def _body(r: Record) -> dict[str, Any]:
         }
     if isinstance(r, TargetMemberRecord):
         return {"partitions": _targets(r.partitions, r.names)}
-    if isinstance(r, CurrentRecord):
-        return {
-            "member_epoch": r.member_epoch,
-            "previous_epoch": r.previous_epoch,
-            "state": str(r.state),
-            "assigned": _owned(r.assigned, r.names),
-            "pending": _owned(r.pending, r.names),
-        }
     if isinstance(r, RegexRecord):
         return {"topics": list(r.topics), "names_version": r.names_version, "resolved_ms": r.resolved_ms}
     raise TypeError(f"no value for {r}")
@@ -131,7 +118,6 @@ class StateCodec:
 
     def __init__(self) -> None:
         self.schemas = Schemas()
-        self._heads: dict[bytes, tuple[str, bytes]] = {}
 
     def encode(self, r: Record, stamp: Stamp, revision: int) -> Encoded:
         if isinstance(r, CurrentRecord):
@@ -143,30 +129,16 @@ class StateCodec:
 
     def _current(self, r: CurrentRecord, stamp: Stamp, revision: int) -> bytes:
         """The record written most often, for hundreds of topics at times; the same bytes as fastavro's."""
-        heads = self._heads
-        for part in (r.assigned, r.pending):
-            for topic in part:
-                name = r.names.get(topic, "")
-                if heads.get(topic, ("",))[0] != name or topic not in heads:
-                    heads[topic] = (name, topic + _avro_string(name))
-        if len(heads) > HEADS:
-            heads.clear()
-            return self._current(r, stamp, revision)
-        by_topic = {t: heads[t][1] for part in (r.assigned, r.pending) for t in part}
-        head = b"".join(
-            (
-                self.schemas.mark(Kind.CURRENT),
-                _avro_long(stamp.owner_epoch),
-                _avro_long(stamp.time_ms),
-                _avro_long(revision),
-                _avro_string(r.why),
-                _avro_long(r.member_epoch),
-                _avro_long(r.previous_epoch),
-                _avro_string(str(r.state)),
-            )
-        )
-        assigned = avro_owned(dict(r.assigned), by_topic, head)  # type: ignore[arg-type]
-        return avro_owned(dict(r.pending), by_topic, assigned)  # type: ignore[arg-type]
+        heads = {t: _topic_head(t, r.names.get(t, "")) for part in (r.assigned, r.pending) for t in part}
+        epochs = _avro_long(r.member_epoch) + _avro_long(r.previous_epoch)
+        head = self._head(Kind.CURRENT, stamp, revision, r.why) + epochs + _avro_string(str(r.state))
+        assigned = avro_owned(dict(r.assigned), heads, head)  # type: ignore[arg-type]
+        return avro_owned(dict(r.pending), heads, assigned)  # type: ignore[arg-type]
+
+    def _head(self, kind: Kind, stamp: Stamp, revision: int, why: str) -> bytes:
+        """What every value of a kind begins with."""
+        numbers = _avro_long(stamp.owner_epoch) + _avro_long(stamp.time_ms) + _avro_long(revision)
+        return self.schemas.mark(kind) + numbers + _avro_string(why)
 
     def _encode(
         self, kind: str, group_id: str, sub_id: str, stamp: Stamp, revision: int, why: str, body: dict[str, Any]
@@ -185,16 +157,13 @@ class StateCodec:
         revisions: Mapping[RevisionKey, int],
     ) -> EncodedTargets:
         """`target_member` values of many members, straight from the table's arrays; the same bytes as one by one."""
-        mark = self.schemas.mark(Kind.TARGET_MEMBER)
         topics = names(table.layout.ids)
-        heads = tuple(t + _avro_string(topics.get(t, "")) for t in table.layout.ids)
-        start = mark + _avro_long(stamp.owner_epoch) + _avro_long(stamp.time_ms)
-        end = _avro_string(why)
+        heads = tuple(_topic_head(t, topics.get(t, "")) for t in table.layout.ids)
         out = EncodedTargets(tuple(members), {}, {})
         for member_id in members:
             key = (str(Kind.TARGET_MEMBER), group_id, member_id)
             revision = revisions.get(key, 0) + 1
-            head = start + _avro_long(revision) + end
+            head = self._head(Kind.TARGET_MEMBER, stamp, revision, why)
             at = table.index[member_id]
             value = avro_partitions(table.csr, table.parts, table.layout.off, heads, at, head)
             out.values[member_id] = Encoded(encode_key(*key), value)

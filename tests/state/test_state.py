@@ -31,7 +31,7 @@ from sidecar.core.records import (
 from sidecar.core.topics import Topic, TopicImage
 from sidecar.kernel import _kernel, twin
 from sidecar.state.batch import encode_batch
-from sidecar.state.codec import Encoded, Stamp, StateCodec, _body, owner_epoch_of
+from sidecar.state.codec import Encoded, Stamp, StateCodec, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key, encode_key
 from sidecar.state.schema import Schemas, StateError
 
@@ -173,7 +173,16 @@ def test_current_records_are_fastavros_bytes(
     codec = StateCodec()
     names = {t: text + t.hex()[:3] for t in assigned}
     record = CurrentRecord("g", "m", epoch, epoch - 1, state, assigned, pending, names, text)
-    slow = codec.schemas.encode("current", {**asdict(STAMP), "revision": 3, "why": text, **_body(record)})
+
+    def owned(parts: dict[bytes, dict[int, int]]) -> list[dict[str, object]]:
+        return [
+            {"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps), "epochs": list(ps.values())}
+            for t, ps in parts.items()
+        ]
+
+    body = {"member_epoch": epoch, "previous_epoch": epoch - 1, "state": str(state)}
+    lists = {"assigned": owned(assigned), "pending": owned(pending)}
+    slow = codec.schemas.encode("current", {**asdict(STAMP), "revision": 3, "why": text, **body, **lists})
     assert codec.encode(record, STAMP, 3).value == slow
     heads = {t: t + b"x" for t in (*assigned, *pending)}
     assert _kernel.avro_owned(assigned, heads, b"h") == twin.avro_owned(assigned, heads, b"h")

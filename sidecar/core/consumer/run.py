@@ -133,12 +133,7 @@ def _first_or_shrunk(old: TargetAssignment, problem: Problem) -> set[str]:
         found = {m for m in problem.members if m not in old}
     else:
         found = set(problem.members.keys() - table.index.keys())
-    if (
-        table is not None
-        and not old.own
-        and table.layout.ids == problem.layout.ids
-        and table.layout.off == problem.layout.off
-    ):
+    if table is not None and not old.own and table.layout.same_places(problem.layout):
         return found
     csr, _ = by_member(problem.owner, len(problem.members))
     now, was = read(csr), read(table.csr) if table is not None else ()

@@ -102,7 +102,7 @@ class TargetAssignment:
                 if m in self.table.index:
                     to[self.table.index[m]] = -1
             moved = remap(self.table.owner, to)
-            if old.ids == layout.ids and old.off == layout.off:
+            if old.same_places(layout):
                 owner = bytearray(moved)
             else:
                 _copy_topics(old, moved, layout, owner)
