@@ -70,12 +70,17 @@ class Layout:
         put = object.__setattr__
         put(self, "ids", tuple(t.id for t in self.topics))
         put(self, "index", {t.id: i for i, t in enumerate(self.topics)})
+        put(self, "place", {t.name: i for i, t in enumerate(self.topics)})
+        put(self, "memo", {})
         put(self, "off", array("i", [0, *accumulate(t.partitions for t in self.topics)]))
         put(self, "id_rank", _id_rank(self.topics))
         self._join_classes()
 
     ids: tuple[bytes, ...] = field(init=False, compare=False)
     index: dict[bytes, int] = field(init=False, compare=False)
+    place: dict[str, int] = field(init=False, compare=False)
+    memo: dict[str, object] = field(init=False, compare=False)
+    """What others derive from the topics, for as long as those stay."""
     off: array[int] = field(init=False, compare=False)
     id_rank: array[int] = field(init=False, compare=False)
     class_off: array[int] = field(init=False, compare=False)

@@ -5,7 +5,7 @@ A record is identified by (kind, group_id, sub_id); `why` says in a few words wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -125,9 +125,20 @@ class TargetMemberRecord:
         return self.member_id
 
 
+class TargetTopic(Protocol):
+    @property
+    def id(self) -> bytes: ...
+
+    @property
+    def name(self) -> str: ...
+
+
 class TargetLayout(Protocol):
     @property
-    def ids(self) -> tuple[bytes, ...]: ...
+    def topics(self) -> Sequence[TargetTopic]: ...
+
+    @property
+    def memo(self) -> dict[str, object]: ...
 
     @property
     def off(self) -> Ints: ...
@@ -200,6 +211,7 @@ class CurrentRecord:
     assigned: Epochs
     pending: Epochs
     names: Mapping[bytes, str] = field(default_factory=dict)
+    """Of these topics at least."""
     why: str = ""
 
     kind = Kind.CURRENT

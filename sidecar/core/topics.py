@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from struct import pack
 
 from xxhash import xxh3_64_intdigest
@@ -58,6 +59,11 @@ class TopicImage:
         new_names = bool(gone) or any(n not in self.by_name for n in changed)
         image = TopicImage(by_name, {t.id: t for t in by_name.values()}, self.names_version + new_names)
         return image, frozenset(changed | gone)
+
+    @cached_property
+    def all_names(self) -> dict[bytes, str]:
+        """By id. Made when first asked for, the same object ever after."""
+        return {t.id: t.name for t in self.by_name.values()}
 
     def names(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
         """Of those that exist."""

@@ -5,47 +5,31 @@
 
 from __future__ import annotations
 
-try:
-    from sidecar.kernel._kernel import (
-        avro_owned,
-        avro_partitions,
-        by_member,
-        changed,
-        partitions,
-        partitions_all,
-        range_,
-        remap,
-        uniform,
-    )
+from typing import TYPE_CHECKING
 
-    COMPILED = True
-except ImportError:
-    from sidecar.kernel.twin import (
-        avro_owned,
-        avro_partitions,
-        by_member,
-        changed,
-        partitions,
-        partitions_all,
-        range_,
-        remap,
-        uniform,
-    )
+from sidecar.kernel import twin
+from sidecar.kernel.twin import Ints as Ints
 
-    COMPILED = False
+if TYPE_CHECKING:
+    from sidecar.kernel import _kernel as impl
+else:
+    try:
+        from sidecar.kernel import _kernel as impl
+    except ImportError:
+        impl = twin
 
-from sidecar.kernel.twin import Ints
+COMPILED = impl is not twin
 
-__all__ = [
-    "COMPILED",
-    "Ints",
-    "avro_owned",
-    "avro_partitions",
-    "by_member",
-    "changed",
-    "partitions",
-    "partitions_all",
-    "range_",
-    "remap",
-    "uniform",
-]
+avro = impl.avro
+avro_owned = impl.avro_owned
+avro_partitions = impl.avro_partitions
+avro_strings = impl.avro_strings
+by_member = impl.by_member
+changed = impl.changed
+held = impl.held
+partitions = impl.partitions
+partitions_all = impl.partitions_all
+range_ = impl.range_
+records = impl.records
+remap = impl.remap
+uniform = impl.uniform

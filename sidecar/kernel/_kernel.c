@@ -690,6 +690,45 @@ out:
     return out;
 }
 
+/* Is what a member has (topic -> dict by partition) its part of the table, all of it in a set of topics? */
+static int held(Slice *s, PyObject *had, PyObject *within) {
+    i32 t = 0;
+    Py_ssize_t topics = 0;
+    while (s->at < s->end) {
+        t = topic_of(s->off, s->n_topics, s->parts[s->at], t);
+        PyObject *id = PyTuple_GET_ITEM(s->ids, t), *epochs = PyDict_GetItemWithError(had, id);
+        if (!epochs) return PyErr_Occurred() ? -1 : 0;
+        if (!PyDict_Check(epochs)) { PyErr_SetString(PyExc_TypeError, "partitions of a topic must be a dict"); return -1; }
+        int in = PySet_Contains(within, id);
+        if (in <= 0) return in;
+        i32 first = s->at;
+        for (; s->at < s->end && s->parts[s->at] < s->off[t + 1]; s->at++) {
+            PyObject *number = PyLong_FromLong(s->parts[s->at] - s->off[t]);
+            if (!number) return -1;
+            in = PyDict_Contains(epochs, number);
+            Py_DECREF(number);
+            if (in <= 0) return in;
+        }
+        if (s->at - first != PyDict_GET_SIZE(epochs)) return 0;
+        topics++;
+    }
+    return topics == PyDict_GET_SIZE(had);
+}
+
+static PyObject *py_held(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Buffers b = {.n = 0};
+    Slice s;
+    int found = -1;
+    if (nargs != 7 || !PyDict_Check(args[5]) || !PyAnySet_Check(args[6])) {
+        PyErr_SetString(PyExc_TypeError, "held takes 5 arguments as partitions does, a dict and a set");
+        return NULL;
+    }
+    if (!slice(args, &b, &s)) found = held(&s, args[5], args[6]);
+    release(&b);
+    return found < 0 ? NULL : PyBool_FromLong(found);
+}
+
 typedef struct { uint8_t *d; size_t n, room; } Out;
 
 static int reserve(Out *o, size_t more) {
@@ -733,11 +772,11 @@ static PyObject *py_avro_partitions(PyObject *self, PyObject *const *args, Py_ss
         t = topic_of(s.off, s.n_topics, s.parts[s.at], t);
         i32 stop = s.at;
         while (stop < s.end && s.parts[stop] < s.off[t + 1]) stop++;
-        PyObject *raw = PyTuple_GET_ITEM(s.ids, t);
-        if (!PyBytes_Check(raw)) { PyErr_SetString(PyExc_TypeError, "each topic must be bytes"); goto out; }
-        size_t size = (size_t)PyBytes_GET_SIZE(raw);
+        PyObject *head_of = PyTuple_GET_ITEM(s.ids, t);
+        if (!PyBytes_Check(head_of)) { PyErr_SetString(PyExc_TypeError, "each topic must be bytes"); goto out; }
+        size_t size = (size_t)PyBytes_GET_SIZE(head_of);
         if (reserve(&o, size + 16 + (size_t)(stop - s.at) * 5)) { PyErr_NoMemory(); goto out; }
-        memcpy(o.d + o.n, PyBytes_AS_STRING(raw), size);
+        memcpy(o.d + o.n, PyBytes_AS_STRING(head_of), size);
         o.n += size;
         zigzag(&o, stop - s.at);
         for (i32 k = s.at; k < stop; k++) zigzag(&o, s.parts[k] - s.off[t]);
@@ -797,6 +836,123 @@ out:
     return out;
 }
 
+static int raw(Out *o, const char *d, Py_ssize_t n) {
+    if (reserve(o, (size_t)n + 16)) { PyErr_NoMemory(); return -1; }
+    memcpy(o->d + o->n, d, (size_t)n);
+    o->n += (size_t)n;
+    return 0;
+}
+
+/* Numbers and strings as Avro writes them, bytes as they are. */
+static PyObject *py_avro(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Out o = {0};
+    PyObject *out = NULL;
+    for (Py_ssize_t i = 0; i < nargs; i++) {
+        if (reserve(&o, 16)) { PyErr_NoMemory(); goto out; }
+        if (PyBytes_Check(args[i])) {
+            if (raw(&o, PyBytes_AS_STRING(args[i]), PyBytes_GET_SIZE(args[i]))) goto out;
+        } else if (PyUnicode_Check(args[i])) {
+            Py_ssize_t n;
+            const char *text = PyUnicode_AsUTF8AndSize(args[i], &n);
+            if (!text) goto out;
+            zigzag(&o, n);
+            if (raw(&o, text, n)) goto out;
+        } else {
+            long long v = PyLong_AsLongLong(args[i]);
+            if (v == -1 && PyErr_Occurred()) goto out;
+            zigzag(&o, v);
+        }
+    }
+    out = PyBytes_FromStringAndSize((const char *)o.d, (Py_ssize_t)o.n);
+out:
+    PyMem_Free(o.d);
+    return out;
+}
+
+/* 0 and the number, or -1: it does not end. */
+static int unzigzag(const uint8_t *d, Py_ssize_t size, Py_ssize_t *at, int64_t *v) {
+    uint64_t z = 0;
+    for (int shift = 0; shift < 64 && *at < size; shift += 7) {
+        uint8_t x = d[(*at)++];
+        z |= (uint64_t)(x & 0x7F) << shift;
+        if (x < 128) { *v = (int64_t)(z >> 1) ^ -(int64_t)(z & 1); return 0; }
+    }
+    return -1;
+}
+
+static PyObject *py_avro_strings(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (nargs != 2 || !PyBytes_Check(args[0])) { PyErr_SetString(PyExc_TypeError, "avro_strings takes bytes and a count"); return NULL; }
+    long n = PyLong_AsLong(args[1]);
+    if (n == -1 && PyErr_Occurred()) return NULL;
+    const uint8_t *d = (const uint8_t *)PyBytes_AS_STRING(args[0]);
+    Py_ssize_t size = PyBytes_GET_SIZE(args[0]), at = 0;
+    PyObject *out = PyTuple_New(n);
+    for (long i = 0; out && i < n; i++) {
+        int64_t len;
+        if (unzigzag(d, size, &at, &len) || len < 0 || len > size - at) {
+            PyErr_SetString(PyExc_ValueError, "a string does not end");
+            Py_CLEAR(out);
+            break;
+        }
+        PyObject *text = PyUnicode_DecodeUTF8((const char *)d + at, len, NULL);
+        if (text) PyTuple_SET_ITEM(out, i, text);
+        else Py_CLEAR(out);
+        at += len;
+    }
+    return out;
+}
+
+static int record(Out *all, Out *o, PyObject *item, Py_ssize_t i) {
+    PyObject *key, *value, *headers;
+    if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 3 || !PyBytes_Check(key = PyTuple_GET_ITEM(item, 0)) ||
+        ((value = PyTuple_GET_ITEM(item, 1)) != Py_None && !PyBytes_Check(value)) ||
+        !PyTuple_Check(headers = PyTuple_GET_ITEM(item, 2))) {
+        PyErr_SetString(PyExc_TypeError, "a record is (key, value or None, headers)");
+        return -1;
+    }
+    o->n = 0;
+    if (reserve(o, 32)) { PyErr_NoMemory(); return -1; }
+    o->d[o->n++] = 0; /* attributes */
+    o->d[o->n++] = 0; /* timestamp delta */
+    zigzag(o, i);
+    zigzag(o, PyBytes_GET_SIZE(key));
+    if (raw(o, PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))) return -1;
+    zigzag(o, value == Py_None ? -1 : PyBytes_GET_SIZE(value));
+    if (value != Py_None && raw(o, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))) return -1;
+    zigzag(o, PyTuple_GET_SIZE(headers));
+    for (Py_ssize_t h = 0; h < PyTuple_GET_SIZE(headers); h++) {
+        PyObject *name, *data;
+        Py_ssize_t n;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(headers, h), "US", &name, &data)) return -1;
+        const char *text = PyUnicode_AsUTF8AndSize(name, &n);
+        if (!text || reserve(o, 16)) return -1;
+        zigzag(o, n);
+        if (raw(o, text, n)) return -1;
+        zigzag(o, PyBytes_GET_SIZE(data));
+        if (raw(o, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))) return -1;
+        if (reserve(o, 16)) { PyErr_NoMemory(); return -1; }
+    }
+    if (reserve(all, 16)) { PyErr_NoMemory(); return -1; }
+    zigzag(all, (int64_t)o->n);
+    return raw(all, (const char *)o->d, (Py_ssize_t)o->n);
+}
+
+static PyObject *py_records(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    Out all = {0}, one = {0};
+    PyObject *out = NULL;
+    if (nargs != 1 || !PyList_Check(args[0])) { PyErr_SetString(PyExc_TypeError, "records takes a list"); return NULL; }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); i++)
+        if (record(&all, &one, PyList_GET_ITEM(args[0], i), i)) goto out;
+    out = PyBytes_FromStringAndSize((const char *)all.d, (Py_ssize_t)all.n);
+out:
+    PyMem_Free(all.d);
+    PyMem_Free(one.d);
+    return out;
+}
+
 static PyMethodDef METHODS[] = {
     {"uniform", (PyCFunction)(void (*)(void))py_uniform, METH_FASTCALL, "See twin.py."},
     {"range_", (PyCFunction)(void (*)(void))py_range, METH_FASTCALL, "See twin.py."},
@@ -805,8 +961,12 @@ static PyMethodDef METHODS[] = {
     {"changed", (PyCFunction)(void (*)(void))py_changed, METH_FASTCALL, "See twin.py."},
     {"partitions", (PyCFunction)(void (*)(void))py_partitions, METH_FASTCALL, "See twin.py."},
     {"partitions_all", (PyCFunction)(void (*)(void))py_partitions_all, METH_FASTCALL, "See twin.py."},
+    {"held", (PyCFunction)(void (*)(void))py_held, METH_FASTCALL, "See twin.py."},
     {"avro_partitions", (PyCFunction)(void (*)(void))py_avro_partitions, METH_FASTCALL, "See twin.py."},
     {"avro_owned", (PyCFunction)(void (*)(void))py_avro_owned, METH_FASTCALL, "See twin.py."},
+    {"avro", (PyCFunction)(void (*)(void))py_avro, METH_FASTCALL, "See twin.py."},
+    {"avro_strings", (PyCFunction)(void (*)(void))py_avro_strings, METH_FASTCALL, "See twin.py."},
+    {"records", (PyCFunction)(void (*)(void))py_records, METH_FASTCALL, "See twin.py."},
     {NULL, NULL, 0, NULL},
 };
 

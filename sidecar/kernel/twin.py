@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias
 
 from sidecar.kernel.balance import Heterogeneous
@@ -150,6 +150,23 @@ def partitions_all(
     return [partitions(csr, parts, off, ids, m) for m in read(members)]
 
 
+def held(
+    csr: Ints,
+    parts: Ints,
+    off: Ints,
+    ids: tuple[bytes, ...],
+    member: int,
+    had: Mapping[bytes, Mapping[int, int]],
+    within: Set[bytes],
+) -> bool:
+    """Has the member just its partitions, no more and no fewer, and are all their topics in `within`?"""
+    runs = _runs(csr, parts, off, member)
+    return len(runs) == len(had) and all(
+        ids[t] in within and len(ps) == len(mine := had.get(ids[t], {})) and all(p in mine for p in ps)
+        for t, ps in runs
+    )
+
+
 def zigzag(out: bytearray, n: int) -> None:
     """Append a 64-bit number as Avro and Kafka's records write it."""
     n = (n << 1) ^ (n >> 63)
@@ -157,6 +174,65 @@ def zigzag(out: bytearray, n: int) -> None:
         out.append((n & 0x7F) | 0x80)
         n >>= 7
     out.append(n)
+
+
+def avro(*parts: int | str | bytes) -> bytes:
+    """Numbers and strings as Avro writes them, bytes as they are."""
+    out = bytearray()
+    for part in parts:
+        if isinstance(part, str):
+            data = part.encode()
+            zigzag(out, len(data))
+            out += data
+        elif isinstance(part, bytes):
+            out += part
+        else:
+            zigzag(out, part)
+    return bytes(out)
+
+
+def avro_strings(raw: bytes, count: int) -> tuple[str, ...]:
+    """The first strings of an Avro value. Raises ValueError for what does not hold so many."""
+    found: list[str] = []
+    p = 0
+    for _ in range(count):
+        n = shift = 0
+        while True:
+            if p >= len(raw) or shift > 63:
+                raise ValueError("a string does not end")
+            n |= (raw[p] & 0x7F) << shift
+            shift += 7
+            p += 1
+            if raw[p - 1] < 128:
+                break
+        size = (n >> 1) ^ -(n & 1)
+        if not 0 <= size <= len(raw) - p:
+            raise ValueError("a string does not end")
+        found.append(raw[p : p + size].decode())
+        p += size
+    return tuple(found)
+
+
+def records(items: list[tuple[bytes, bytes | None, tuple[tuple[str, bytes], ...]]]) -> bytes:
+    """Records of a batch: key, value, headers; offset deltas count from 0, timestamp deltas are 0 (KIP-98)."""
+    body = bytearray()
+    for i, (key, value, headers) in enumerate(items):
+        rec = bytearray(2)  # attributes, timestamp delta
+        zigzag(rec, i)
+        zigzag(rec, len(key))
+        rec += key
+        zigzag(rec, -1 if value is None else len(value))
+        rec += value or b""
+        zigzag(rec, len(headers))
+        for name, data in headers:
+            raw = name.encode()
+            zigzag(rec, len(raw))
+            rec += raw
+            zigzag(rec, len(data))
+            rec += data
+        zigzag(body, len(rec))
+        body += rec
+    return bytes(body)
 
 
 def avro_partitions(csr: Ints, parts: Ints, off: Ints, heads: tuple[bytes, ...], member: int, head: bytes) -> bytes:

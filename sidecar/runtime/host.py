@@ -339,8 +339,7 @@ class Host:
             if assignor is None:
                 raise LookupError(f"there is no assignor {inp.assignor}")
             out = run(inp, assignor)
-            names = inp.image.names
-            return out, self.codec.targets(inp.group_id, out.table, out.changed, names, inp.why, stamp, revisions)
+            return out, self.codec.targets(inp.group_id, out.table, out.changed, inp.why, stamp, revisions)
 
         def done(result: object, error: BaseException | None) -> None:
             if self.active.get(owned.partition) is not owned:

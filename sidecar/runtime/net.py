@@ -72,6 +72,14 @@ class BrokerConnection(asyncio.Protocol):
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> tuple[int, bool, bytes]:
         """The same, without decoding: version, whether its header is flexible, the response frame."""
+        async with asyncio.timeout(timeout_s):
+            version, flexible, raw = self.start(module, name, req, high, low)
+            return version, flexible, await raw
+
+    def start(
+        self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0
+    ) -> tuple[int, bool, asyncio.Future[bytes]]:
+        """The same, without waiting. Raises ConnectionLost, WireError."""
         upper = _upper(name)
         least, top = getattr(module, f"{upper}_REQUEST_VERSIONS")
         request_class = getattr(module, f"{name}Request")
@@ -79,9 +87,7 @@ class BrokerConnection(asyncio.Protocol):
         version = self.version(key, max(low, least), min(top, high) if high is not None else top)
         flexible = version >= getattr(module, f"{upper}_REQUEST_FLEXIBLE_FROM")
         assert isinstance(req, request_class)
-        async with asyncio.timeout(timeout_s):
-            raw = await self._send(key, version, req.encode(version), flexible)
-        return version, flexible, raw
+        return version, flexible, self._send(key, version, req.encode(version), flexible)
 
     async def raw(self, api_key: int, version: int, body: bytes, flexible: bool, timeout_s: float = 10.0) -> bytes:
         """A whole response frame to an encoded request body."""

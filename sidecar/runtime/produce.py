@@ -7,9 +7,12 @@ So what gathers for a leader while requests are under way goes out together, on 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
 
 from sidecar.runtime.cluster import Cluster, ConnectionLost
 from sidecar.runtime.net import BrokerConnection
+from sidecar.wire.frames import response_body
 from sidecar.wire.generated import produce as pr
 from sidecar.wire.primitives import WireError
 
@@ -18,14 +21,20 @@ CONNECTIONS = 3
 REQUEST_BYTES = 16 << 20
 
 
-class _Item:
-    __slots__ = ("batch", "future", "partition", "topic")
+Done = Callable[[int, int, ConnectionLost | None], None]
+"""Told of a batch: error code and base offset, or why nobody can say whether it is in."""
 
-    def __init__(self, topic: str, partition: int, batch: bytes, future: asyncio.Future[tuple[int, int]]) -> None:
-        self.topic, self.partition, self.batch, self.future = topic, partition, batch, future
+
+class _Item(NamedTuple):
+    topic: str
+    partition: int
+    batch: bytes
+    done: Done
 
 
 class _Leader:
+    """Callbacks, not tasks: every change of state passes here."""
+
     def __init__(self, cluster: Cluster, node_id: int, timeout_s: float) -> None:
         self.cluster = cluster
         self.node_id = node_id
@@ -34,22 +43,26 @@ class _Leader:
         self.busy = 0
         self.idle: list[BrokerConnection] = []
         self.tasks: set[asyncio.Task[None]] = set()
+        self._due = False
 
     def add(self, item: _Item) -> None:
         self.queue.append(item)
-        if self.busy < CONNECTIONS:
-            self.busy += 1
-            task = asyncio.get_running_loop().create_task(self._work())
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._flush)  # let this turn of the loop add its own
 
-    async def _work(self) -> None:
-        try:
-            await asyncio.sleep(0)  # let this turn of the loop add its own
-            while self.queue:
-                await self._send(self._take())
-        finally:
-            self.busy -= 1
+    def _flush(self) -> None:
+        self._due = False
+        while self.queue and self.busy < CONNECTIONS:
+            self.busy += 1
+            while self.idle and self.idle[-1].closed:
+                self.idle.pop()
+            if self.idle:
+                self._send(self.idle.pop(), self._take())
+            else:
+                task = asyncio.get_running_loop().create_task(self._open(self._take()))
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
 
     def _take(self) -> list[_Item]:
         """What goes into one request: as much as fits, but no partition twice. Of two a broker takes one, and answers
@@ -67,45 +80,89 @@ class _Leader:
         self.queue = left
         return list(taken.values())
 
-    async def _send(self, items: list[_Item]) -> None:
-        conn: BrokerConnection | None = None
+    async def _open(self, items: list[_Item]) -> None:
         try:
-            conn = self.idle.pop() if self.idle else await self.cluster.open(self.node_id)
-            topics: dict[str, list[pr.PartitionProduceData]] = {}
-            for i in items:
-                topics.setdefault(i.topic, []).append(pr.PartitionProduceData(index=i.partition, records=i.batch))
-            data = [pr.TopicProduceData(name=t, partition_data=parts) for t, parts in topics.items()]
-            req = pr.ProduceRequest(acks=-1, timeout_ms=int(self.timeout_s * 1000), topic_data=data)
-            res = await conn.request(pr, "Produce", req, high=9, timeout_s=self.timeout_s)
-            found = {
-                (t.name, p.index): (p.error_code, p.base_offset) for t in res.responses for p in t.partition_responses
-            }
-            for i in items:
-                if not i.future.done():
-                    i.future.set_result(found[(i.topic, i.partition)])
+            conn = await self.cluster.open(self.node_id)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._lost(None, items, exc)
+        else:
+            self._send(conn, items)
+
+    def _send(self, conn: BrokerConnection, items: list[_Item]) -> None:
+        topics: dict[str, list[pr.PartitionProduceData]] = {}
+        for i in items:
+            topics.setdefault(i.topic, []).append(pr.PartitionProduceData(index=i.partition, records=i.batch))
+        data = [pr.TopicProduceData(name=t, partition_data=parts) for t, parts in topics.items()]
+        req = pr.ProduceRequest(acks=-1, timeout_ms=int(self.timeout_s * 1000), topic_data=data)
+        try:
+            version, flexible, response = conn.start(pr, "Produce", req, high=9)
+        except (ConnectionLost, WireError) as exc:
+            self._lost(conn, items, exc)
+            return
+        timer = asyncio.get_running_loop().call_later(self.timeout_s, _late, response)
+
+        def answered(response: asyncio.Future[bytes]) -> None:
+            timer.cancel()
+            try:
+                raw = response.result()
+                res = pr.ProduceResponse.decode(version, raw, response_body(raw, flexible))
+                found = {
+                    (t.name, p.index): (p.error_code, p.base_offset)
+                    for t in res.responses
+                    for p in t.partition_responses
+                }
+                told = [found[(i.topic, i.partition)] for i in items]
+            except (ConnectionLost, TimeoutError, WireError, KeyError) as exc:
+                self._lost(conn, items, exc)
+                return
             self.idle.append(conn)
-        except (ConnectionLost, TimeoutError, WireError, KeyError) as exc:
-            if conn is not None:
-                conn.close()
-            for i in items:
-                if not i.future.done():
-                    i.future.set_exception(ConnectionLost(f"broker {self.node_id}: {exc or 'timed out'}"))
+            self.busy -= 1
+            for i, (code, offset) in zip(items, told, strict=True):
+                i.done(code, offset, None)
+            self._flush()
+
+        response.add_done_callback(answered)
+
+    def _lost(self, conn: BrokerConnection | None, items: list[_Item], why: Exception) -> None:
+        if conn is not None:
+            conn.close()
+        self.busy -= 1
+        for i in items:
+            i.done(-1, -1, ConnectionLost(f"broker {self.node_id}: {why or 'timed out'}"))
+        self._flush()
+
+
+def _late(response: asyncio.Future[bytes]) -> None:
+    if not response.done():
+        response.set_exception(TimeoutError())
 
 
 class Appender:
-    """`append` gives (error code, base offset); raises ConnectionLost when nobody can say whether it is in."""
-
     def __init__(self, cluster: Cluster, timeout_s: float) -> None:
         self.cluster = cluster
         self.timeout_s = timeout_s
         self._leaders: dict[int, _Leader] = {}
 
-    async def append(self, node_id: int, topic: str, partition: int, batch: bytes) -> tuple[int, int]:
+    def put(self, node_id: int, topic: str, partition: int, batch: bytes, done: Done) -> None:
+        """`done` is called later, never from within."""
         leader = self._leaders.get(node_id)
         if leader is None:
             leader = self._leaders[node_id] = _Leader(self.cluster, node_id, self.timeout_s)
+        leader.add(_Item(topic, partition, batch, done))
+
+    async def append(self, node_id: int, topic: str, partition: int, batch: bytes) -> tuple[int, int]:
+        """(error code, base offset). Raises ConnectionLost when nobody can say whether it is in."""
         future: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-        leader.add(_Item(topic, partition, batch, future))
+
+        def done(code: int, offset: int, lost: ConnectionLost | None) -> None:
+            if future.done():
+                return
+            if lost is not None:
+                future.set_exception(lost)
+            else:
+                future.set_result((code, offset))
+
+        self.put(node_id, topic, partition, batch, done)
         return await future
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.errors import Code, name_of
@@ -22,6 +22,7 @@ from sidecar.state.codec import Encoded
 from sidecar.wire.generated import init_producer_id as ip
 from sidecar.wire.primitives import WireError
 
+WRITTEN = {Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER}
 RETRIABLE = {
     Code.UNKNOWN_TOPIC_OR_PARTITION,
     Code.LEADER_NOT_AVAILABLE,
@@ -41,8 +42,8 @@ INIT_RETRIABLE = {
 RETRY_S = 0.05
 BATCH_BYTES = 8 << 20
 INIT_LANES = 4
-LARGE_BATCH = 64
-"""Records; larger ones are put together in a thread."""
+LARGE_BATCH = 256 << 10
+"""Bytes; larger ones are put together in a thread."""
 
 
 class WriteLost(Exception):
@@ -88,6 +89,7 @@ class FencedWriter:
         self._sequence = 0
         self._queue: list[_Entry] = []
         self._sending: list[_Entry] = []
+        self._under_way = False
         self._task: asyncio.Task[None] | None = None
         self._leader = -1
 
@@ -139,8 +141,7 @@ class FencedWriter:
                 done(-1)
             return
         self._queue.append(_Entry(records, done))
-        if self._task is None:
-            self._task = self.tasks.spawn(self._drain(), f"writer-{self.partition}")
+        self._next()
 
     def append_wait(self, records: Sequence[Encoded]) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -168,34 +169,80 @@ class FencedWriter:
         for entry in entries:
             entry.done(None)
 
-    async def _drain(self) -> None:
-        try:
-            while self._queue:
-                size = taken = 0
-                while taken < len(self._queue) and (taken == 0 or size + self._queue[taken].size <= BATCH_BYTES):
-                    size += self._queue[taken].size
-                    taken += 1
-                self._sending, self._queue = self._queue[:taken], self._queue[taken:]
-                records = [r for e in self._sending for r in e.records]
-                offset = await self._send(records)
-                self._sequence = (self._sequence + len(records)) & 0x7FFFFFFF
-                sent, self._sending = self._sending, []
-                at = offset
-                for entry in sent:
-                    at += len(entry.records)
-                    entry.done(at - 1 if offset >= 0 else -1)
-            self._task = None
-        except WriteLost as exc:
-            self._task = None
-            self.stop(exc)
+    # ---- one batch after the other ------------------------------------------------------------------------
+    def _next(self) -> None:
+        """Send what has gathered, if nothing is under way. Mostly without a task: they cost more than the batch."""
+        if self._under_way or not self._queue or self.failure is not None:
+            return
+        self._under_way = True
+        size = taken = 0
+        while taken < len(self._queue) and (taken == 0 or size + self._queue[taken].size <= BATCH_BYTES):
+            size += self._queue[taken].size
+            taken += 1
+        self._sending, self._queue = self._queue[:taken], self._queue[taken:]
+        records = [r for e in self._sending for r in e.records]
+        started = time.monotonic()
+        args = (records, int(time.time() * 1000), self.producer_id, self.producer_epoch, self._sequence)
+        self._sequence = (self._sequence + len(records)) & 0x7FFFFFFF
+        if size > LARGE_BATCH:
+            self._work(self._send_large(args, started))
+        elif self._leader < 0:
+            self._work(self._send(encode_batch(*args), started, "no leader"))
+        else:
+            batch = encode_batch(*args)
 
-    async def _send(self, records: list[Encoded]) -> int:
+            def answered(code: int, offset: int, lost: ConnectionLost | None) -> None:
+                if self.failure is not None:
+                    return
+                if lost is None and code in WRITTEN:
+                    self._written(offset)
+                    return
+                self._leader = -1
+                why = str(lost) if lost is not None else name_of(code)
+                if lost is None and code not in RETRIABLE:
+                    self.stop(self._refused(code, why))
+                else:
+                    self._work(self._send(batch, started, why))
+
+            self.appender.put(self._leader, self.topic, self.partition, batch, answered)
+
+    def _written(self, offset: int) -> None:
+        sent, self._sending = self._sending, []
+        try:
+            at = offset
+            for entry in sent:
+                at += len(entry.records)
+                entry.done(at - 1 if offset >= 0 else -1)
+        except Exception as exc:  # noqa: BLE001 - a bug: the process ends with it
+            self.tasks.broken(f"writer-{self.partition}", exc)
+        self._under_way = False
+        self._next()
+
+    def _work(self, send: Coroutine[None, None, int]) -> None:
+        async def work() -> None:
+            try:
+                offset = await send
+            except WriteLost as exc:
+                self._task = None
+                self.stop(exc)
+                return
+            self._task = None
+            self._written(offset)
+
+        self._task = self.tasks.spawn(work(), f"writer-{self.partition}")
+
+    async def _send_large(self, args: tuple[list[Encoded], int, int, int, int], started: float) -> int:
+        return await self._send(await asyncio.to_thread(encode_batch, *args), started, "no leader")
+
+    def _refused(self, code: int, before: str) -> WriteLost:
+        where = f"{self.topic}-{self.partition}: {name_of(code)}"
+        if code in (Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED):
+            return Fenced(where)
+        return WriteLost(f"{where} (next sequence {self._sequence}, epoch {self.producer_epoch}; before: {before})")
+
+    async def _send(self, batch: bytes, started: float, last: str) -> int:
         """One batch, retried with the same sequence until it is in or the time is over. Returns its base offset."""
-        now_ms = int(time.time() * 1000)
-        args = (records, now_ms, self.producer_id, self.producer_epoch, self._sequence)
-        batch = await asyncio.to_thread(encode_batch, *args) if len(records) > LARGE_BATCH else encode_batch(*args)
-        deadline = time.monotonic() + self.write_timeout_s
-        last = "no leader"
+        deadline = started + self.write_timeout_s
         while time.monotonic() < deadline:
             try:
                 if self._leader < 0:
@@ -203,15 +250,11 @@ class FencedWriter:
                     leaders = view.leaders.get(self.topic, ())
                     self._leader = leaders[self.partition] if self.partition < len(leaders) else -1
                 if self._leader >= 0:
-                    error, offset = await self.appender.append(self._leader, self.topic, self.partition, batch)
-                    code = error
-                    if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
+                    code, offset = await self.appender.append(self._leader, self.topic, self.partition, batch)
+                    if code in WRITTEN:
                         return offset
-                    if code in (Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED):
-                        raise Fenced(f"{self.topic}-{self.partition}: {name_of(code)}")
                     if code not in RETRIABLE:
-                        what = f"{len(records)} records from sequence {self._sequence}, epoch {self.producer_epoch}"
-                        raise WriteLost(f"{self.topic}-{self.partition}: {name_of(code)} ({what}; before: {last})")
+                        raise self._refused(code, last)
                     last = name_of(code)
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 last = str(exc) or "timed out"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sidecar.core.records import (
     CurrentRecord,
+    Epochs,
     GroupRecord,
     Kind,
     MemberRecord,
@@ -22,8 +23,7 @@ from sidecar.core.records import (
     TargetTable,
     Tombstone,
 )
-from sidecar.kernel import avro_owned, avro_partitions
-from sidecar.kernel.twin import zigzag
+from sidecar.kernel import avro, avro_owned, avro_partitions
 from sidecar.state.keys import StateKey, encode_key
 from sidecar.state.schema import Schemas
 
@@ -41,8 +41,7 @@ class Stamp:
     time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """One Kafka record. `value` None is a tombstone; its reason then stands in `headers`."""
 
     key: bytes
@@ -51,7 +50,6 @@ class Encoded:
 
 
 RevisionKey = tuple[str, str, str]
-Names = Callable[[Iterable[bytes]], Mapping[bytes, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +61,13 @@ class EncodedTargets:
     revisions: dict[RevisionKey, int]
 
 
-def _avro_long(n: int) -> bytes:
-    out = bytearray()
-    zigzag(out, n)
-    return bytes(out)
-
-
-def _avro_string(text: str) -> bytes:
-    raw = text.encode()
-    return _avro_long(len(raw)) + raw
-
-
 def _targets(parts: Partitions, names: Mapping[bytes, str]) -> list[dict[str, Any]]:
     return [{"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps)} for t, ps in parts.items()]
 
 
 @lru_cache(maxsize=HEADS)
 def _topic_head(topic_id: bytes, name: str) -> bytes:
-    return topic_id + _avro_string(name)
+    return avro(topic_id, name)
 
 
 def _epochs(items: list[dict[str, Any]]) -> dict[bytes, dict[int, int]]:
@@ -118,6 +105,8 @@ class StateCodec:
 
     def __init__(self) -> None:
         self.schemas = Schemas()
+        self._names: Mapping[bytes, str] = {}
+        self._heads: dict[bytes, bytes] = {}
 
     def encode(self, r: Record, stamp: Stamp, revision: int) -> Encoded:
         if isinstance(r, CurrentRecord):
@@ -129,16 +118,24 @@ class StateCodec:
 
     def _current(self, r: CurrentRecord, stamp: Stamp, revision: int) -> bytes:
         """The record written most often, for hundreds of topics at times; the same bytes as fastavro's."""
-        heads = {t: _topic_head(t, r.names.get(t, "")) for part in (r.assigned, r.pending) for t in part}
-        epochs = _avro_long(r.member_epoch) + _avro_long(r.previous_epoch)
-        head = self._head(Kind.CURRENT, stamp, revision, r.why) + epochs + _avro_string(str(r.state))
-        assigned = avro_owned(dict(r.assigned), heads, head)  # type: ignore[arg-type]
-        return avro_owned(dict(r.pending), heads, assigned)  # type: ignore[arg-type]
+        heads = self._heads_for(r.names, r.assigned, r.pending)
+        head = avro(self._head(Kind.CURRENT, stamp, revision, r.why), r.member_epoch, r.previous_epoch, str(r.state))
+        return avro_owned(r.pending, heads, avro_owned(r.assigned, heads, head))
+
+    def _heads_for(self, names: Mapping[bytes, str], *parts: Epochs) -> dict[bytes, bytes]:
+        """How each topic of `parts` begins; kept as long as `names` is the same object."""
+        if names is not self._names:
+            self._names, self._heads = names, {}
+        heads = self._heads
+        for part in parts:
+            for t in part:
+                if t not in heads:  # not a difference of key sets: that walks through the larger one
+                    heads[t] = _topic_head(t, names.get(t, ""))
+        return heads
 
     def _head(self, kind: Kind, stamp: Stamp, revision: int, why: str) -> bytes:
         """What every value of a kind begins with."""
-        numbers = _avro_long(stamp.owner_epoch) + _avro_long(stamp.time_ms) + _avro_long(revision)
-        return self.schemas.mark(kind) + numbers + _avro_string(why)
+        return avro(self.schemas.mark(kind), stamp.owner_epoch, stamp.time_ms, revision, why)
 
     def _encode(
         self, kind: str, group_id: str, sub_id: str, stamp: Stamp, revision: int, why: str, body: dict[str, Any]
@@ -151,21 +148,22 @@ class StateCodec:
         group_id: str,
         table: TargetTable,
         members: Sequence[str],
-        names: Names,
         why: str,
         stamp: Stamp,
         revisions: Mapping[RevisionKey, int],
     ) -> EncodedTargets:
         """`target_member` values of many members, straight from the table's arrays; the same bytes as one by one."""
-        topics = names(table.layout.ids)
-        heads = tuple(_topic_head(t, topics.get(t, "")) for t in table.layout.ids)
+        layout = table.layout
+        heads = layout.memo.get("heads")
+        if not isinstance(heads, tuple):
+            heads = layout.memo["heads"] = tuple(_topic_head(t.id, t.name) for t in layout.topics)
         out = EncodedTargets(tuple(members), {}, {})
         for member_id in members:
             key = (str(Kind.TARGET_MEMBER), group_id, member_id)
             revision = revisions.get(key, 0) + 1
             head = self._head(Kind.TARGET_MEMBER, stamp, revision, why)
             at = table.index[member_id]
-            value = avro_partitions(table.csr, table.parts, table.layout.off, heads, at, head)
+            value = avro_partitions(table.csr, table.parts, layout.off, heads, at, head)
             out.values[member_id] = Encoded(encode_key(*key), value)
             out.revisions[key] = revision
         return out

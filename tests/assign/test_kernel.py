@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from array import array
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecar.core.assignor import problem_of
+from sidecar.core.consumer.table import TargetAssignment
 from sidecar.kernel import _kernel, twin
 from tests.assign.oracle import random_case
 
@@ -65,3 +69,64 @@ def test_what_is_no_buffer_of_ints_is_refused() -> None:
         _kernel.by_member(ints(3), 1)
     with pytest.raises(ValueError, match="range"):
         _kernel.partitions(ints(0, 9), ints(1), ints(0, 4), (b"x",), 0)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.text(max_size=200) | st.binary(max_size=200)))
+def test_avro_parts(parts: list[int | str | bytes]) -> None:
+    assert _kernel.avro(*parts) == twin.avro(*parts)
+
+
+@given(st.lists(st.text(max_size=200), max_size=4), st.binary(max_size=3))
+def test_avro_strings_come_back(texts: list[str], more: bytes) -> None:
+    raw = twin.avro(*texts) + more
+    assert _kernel.avro_strings(raw, len(texts)) == twin.avro_strings(raw, len(texts)) == tuple(texts)
+
+
+@given(st.binary(max_size=30), st.integers(0, 4))
+def test_avro_strings_of_anything(raw: bytes, count: int) -> None:
+    found: list[object] = []
+    for impl in (_kernel.avro_strings, twin.avro_strings):
+        try:
+            found.append(impl(raw, count))
+        except ValueError:
+            found.append("refused")
+    assert found[0] == found[1]
+
+
+HEADERS = st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=200)), max_size=3).map(tuple)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=400), HEADERS)))
+def test_records_of_a_batch(items: list[tuple[bytes, bytes | None, tuple[tuple[str, bytes], ...]]]) -> None:
+    assert _kernel.records(items) == twin.records(items)
+
+
+@given(st.lists(st.integers(0, 3), min_size=9, max_size=9), st.data())
+def test_held(owners: list[int], data: st.DataObject) -> None:
+    """What a member has is its part of the table, or something near it; its topics may be fewer."""
+    off, ids = ints(0, 2, 5, 9), (b"a", b"b", b"c")
+    csr, parts = twin.by_member(ints(*owners), 4)
+    mine = {t: dict.fromkeys(ps, 7) for t, ps in twin.partitions(csr, parts, off, ids, 1).items()}
+    if data.draw(st.booleans()) and mine:
+        ps = mine[data.draw(st.sampled_from(sorted(mine)))]
+        ps[data.draw(st.integers(0, 3))] = 1
+        if data.draw(st.booleans()):
+            del ps[min(ps)]
+    if data.draw(st.booleans()):
+        mine[data.draw(st.sampled_from((*ids, b"d")))] = {0: 1}
+    within = data.draw(st.sets(st.sampled_from(ids), min_size=2))
+    got = twin.held(csr, parts, off, ids, 1, mine, within)
+    assert _kernel.held(csr, parts, off, ids, 1, mine, within) is got
+    target = TargetAssignment(None, {"m": twin.partitions(csr, parts, off, ids, 1)})
+    assert target.held("m", mine, frozenset(within)) is got
+
+
+def test_what_is_no_record_is_refused() -> None:
+    bad: Any
+    for bad in ([b"k"], [("k", b"v", ())], [(b"k", b"v", [])], [(b"k", b"v", (("h",),))], [(b"k", 1, ())]):
+        with pytest.raises(TypeError):
+            _kernel.records(bad)
+    with pytest.raises(OverflowError):
+        _kernel.avro(2**63)
+    with pytest.raises(TypeError):
+        _kernel.held(ints(0, 1), ints(0), ints(0, 1), (b"x",), 0, {b"x": (0,)}, {b"x"})  # type: ignore[dict-item]

@@ -224,7 +224,9 @@ class ConsumerGroup:
         if old is None:  # compaction took the rest of it
             old = Member(r.member_id)
             self.subscriptions.put(r.member_id, (), None)
-        self._release(old)
+        kept = r.assigned is old.assigned and not r.pending and not old.pending
+        if not kept:
+            self._release(old)
         new = replace(
             old,
             member_epoch=r.member_epoch,
@@ -233,7 +235,7 @@ class ConsumerGroup:
             assigned=r.assigned,
             pending=r.pending,
         )
-        for part in (new.assigned, new.pending):
+        for part in () if kept else (new.assigned, new.pending):
             for topic, partitions in part.items():
                 owners = self.owners.setdefault(topic, {})
                 for p in partitions:

@@ -22,7 +22,7 @@ from sidecar.core.consumer.members import (
     remove_member,
     replace_static,
 )
-from sidecar.core.consumer.reconcile import Target, reconcile
+from sidecar.core.consumer.reconcile import Target, reconcile, settled
 from sidecar.core.consumer.target import update_target
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import ConsumerHeartbeat, HeartbeatReply, RegexResolved, ResolveRegex
@@ -203,11 +203,18 @@ def _reconcile(turn: Turn, group: ConsumerGroup, member: Member, changed: bool, 
     if not changed and member.reconciled_to(epoch):
         return member
     subscribed = group.subscribed_ids(member, turn.image)
-    target = Target(epoch, group.target.of(member.member_id))
-    owners = group.owners
-    final = reconcile(
-        member, target, subscribed, changed, hb.owned, lambda t, p: owners[t].get(p) if t in owners else None
-    )
+    if (
+        not member.pending
+        and not member.reconciled_to(epoch)
+        and group.target.held(member.member_id, member.assigned, subscribed)
+    ):
+        final = settled(member, epoch)
+    else:
+        target = Target(epoch, group.target.of(member.member_id))
+        owners = group.owners
+        final = reconcile(
+            member, target, subscribed, changed, hb.owned, lambda t, p: owners[t].get(p) if t in owners else None
+        )
     if final != member:
         turn.write(current_record(turn, group.group_id, final, _why(member, final, epoch)))
         arm_rebalance(turn, group.group_id, final)

@@ -38,9 +38,16 @@ def member_record(group_id: str, m: Member, why: str) -> MemberRecord:
 
 
 def current_record(turn: Turn, group_id: str, m: Member, why: str) -> CurrentRecord:
-    names = turn.names(dict.fromkeys((*m.assigned, *m.pending)))
     return CurrentRecord(
-        group_id, m.member_id, m.member_epoch, m.previous_epoch, m.state, m.assigned, m.pending, names, why
+        group_id,
+        m.member_id,
+        m.member_epoch,
+        m.previous_epoch,
+        m.state,
+        m.assigned,
+        m.pending,
+        turn.image.all_names,
+        why,
     )
 
 

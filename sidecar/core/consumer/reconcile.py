@@ -38,6 +38,11 @@ def reconcile(
     return _towards(member, target, subscribed, owned, owner_of)
 
 
+def settled(member: Member, epoch: int) -> Member:
+    """The next state of one that has its target already: mostly so, when a group of many changes a little."""
+    return replace(member, state=MemberState.STABLE, member_epoch=epoch, previous_epoch=member.member_epoch)
+
+
 def _still_owns(owned: Partitions | None, revoked: Epochs) -> bool:
     """A member that reports nothing is taken to own them still."""
     if owned is None:
@@ -64,15 +69,6 @@ def _drop_unsubscribed(member: Member, subscribed: frozenset[bytes], owned: Part
     return replace(member, previous_epoch=member.member_epoch, assigned=keep)
 
 
-def _has_it_all(assigned: Epochs, wanted: Partitions, subscribed: frozenset[bytes]) -> bool:
-    """Nothing to give up and nothing to get: mostly so, when a group of many changes a little."""
-    return (
-        len(assigned) == len(wanted)
-        and wanted.keys() <= subscribed
-        and all(len(ps) == len(had := assigned.get(t, ())) and all(p in had for p in ps) for t, ps in wanted.items())
-    )
-
-
 def _towards(
     member: Member,
     target: Target,
@@ -80,10 +76,6 @@ def _towards(
     owned: Partitions | None,
     owner_of: Callable[[bytes, int], str | None],
 ) -> Member:
-    if not member.pending and _has_it_all(member.assigned, target.partitions, subscribed):
-        return replace(
-            member, state=MemberState.STABLE, member_epoch=target.epoch, previous_epoch=member.member_epoch, pending={}
-        )
     assigned: dict[bytes, dict[int, int]] = {}
     revoke: dict[bytes, dict[int, int]] = {}
     free: dict[bytes, list[int]] = {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from sidecar.core.assignor import ArrayAssignor, Assignor, Layout, Problem, owners_of
@@ -64,14 +65,14 @@ class RunOutput:
 
 
 def snapshot(group: ConsumerGroup, image: TopicImage, assignor: str, run_id: int) -> RunInput:
-    """Costs a few copies of references."""
+    """Costs a few copies of references; `copy` is quick where `dict()` is not, after a key was deleted."""
     return RunInput(
         group.group_id,
         run_id,
         group.epoch,
         assignor,
-        dict(group.members),
-        dict(group.subscriptions.of),
+        group.members.copy(),
+        group.subscriptions.of.copy(),
         group.subscribed_topics(),
         dict(group.regexes),
         image,
@@ -89,9 +90,9 @@ def run(inp: RunInput, assignor: Assignor) -> RunOutput:
         owner = owners_of(problem, assignor(problem.spec()))
     table = Table.of(known.layout, problem.members, owner)
     flags, moved = changed(problem.owner, owner, len(problem.members))
-    rewrite = {m for m, flag in zip(problem.members, flags, strict=True) if flag}
-    rewrite |= _first_or_shrunk(inp.target, problem)
-    return RunOutput(table, tuple(m for m in problem.members if m in rewrite), moved, known)
+    for m in _first_or_shrunk(inp.target, problem):
+        flags[problem.members[m]] = 1
+    return RunOutput(table, tuple(compress(problem.members, flags)), moved, known)
 
 
 def problem_of(inp: RunInput) -> tuple[KnownLayout, Problem]:
@@ -111,7 +112,7 @@ def _layout(inp: RunInput, subs: Mapping[Subscription, None]) -> KnownLayout:
         by_name = inp.image.by_name
         ordered = sorted(n for n in inp.names if n in by_name)
         known = KnownLayout(inp.image, inp.names, Layout(tuple(by_name[n] for n in ordered), ()), {}, {})
-    place = {t.name: i for i, t in enumerate(known.layout.topics)}
+    place = known.layout.place
     packed: dict[Subscription, tuple[RegexRecord | None, bytes]] = {}
     for sub in subs:
         regex = inp.regexes.get(sub.regex) if sub.regex else None

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecar.core.assignor import Layout
-from sidecar.core.records import Partitions
-from sidecar.kernel import Ints, by_member, partitions, partitions_all, remap
+from sidecar.core.records import Epochs, Partitions
+from sidecar.kernel import Ints, by_member, held, partitions, partitions_all, remap
 
 NOTHING: Partitions = {}
 
@@ -64,6 +64,17 @@ class TargetAssignment:
 
     def of(self, member_id: str) -> Partitions:
         return self.get(member_id) or NOTHING
+
+    def held(self, member_id: str, assigned: Epochs, subscribed: frozenset[bytes]) -> bool:
+        """Is what a member has just its target, and does it subscribe to all of that?"""
+        table = self.table
+        i = None if table is None or member_id in self.own else table.index.get(member_id)
+        if table is None or i is None:
+            target = self.of(member_id)
+            return target.keys() == assigned.keys() <= subscribed and all(
+                len(ps) == len(assigned[t]) and all(p in assigned[t] for p in ps) for t, ps in target.items()
+            )
+        return held(table.csr, table.parts, table.layout.off, table.layout.ids, i, assigned, subscribed)
 
     def __contains__(self, member_id: str) -> bool:
         if member_id in self.own:
