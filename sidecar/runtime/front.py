@@ -35,6 +35,8 @@ from sidecar.wire.primitives import WireError
 
 Handler = Callable[["Front", Session, Got, str | None, int], Awaitable[None]]
 CLIENT_ID = "kafka-group-sidecar"
+GONE = (UpstreamGone, ConnectionLost, TimeoutError)
+"""The client, or the broker that had to be asked."""
 
 
 class Front:
@@ -126,7 +128,7 @@ class Front:
         except WireError as exc:
             self.refused(session, Close("malformed", str(exc)))
             session.close("malformed", str(exc))
-        except (UpstreamGone, ConnectionLost, TimeoutError) as exc:
+        except GONE as exc:
             # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.
             session.close("broker_closed", str(exc) or "timed out")
 
@@ -295,6 +297,8 @@ class Front:
             if later:
                 reply = await self._join(session, got, owned, event, reply)
             session.reply(got.token, self._heartbeat_frame(got, reply))
+        except GONE as exc:
+            session.close("broker_closed", str(exc) or "timed out")
         finally:
             self.parked -= 1
 

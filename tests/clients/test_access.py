@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
@@ -27,7 +29,7 @@ from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_groups as lg
 from tests.clients.conftest import ENV
-from tests.clients.wire import join_request, talk
+from tests.clients.wire import join_request, reset, talk
 
 pytestmark = pytest.mark.kafka
 
@@ -139,5 +141,90 @@ def test_topics_by_name_by_regex_and_in_descriptions(guarded: LocalKafka) -> Non
         consumer.close()
     except KafkaException as exc:  # pragma: no cover - told in full
         raise AssertionError(str(exc)) from exc
+    finally:
+        allow_all(guarded)
+
+
+REGEX = "open-.*"
+
+
+Shown = tuple[int, set[str] | None, set[str]]
+
+
+async def shown(conn: BrokerConnection, group: str) -> Shown:
+    """Error, and topics of the target of the member `r`, if it is there, and of `n`."""
+    req = cd.ConsumerGroupDescribeRequest(group_ids=[group])
+    (g,) = (await conn.request(cd, "ConsumerGroupDescribe", req)).groups
+    of = {m.member_id: {t.topic_name for t in m.target_assignment.topic_partitions} for m in g.members}
+    return g.error_code, of.get("r"), of.get("n", set())
+
+
+def test_a_regex_stands_for_nothing_until_the_broker_was_asked(guarded: LocalKafka) -> None:
+    """Whoever sends it may be gone before the broker has said which of its topics it may see; then the next member of
+    the group is asked for, and till then the expression stands for nothing, not for all that matches."""
+
+    def request(group: str) -> ch.ConsumerGroupHeartbeatRequest:
+        req = join_request(group, "r", [])
+        req.subscribed_topic_names, req.subscribed_topic_regex = None, REGEX
+        return req
+
+    async def join_and_go(conn: BrokerConnection, group: str, after_s: float) -> bool:
+        """Reset so long after the request; True if the answer was there before."""
+        *_, answer = conn.start(ch, "ConsumerGroupHeartbeat", request(group))
+        await asyncio.sleep(after_s)
+        here = answer.done()
+        reset(conn)
+        await asyncio.wait({answer})
+        answer.exception()
+        return here
+
+    async def join(conn: BrokerConnection, group: str) -> set[bytes]:
+        res = await conn.request(ch, "ConsumerGroupHeartbeat", request(group))
+        assert res.error_code == Code.NONE and res.assignment is not None
+        return {t.topic_id for t in res.assignment.topic_partitions}
+
+    async def others(conn: BrokerConnection, group: str) -> list[Shown]:
+        """What the group looks like while another member of it heartbeats."""
+        seen = []
+        epoch = 0
+        for n in range(60):
+            req = join_request(group, "n", ["open-a"])
+            if epoch:
+                req = ch.ConsumerGroupHeartbeatRequest(group, "n", epoch, topic_partitions=[])
+            res = await conn.request(ch, "ConsumerGroupHeartbeat", req)
+            assert res.error_code == Code.NONE, res
+            epoch = res.member_epoch
+            seen.append(await shown(conn, group))
+            regex_topics = seen[-1][1]
+            if regex_topics is None and n >= 5:
+                break  # the request never arrived
+            if regex_topics and "open-b" in regex_topics:
+                break
+            await asyncio.sleep(0.1)
+        return seen
+
+    deny(guarded, ResourceType.TOPIC, "open-secret", AclOperation.DESCRIBE)
+    try:
+        # Heard to the end: the first answer has what the member may see, all of it, and nothing else.
+        assert len(talk(guarded, lambda c: join(c, "managed-heard"))) == 2
+        unheard = 0
+        for i in range(20):
+            group = f"managed-gone-{i}"
+
+            async def both(conn: BrokerConnection, group: str = group, after_s: float = i * 0.0005) -> Any:
+                doomed = await BrokerConnection.open("127.0.0.1", guarded.nodes[0].sidecar_port, "test")
+                gone = asyncio.ensure_future(join_and_go(doomed, group, after_s))
+                await asyncio.sleep(after_s / 2)
+                seen = await others(conn, group)
+                return await gone, seen
+
+            answered, seen = talk(guarded, both)
+            for code, regex_topics, named_topics in seen:
+                assert code == Code.NONE, seen  # a description with open-secret in it would be refused
+                assert (regex_topics or set()) <= {"open-a", "open-b"} and named_topics <= {"open-a"}
+            last = seen[-1][1]
+            assert last is None or "open-b" in last, seen
+            unheard += not answered and last is not None
+        assert unheard, "no client was gone while its expression was being resolved"
     finally:
         allow_all(guarded)

@@ -219,6 +219,27 @@ def test_a_group_is_deleted_when_its_members_are_gone(kafka: LocalKafka, topic: 
     del code
 
 
+def test_the_answer_to_a_joining_member_waits_for_its_first_assignment(kafka: LocalKafka, topic: str) -> None:
+    """consumer.join_wait_ms: offloaded, and yet nobody has to come again."""
+
+    async def join(conn: BrokerConnection, group: str, member: str) -> tuple[int, int | None]:
+        res = await conn.request(ch, "ConsumerGroupHeartbeat", join_request(group, member, [topic]))
+        assert res.error_code == Code.NONE, res
+        parts = res.assignment.topic_partitions if res.assignment is not None else None
+        return res.member_epoch, None if parts is None else sum(len(t.partitions) for t in parts)
+
+    # A new group each time, until the sidecar has heard of the topic.
+    for i in range(100):
+        group = f"managed-joins-{i}"
+        first = talk(kafka, lambda c, g=group: join(c, g, "first"))  # type: ignore[misc]
+        if first[1]:
+            break
+        time.sleep(0.1)
+    assert first == (2, 6)
+    # Within the assignment interval there is nothing under way to wait for.
+    assert talk(kafka, lambda c: join(c, group, "second"))[1] == 0
+
+
 def test_a_topic_made_later_reaches_the_group(kafka: LocalKafka) -> None:
     async def run(conn: BrokerConnection) -> int:
         epoch, owned = 0, 0

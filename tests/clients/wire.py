@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -28,6 +30,14 @@ def talk(
             conn.close()
 
     return asyncio.run(run())
+
+
+def reset(conn: BrokerConnection) -> None:
+    """Gone as a client is that crashed: what it asked for is of no use to it any more."""
+    transport = conn._transport
+    assert transport is not None
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 def join_request(group: str, member: str, topics: list[str]) -> ch.ConsumerGroupHeartbeatRequest:

@@ -4,8 +4,8 @@
 
 Commands: `topics NAME=PARTITIONS[@RACK][!ID] ...`, `config KEY=VALUE ...`, `NAME join [names=a,b] [regex=r] [...]`,
 `NAME heartbeat [epoch=n] [owned=a:0,1] ...`, `NAME leave [epoch=-2]`, `NAME commit|fetch epoch=n`, `sleep MS`,
-`resolve`, `finish` (offloaded runs come to their end), `fail` (they fail), `clock MS` (the wall clock jumps), `delete`,
-`takeover`, `group`.
+`pass MS` (timers do not run), `clock MS` (the wall clock jumps), `resolve`, `finish` (offloaded runs come to their end),
+`fail` (they fail), `takeover [lost]` (what the last event wrote did not reach the log), `delete`, `group`.
 A member acknowledges what it was last told, unless `owned=` says otherwise. `#` begins a comment.
 """
 
@@ -87,6 +87,9 @@ class Story:
             gone = sorted(before - set(self.world.shard.groups[GROUP].members)) if before else []
             why = {r.sub_id: r.why for r in self.world.log[at:] if r.kind == "member"}
             return [f"{m} removed: {why[m]}" for m in gone]
+        if words[0] == "pass":
+            self.world.now_ms += int(words[1])
+            return []
         if words[0] == "resolve":
             self.world.resolve()
             return []
@@ -104,6 +107,9 @@ class Story:
             return [code.name]
         if words[0] == "takeover":
             self.world.running.clear()
+            self.world.asked.clear()
+            if words[1:] == ["lost"]:
+                self.world.lose()
             self.world.shard = self.world.rebuilt()
             return []
         if words[0] == "group":
@@ -157,6 +163,9 @@ class Story:
             hb = replace(hb, owned=self.owned.get(who, {}))
             if "names" in options:
                 hb = replace(hb, topic_names=tuple(filter(None, options["names"].split(","))))
+            for key, name in (("regex", "topic_regex"), ("assignor", "server_assignor")):
+                if key in options:
+                    hb = replace(hb, **{name: options[key]})  # type: ignore[arg-type]
         hb = replace(hb, instance_id=self.instances.get(who) or None, version=int(options.get("version", 1)))
         if "epoch" in options:
             hb = replace(hb, member_epoch=int(options["epoch"]))
@@ -203,9 +212,43 @@ NOT_YET = {"2.22", "2.23", "2.24", "2.25", "3.6"}
 def test_each_row_of_the_behaviour_checklist_has_a_story() -> None:
     """Sections 2 and 3 of kafka-behaviour.md."""
     told = {row for path in STORIES for row in re.findall(r"\b[23]\.\d+\b", rows_of(path.read_text()))}
-    wanted = {*(f"2.{n}" for n in range(1, 30)), *(f"3.{n}" for n in range(1, 11))}
+    wanted = {*(f"2.{n}" for n in range(1, 30)), *(f"3.{n}" for n in range(1, 11)), "3.12"}
     assert told | ELSEWHERE.keys() | NOT_YET == wanted
     assert all((ROOT / path).exists() for path in ELSEWHERE.values())
+
+
+def sentences() -> list[tuple[str, list[str], str]]:
+    """(sentence, where it is shown, the section of docs/differences.md if it is not yet) of tests/stories/README.md."""
+    found = []
+    for line in (ROOT / "tests/stories/README.md").read_text().splitlines():
+        if line.startswith("- "):
+            said, arrow, where = line[2:].rpartition(" -> ")
+            assert arrow, line
+            later = where.partition("not yet: ")[2]
+            found.append((said, [] if later else where.split(", "), later))
+    return found
+
+
+def comments(path: Path) -> str:
+    lines = [line[1:].strip() for line in path.read_text().splitlines() if line.startswith("#")]
+    return " ".join(lines).replace("`", "")
+
+
+@pytest.mark.parametrize(("said", "where", "later"), sentences(), ids=lambda v: v if isinstance(v, str) else "")
+def test_each_sentence_of_the_kips_has_a_story_that_quotes_it(said: str, where: list[str], later: str) -> None:
+    told = {p.stem[:2]: p for p in STORIES}
+    quoted = said.startswith('"')
+    for place in where:
+        assert place in told or (ROOT / place).exists(), place
+        if quoted and place in told:
+            assert said.strip('"') in comments(told[place]), f"{told[place].name} does not say it"
+    if later:
+        assert later in (ROOT / "docs/differences.md").read_text()
+
+
+def test_each_story_shows_something_of_the_kips() -> None:
+    used = {place for _, where, _ in sentences() for place in where}
+    assert {p.stem[:2] for p in STORIES} <= used
 
 
 def rows_of(text: str) -> str:

@@ -42,6 +42,7 @@ class World:
     def __post_init__(self) -> None:
         self.shard = Shard(BUILT_IN, lambda group_id: self.config)
         self.log: list[Record] = []
+        self.last = 0
         self.asked: list[ResolveRegex] = []
         self.running: list[RunAssignor] = []
 
@@ -85,9 +86,15 @@ class World:
             self.apply(self.shard.assignor_done(done, self.now))
 
     def apply(self, fx: Effects) -> None:
+        if fx.records:
+            self.last = len(self.log)
         self.log += single(fx.records)
         self.asked += [c for c in fx.commands if isinstance(c, ResolveRegex)]
         self.running += [c for c in fx.commands if isinstance(c, RunAssignor)]
+
+    def lose(self) -> None:
+        """The last event's records never reached the log: they go in one batch, or not at all."""
+        del self.log[self.last :]
 
     def group(self, group_id: str) -> ConsumerGroup:
         return self.shard.groups[group_id]

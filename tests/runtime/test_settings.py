@@ -29,6 +29,18 @@ def test_three_options_are_enough() -> None:
     assert s.own_bootstrap() == [("127.0.0.1", 19092)]
 
 
+def test_defaults_are_kafkas_and_those_of_the_kips() -> None:
+    """kafka-behaviour.md section 7; KIP-1263 'Assignment Batching', 'Assignment Offload'."""
+    s = load(None, GIVEN)
+    c = s.consumer
+    assert (c.min_assignment_interval_ms, c.assignment_interval_ms, c.max_assignment_interval_ms) == (0, 1_000, 15_000)
+    assert c.max_assignment_interval_ms == c.max_heartbeat_interval_ms
+    assert c.assignor_offload_enable and s.background_threads == 2
+    assert (c.min_session_timeout_ms, c.session_timeout_ms, c.max_session_timeout_ms) == (45_000, 45_000, 60_000)
+    assert (c.min_heartbeat_interval_ms, c.heartbeat_interval_ms) == (5_000, 5_000)
+    assert c.max_size == 2**31 - 1 and c.assignors == ("uniform", "range") and c.regex_refresh_interval_ms == 600_000
+
+
 def test_all_faults_at_once() -> None:
     found = faults(listen="nowhere", broker="x:0", node_id=-1)
     assert len(found) == 3

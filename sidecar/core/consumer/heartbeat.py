@@ -158,8 +158,6 @@ def _update_subscription(turn: Turn, group: ConsumerGroup, member: Member, updat
 
 def _refresh_regexes(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     """Ask for resolution of what is unresolved, or due: new topic names, or the refresh interval."""
-    if not group.regexes and not member.topic_regex:
-        return
     used = group.subscriptions.regexes()
     if not used or group.group_id in turn.regexes_in_flight:
         return
@@ -185,6 +183,7 @@ def regex_resolved(turn: Turn, event: RegexResolved) -> None:
     group = turn.groups.get(event.group_id)
     if group is None:
         return
+    group.revision += 1  # an answer remembered meanwhile asked for nothing, whatever came of this
     changed = False
     for regex, topics in event.topics.items():
         if group.regex_users(regex) == 0:
