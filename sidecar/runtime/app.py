@@ -88,6 +88,7 @@ class App:
     # ---- life ---------------------------------------------------------------------------------------------
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
+        self.tasks.watch(loop)
         for sig in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sig, self._stop.set)
         server = await self._listen(loop)

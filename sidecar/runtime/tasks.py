@@ -34,6 +34,18 @@ class Supervisor:
         if exc is not None:
             self.broken(task.get_name(), exc)
 
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Callbacks, too, must not break unseen. What a connection's protocol raises only closes that one."""
+
+        def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            exc = context.get("exception")
+            if "handle" in context and exc is not None:
+                self.broken(str(context.get("message")), exc)
+            else:
+                loop.default_exception_handler(context)
+
+        loop.set_exception_handler(handler)
+
     def broken(self, name: str, exc: BaseException) -> None:
         if not self.failed.done():
             fault = Broken(f"{name}: {exc!r}")

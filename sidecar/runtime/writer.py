@@ -171,10 +171,17 @@ class FencedWriter:
 
     # ---- one batch after the other ------------------------------------------------------------------------
     def _next(self) -> None:
-        """Send what has gathered, if nothing is under way. Mostly without a task: they cost more than the batch."""
+        """Send what has gathered, if nothing is under way."""
         if self._under_way or not self._queue or self.failure is not None:
             return
         self._under_way = True
+        try:
+            self._begin()
+        except Exception as exc:  # noqa: BLE001 - a bug: the process ends with it
+            self.tasks.broken(f"writer-{self.partition}", exc)
+
+    def _begin(self) -> None:
+        """Mostly without a task: that costs more than the batch."""
         size = taken = 0
         while taken < len(self._queue) and (taken == 0 or size + self._queue[taken].size <= BATCH_BYTES):
             size += self._queue[taken].size
@@ -185,43 +192,41 @@ class FencedWriter:
         args = (records, int(time.time() * 1000), self.producer_id, self.producer_epoch, self._sequence)
         self._sequence = (self._sequence + len(records)) & 0x7FFFFFFF
         if size > LARGE_BATCH:
-            self._work(self._send_large(args, started))
-        elif self._leader < 0:
-            self._work(self._send(encode_batch(*args), started, "no leader"))
-        else:
-            batch = encode_batch(*args)
+            self._work(lambda: self._send_large(args, started))
+            return
+        batch = encode_batch(*args)
+        if self._leader < 0:
+            self._work(lambda: self._send(batch, started, "no leader"))
+            return
 
-            def answered(code: int, offset: int, lost: ConnectionLost | None) -> None:
-                if self.failure is not None:
-                    return
-                if lost is None and code in WRITTEN:
-                    self._written(offset)
-                    return
-                self._leader = -1
-                why = str(lost) if lost is not None else name_of(code)
-                if lost is None and code not in RETRIABLE:
-                    self.stop(self._refused(code, why))
-                else:
-                    self._work(self._send(batch, started, why))
+        def answered(code: int, offset: int, lost: ConnectionLost | None) -> None:
+            if self.failure is not None:
+                return
+            if lost is None and code in WRITTEN:
+                self._written(offset)
+                return
+            self._leader = -1
+            why = str(lost) if lost is not None else name_of(code)
+            if lost is None and code not in RETRIABLE:
+                self.stop(self._refused(code, why))
+            else:
+                self._work(lambda: self._send(batch, started, why))
 
-            self.appender.put(self._leader, self.topic, self.partition, batch, answered)
+        self.appender.put(self._leader, self.topic, self.partition, batch, answered)
 
     def _written(self, offset: int) -> None:
         sent, self._sending = self._sending, []
-        try:
-            at = offset
-            for entry in sent:
-                at += len(entry.records)
-                entry.done(at - 1 if offset >= 0 else -1)
-        except Exception as exc:  # noqa: BLE001 - a bug: the process ends with it
-            self.tasks.broken(f"writer-{self.partition}", exc)
+        at = offset
+        for entry in sent:
+            at += len(entry.records)
+            entry.done(at - 1 if offset >= 0 else -1)
         self._under_way = False
         self._next()
 
-    def _work(self, send: Coroutine[None, None, int]) -> None:
+    def _work(self, send: Callable[[], Coroutine[None, None, int]]) -> None:
         async def work() -> None:
             try:
-                offset = await send
+                offset = await send()
             except WriteLost as exc:
                 self._task = None
                 self.stop(exc)

@@ -4,7 +4,7 @@
 
 Commands: `topics NAME=PARTITIONS[@RACK][!ID] ...`, `config KEY=VALUE ...`, `NAME join [names=a,b] [regex=r] [...]`,
 `NAME heartbeat [epoch=n] [owned=a:0,1] ...`, `NAME leave [epoch=-2]`, `NAME commit|fetch epoch=n`, `sleep MS`,
-`pass MS` (timers do not run), `clock MS` (the wall clock jumps), `resolve`, `finish` (offloaded runs come to their end),
+`pass MS` (timers do not run), `clock MS` (the wall clock jumps), `resolve`, `finish` (offloaded runs end),
 `fail` (they fail), `takeover [lost]` (what the last event wrote did not reach the log), `delete`, `group`.
 A member acknowledges what it was last told, unless `owned=` says otherwise. `#` begins a comment.
 """
