@@ -6,7 +6,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, filterfalse
 from typing import TYPE_CHECKING
 
 from sidecar.core.assignor import ArrayAssignor, Assignor, Layout, Problem, owners_of
@@ -98,9 +98,9 @@ def run(inp: RunInput, assignor: Assignor) -> RunOutput:
 def problem_of(inp: RunInput) -> tuple[KnownLayout, Problem]:
     # In the order of their ids: the same group gets the same target, whoever joined first, before a takeover or after.
     members = sorted(inp.members)
-    subs = [inp.subscriptions[m] for m in members]
+    subs = list(map(inp.subscriptions.__getitem__, members))
     known = _layout(inp, dict.fromkeys(subs))
-    index = {m: i for i, m in enumerate(members)}
+    index = dict(zip(members, range(len(members)), strict=True))
     class_of = array("i", map(known.class_of.__getitem__, subs))
     return known, Problem(index, inp.members, known.layout, class_of, inp.target.owners_on(known.layout, index))
 
@@ -133,7 +133,7 @@ def _first_or_shrunk(old: TargetAssignment, problem: Problem) -> set[str]:
     if table is None or old.own:
         found = {m for m in problem.members if m not in old}
     else:
-        found = set(problem.members.keys() - table.index.keys())
+        found = set(filterfalse(table.index.__contains__, problem.members))
     if table is not None and not old.own and table.layout.same_places(problem.layout):
         return found
     csr, _ = by_member(problem.owner, len(problem.members))

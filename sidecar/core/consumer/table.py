@@ -6,6 +6,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from sidecar.core.assignor import Layout
 from sidecar.core.records import Epochs, Partitions
@@ -108,7 +109,7 @@ class TargetAssignment:
         owner = bytearray(b"\xff") * (4 * layout.off[-1])
         if self.table is not None:
             old = self.table.layout
-            to = array("i", [index.get(m, -1) for m in self.table.members])
+            to = array("i", map(index.get, self.table.members, repeat(-1)))
             for m in self.own:
                 if m in self.table.index:
                     to[self.table.index[m]] = -1
