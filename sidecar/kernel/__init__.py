@@ -27,6 +27,7 @@ avro_strings = impl.avro_strings
 by_member = impl.by_member
 changed = impl.changed
 held = impl.held
+lookup = impl.lookup
 partitions = impl.partitions
 partitions_all = impl.partitions_all
 range_ = impl.range_

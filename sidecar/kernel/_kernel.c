@@ -584,6 +584,25 @@ out:
     return Py_BuildValue("(Nl)", flags, moved);
 }
 
+/* What a dict has for each key, -1 for what is not there. */
+static PyObject *py_lookup(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (nargs != 2 || !PyDict_Check(args[1])) { PyErr_SetString(PyExc_TypeError, "lookup takes a sequence and a dict"); return NULL; }
+    PyObject *keys = PySequence_Fast(args[0], "lookup takes a sequence and a dict");
+    if (!keys) return NULL;
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(keys);
+    PyObject *out = PyByteArray_FromStringAndSize(NULL, 4 * n);
+    for (Py_ssize_t i = 0; out && i < n; i++) {
+        PyObject *value = PyDict_GetItemWithError(args[1], PySequence_Fast_GET_ITEM(keys, i));
+        long v = value ? PyLong_AsLong(value) : -1;
+        if (v == -1 && PyErr_Occurred()) Py_CLEAR(out);
+        else if (v < INT32_MIN || v > INT32_MAX) { PyErr_SetString(PyExc_OverflowError, "a number of more than 32 bits"); Py_CLEAR(out); }
+        else ((i32 *)PyByteArray_AS_STRING(out))[i] = (i32)v;
+    }
+    Py_DECREF(keys);
+    return out;
+}
+
 /* The topic of global partition q, at or behind topic `from`. */
 static i32 topic_of(const i32 *off, i32 n, i32 q, i32 from) {
     i32 lo = from, hi = n;
@@ -961,6 +980,7 @@ static PyMethodDef METHODS[] = {
     {"changed", (PyCFunction)(void (*)(void))py_changed, METH_FASTCALL, "See twin.py."},
     {"partitions", (PyCFunction)(void (*)(void))py_partitions, METH_FASTCALL, "See twin.py."},
     {"partitions_all", (PyCFunction)(void (*)(void))py_partitions_all, METH_FASTCALL, "See twin.py."},
+    {"lookup", (PyCFunction)(void (*)(void))py_lookup, METH_FASTCALL, "See twin.py."},
     {"held", (PyCFunction)(void (*)(void))py_held, METH_FASTCALL, "See twin.py."},
     {"avro_partitions", (PyCFunction)(void (*)(void))py_avro_partitions, METH_FASTCALL, "See twin.py."},
     {"avro_owned", (PyCFunction)(void (*)(void))py_avro_owned, METH_FASTCALL, "See twin.py."},

@@ -1,4 +1,5 @@
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 from sidecar.kernel.twin import Ints
 
@@ -15,6 +16,7 @@ def partitions(
 def partitions_all(
     csr: Ints, parts: Ints, off: Ints, ids: tuple[bytes, ...], members: Ints
 ) -> list[dict[bytes, tuple[int, ...]]]: ...
+def lookup(keys: Sequence[Any], table: Mapping[Any, int]) -> bytearray: ...
 def held(
     csr: Ints,
     parts: Ints,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence, Set
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sidecar.kernel.balance import Heterogeneous
 
@@ -148,6 +148,11 @@ def partitions_all(
 ) -> list[dict[bytes, tuple[int, ...]]]:
     """`partitions` of each of these members."""
     return [partitions(csr, parts, off, ids, m) for m in read(members)]
+
+
+def lookup(keys: Sequence[Any], table: Mapping[Any, int]) -> bytearray:
+    """What a mapping has for each key, -1 for what is not there."""
+    return pack([table.get(k, -1) for k in keys])
 
 
 def held(

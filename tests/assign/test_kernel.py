@@ -130,3 +130,14 @@ def test_what_is_no_record_is_refused() -> None:
         _kernel.avro(2**63)
     with pytest.raises(TypeError):
         _kernel.held(ints(0, 1), ints(0), ints(0, 1), (b"x",), 0, {b"x": (0,)}, {b"x"})  # type: ignore[dict-item]
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(-1, 2**31 - 1)), st.lists(st.text(max_size=3)))
+def test_lookup(table: dict[str, int], keys: list[str]) -> None:
+    keys += table
+    got = _kernel.lookup(keys, table)
+    assert got == twin.lookup(keys, table) and len(twin.read(got)) == len(keys)
+    with pytest.raises(OverflowError):
+        _kernel.lookup(["x"], {"x": 2**31})
+    with pytest.raises(TypeError):
+        _kernel.lookup([[]], table)

@@ -14,7 +14,7 @@ from sidecar.core.consumer.subscriptions import Subscription
 from sidecar.core.consumer.table import Table, TargetAssignment
 from sidecar.core.records import RegexRecord
 from sidecar.core.topics import TopicImage
-from sidecar.kernel import by_member, changed
+from sidecar.kernel import by_member, changed, lookup
 from sidecar.kernel.twin import pack, read
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def problem_of(inp: RunInput) -> tuple[KnownLayout, Problem]:
     subs = list(map(inp.subscriptions.__getitem__, members))
     known = _layout(inp, dict.fromkeys(subs))
     index = dict(zip(members, range(len(members)), strict=True))
-    class_of = array("i", map(known.class_of.__getitem__, subs))
+    class_of = array("i", bytes(lookup(subs, known.class_of)))
     return known, Problem(index, inp.members, known.layout, class_of, inp.target.owners_on(known.layout, index))
 
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 from sidecar.core.assignor import Layout
 from sidecar.core.records import Epochs, Partitions
-from sidecar.kernel import Ints, by_member, held, partitions, partitions_all, remap
+from sidecar.kernel import Ints, by_member, held, lookup, partitions, partitions_all, remap
 
 NOTHING: Partitions = {}
 
@@ -109,7 +108,7 @@ class TargetAssignment:
         owner = bytearray(b"\xff") * (4 * layout.off[-1])
         if self.table is not None:
             old = self.table.layout
-            to = array("i", map(index.get, self.table.members, repeat(-1)))
+            to = array("i", bytes(lookup(self.table.members, index)))
             for m in self.own:
                 if m in self.table.index:
                     to[self.table.index[m]] = -1
