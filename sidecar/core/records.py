@@ -5,7 +5,7 @@ A record is identified by (kind, group_id, sub_id); `why` says in a few words wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -174,7 +174,7 @@ class TargetRecord:
     assignment_epoch: int
     assignment_timestamp_ms: int
     assignor: str
-    names: Callable[[Iterable[bytes]], dict[bytes, str]]
+    names: Mapping[bytes, str]
     why: str = ""
     encoded: object = None
 
@@ -191,7 +191,7 @@ class TargetRecord:
 
     def member(self, member_id: str) -> TargetMemberRecord:
         parts = self.table.get(member_id) or {}
-        return TargetMemberRecord(self.group_id, member_id, parts, self.names(parts), self.why)
+        return TargetMemberRecord(self.group_id, member_id, parts, self.names, self.why)
 
     def parts(self) -> Iterator[Record]:
         for member_id in self.changed:

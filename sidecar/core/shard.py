@@ -88,9 +88,6 @@ class Turn:
         self.fx.records.append(record)
         self.shard.replay(record)
 
-    def names(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
-        return self.shard.image.names(topic_ids)
-
     def next_run(self) -> int:
         self.shard.runs += 1
         return self.shard.runs

@@ -61,14 +61,9 @@ class TopicImage:
         return image, frozenset(changed | gone)
 
     @cached_property
-    def all_names(self) -> dict[bytes, str]:
+    def names(self) -> Mapping[bytes, str]:
         """By id. Made when first asked for, the same object ever after."""
         return {t.id: t.name for t in self.by_name.values()}
-
-    def names(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
-        """Of those that exist."""
-        by_id = self.by_id
-        return {t: by_id[t].name for t in topic_ids if t in by_id}
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Signed 64-bit hash over the topics of these names that exist; 0 for none."""

@@ -766,6 +766,27 @@ static void zigzag(Out *o, int64_t v) {
     o->d[o->n++] = (uint8_t)z;
 }
 
+/* Bytes as they are; room for a number behind them is left. */
+static int raw(Out *o, const char *d, Py_ssize_t n) {
+    if (reserve(o, (size_t)n + 16)) { PyErr_NoMemory(); return -1; }
+    memcpy(o->d + o->n, d, (size_t)n);
+    o->n += (size_t)n;
+    return 0;
+}
+
+/* Their length, then bytes. */
+static int sized(Out *o, const char *d, Py_ssize_t n) {
+    if (reserve(o, 16)) { PyErr_NoMemory(); return -1; }
+    zigzag(o, n);
+    return raw(o, d, n);
+}
+
+static int text(Out *o, PyObject *string) {
+    Py_ssize_t n;
+    const char *d = PyUnicode_AsUTF8AndSize(string, &n);
+    return d ? sized(o, d, n) : -1;
+}
+
 /* Avro array of {id and name as given in bytes, array of int}: one block, then 0. */
 static PyObject *py_avro_partitions(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
@@ -781,10 +802,7 @@ static PyObject *py_avro_partitions(PyObject *self, PyObject *const *args, Py_ss
         t = topic_of(s.off, s.n_topics, s.parts[k], t);
         while (k < s.end && s.parts[k] < s.off[t + 1]) k++;
     }
-    Py_ssize_t head = PyBytes_GET_SIZE(args[5]);
-    if (reserve(&o, (size_t)head + 16)) { PyErr_NoMemory(); goto out; }
-    memcpy(o.d, PyBytes_AS_STRING(args[5]), (size_t)head);
-    o.n = (size_t)head;
+    if (raw(&o, PyBytes_AS_STRING(args[5]), PyBytes_GET_SIZE(args[5]))) goto out;
     if (topics) zigzag(&o, topics);
     t = 0;
     while (s.at < s.end) {
@@ -821,10 +839,8 @@ static PyObject *py_avro_owned(PyObject *self, PyObject *const *args, Py_ssize_t
         PyErr_SetString(PyExc_TypeError, "avro_owned takes two dicts and bytes");
         return NULL;
     }
-    Py_ssize_t n = PyDict_GET_SIZE(args[0]), head = PyBytes_GET_SIZE(args[2]);
-    if (reserve(&o, (size_t)head + 16)) { PyErr_NoMemory(); goto out; }
-    memcpy(o.d, PyBytes_AS_STRING(args[2]), (size_t)head);
-    o.n = (size_t)head;
+    Py_ssize_t n = PyDict_GET_SIZE(args[0]);
+    if (raw(&o, PyBytes_AS_STRING(args[2]), PyBytes_GET_SIZE(args[2]))) goto out;
     if (n) zigzag(&o, n);
     while (PyDict_Next(args[0], &at, &topic, &parts)) {
         PyObject *raw = PyDict_GetItemWithError(args[1], topic), *key, *value;
@@ -855,31 +871,20 @@ out:
     return out;
 }
 
-static int raw(Out *o, const char *d, Py_ssize_t n) {
-    if (reserve(o, (size_t)n + 16)) { PyErr_NoMemory(); return -1; }
-    memcpy(o->d + o->n, d, (size_t)n);
-    o->n += (size_t)n;
-    return 0;
-}
-
 /* Numbers and strings as Avro writes them, bytes as they are. */
 static PyObject *py_avro(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
     Out o = {0};
     PyObject *out = NULL;
     for (Py_ssize_t i = 0; i < nargs; i++) {
-        if (reserve(&o, 16)) { PyErr_NoMemory(); goto out; }
         if (PyBytes_Check(args[i])) {
             if (raw(&o, PyBytes_AS_STRING(args[i]), PyBytes_GET_SIZE(args[i]))) goto out;
         } else if (PyUnicode_Check(args[i])) {
-            Py_ssize_t n;
-            const char *text = PyUnicode_AsUTF8AndSize(args[i], &n);
-            if (!text) goto out;
-            zigzag(&o, n);
-            if (raw(&o, text, n)) goto out;
+            if (text(&o, args[i])) goto out;
         } else {
             long long v = PyLong_AsLongLong(args[i]);
             if (v == -1 && PyErr_Occurred()) goto out;
+            if (reserve(&o, 16)) { PyErr_NoMemory(); goto out; }
             zigzag(&o, v);
         }
     }
@@ -936,26 +941,18 @@ static int record(Out *all, Out *o, PyObject *item, Py_ssize_t i) {
     o->d[o->n++] = 0; /* attributes */
     o->d[o->n++] = 0; /* timestamp delta */
     zigzag(o, i);
-    zigzag(o, PyBytes_GET_SIZE(key));
-    if (raw(o, PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))) return -1;
-    zigzag(o, value == Py_None ? -1 : PyBytes_GET_SIZE(value));
-    if (value != Py_None && raw(o, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))) return -1;
+    if (sized(o, PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))) return -1;
+    if (value == Py_None) zigzag(o, -1);
+    else if (sized(o, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))) return -1;
+    if (reserve(o, 16)) { PyErr_NoMemory(); return -1; }
     zigzag(o, PyTuple_GET_SIZE(headers));
     for (Py_ssize_t h = 0; h < PyTuple_GET_SIZE(headers); h++) {
         PyObject *name, *data;
-        Py_ssize_t n;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(headers, h), "US", &name, &data)) return -1;
-        const char *text = PyUnicode_AsUTF8AndSize(name, &n);
-        if (!text || reserve(o, 16)) return -1;
-        zigzag(o, n);
-        if (raw(o, text, n)) return -1;
-        zigzag(o, PyBytes_GET_SIZE(data));
-        if (raw(o, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))) return -1;
-        if (reserve(o, 16)) { PyErr_NoMemory(); return -1; }
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(headers, h), "US", &name, &data) || text(o, name) ||
+            sized(o, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)))
+            return -1;
     }
-    if (reserve(all, 16)) { PyErr_NoMemory(); return -1; }
-    zigzag(all, (int64_t)o->n);
-    return raw(all, (const char *)o->d, (Py_ssize_t)o->n);
+    return sized(all, (const char *)o->d, (Py_ssize_t)o->n);
 }
 
 static PyObject *py_records(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {

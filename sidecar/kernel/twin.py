@@ -219,24 +219,12 @@ def avro_strings(raw: bytes, count: int) -> tuple[str, ...]:
 
 
 def records(items: list[tuple[bytes, bytes | None, tuple[tuple[str, bytes], ...]]]) -> bytes:
-    """Records of a batch: key, value, headers; offset deltas count from 0, timestamp deltas are 0 (KIP-98)."""
+    """Records of a batch: key, value, headers; offset deltas from 0, attributes and time deltas 0 (KIP-98)."""
     body = bytearray()
     for i, (key, value, headers) in enumerate(items):
-        rec = bytearray(2)  # attributes, timestamp delta
-        zigzag(rec, i)
-        zigzag(rec, len(key))
-        rec += key
-        zigzag(rec, -1 if value is None else len(value))
-        rec += value or b""
-        zigzag(rec, len(headers))
-        for name, data in headers:
-            raw = name.encode()
-            zigzag(rec, len(raw))
-            rec += raw
-            zigzag(rec, len(data))
-            rec += data
-        zigzag(body, len(rec))
-        body += rec
+        rec = avro(b"\0\0", i, len(key), key, -1 if value is None else len(value), value or b"", len(headers))
+        rec += b"".join(avro(name, len(data), data) for name, data in headers)
+        body += avro(len(rec), rec)
     return bytes(body)
 
 

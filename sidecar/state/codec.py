@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sidecar.core.records import (
@@ -30,7 +29,6 @@ from sidecar.state.schema import Schemas
 OWNER_CLAIM = "owner_claim"
 SCHEMA = "schema"
 CONFIG = "config"
-HEADS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +61,6 @@ class EncodedTargets:
 
 def _targets(parts: Partitions, names: Mapping[bytes, str]) -> list[dict[str, Any]]:
     return [{"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps)} for t, ps in parts.items()]
-
-
-@lru_cache(maxsize=HEADS)
-def _topic_head(topic_id: bytes, name: str) -> bytes:
-    return avro(topic_id, name)
 
 
 def _epochs(items: list[dict[str, Any]]) -> dict[bytes, dict[int, int]]:
@@ -130,7 +123,7 @@ class StateCodec:
         for part in parts:
             for t in part:
                 if t not in heads:  # not a difference of key sets: that walks through the larger one
-                    heads[t] = _topic_head(t, names.get(t, ""))
+                    heads[t] = avro(t, names.get(t, ""))
         return heads
 
     def _head(self, kind: Kind, stamp: Stamp, revision: int, why: str) -> bytes:
@@ -156,7 +149,7 @@ class StateCodec:
         layout = table.layout
         heads = layout.memo.get("heads")
         if not isinstance(heads, tuple):
-            heads = layout.memo["heads"] = tuple(_topic_head(t.id, t.name) for t in layout.topics)
+            heads = layout.memo["heads"] = tuple(avro(t.id, t.name) for t in layout.topics)
         out = EncodedTargets(tuple(members), {}, {})
         for member_id in members:
             key = (str(Kind.TARGET_MEMBER), group_id, member_id)

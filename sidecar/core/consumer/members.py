@@ -46,7 +46,7 @@ def current_record(turn: Turn, group_id: str, m: Member, why: str) -> CurrentRec
         m.state,
         m.assigned,
         m.pending,
-        turn.image.all_names,
+        turn.image.names,
         why,
     )
 
@@ -101,7 +101,7 @@ def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -
     if group.flight is not None:
         group.flight.gone(old.member_id, new.member_id)
     turn.write(member_record(group.group_id, new, why))
-    turn.write(TargetMemberRecord(group.group_id, new.member_id, target, turn.names(target), why))
+    turn.write(TargetMemberRecord(group.group_id, new.member_id, target, turn.image.names, why))
     turn.write(current_record(turn, group.group_id, new, why))
     turn.write(StaticMemberRecord(group.group_id, new.instance_id or "", new.member_id, why))
 

@@ -73,7 +73,7 @@ class Subscriptions:
         return self._regex_members.get(regex, 0)
 
     def regexes(self) -> list[str]:
-        return sorted(self._regex_members) if self._regex_members else []
+        return sorted(self._regex_members)
 
     # ---- names ----------------------------------------------------------------------------------------------
     def topics(self) -> frozenset[str]:
