@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from benchmarks.common import finish, median
-from sidecar import kernel
+from sidecar import native as kernel
 from sidecar.assign import BUILT_IN
-from sidecar.core.assignor import problem_of
+from sidecar.assign.layout import problem_of
 from sidecar.core.consumer.group import Member
 from sidecar.core.consumer.run import RunInput, run
 from sidecar.core.consumer.subscriptions import Subscription

@@ -17,7 +17,7 @@ import uvloop
 
 from benchmarks.common import cpu_s, create_topic, finish, median, one_broker
 from sidecar.core.errors import Code
-from sidecar.runtime.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 

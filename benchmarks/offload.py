@@ -38,7 +38,7 @@ from benchmarks.common import cpu_s, finish, percentile
 from sidecar.core.errors import Code
 from sidecar.drill.local import JVM_FAST, LocalKafka
 from sidecar.drill.processes import Process
-from sidecar.runtime.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 
 TOPICS = 1_000

@@ -15,10 +15,10 @@ from typing import ClassVar
 
 from sidecar.cli import main as cli
 from sidecar.core.topics import Topic
+from sidecar.kafka import cluster
+from sidecar.kafka.net import BrokerConnection
 from sidecar.runtime import app as app_module
-from sidecar.runtime import cluster
 from sidecar.runtime.app import App
-from sidecar.runtime.net import BrokerConnection
 
 EVERY_S = 0.001
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sidecar.assign.layout import ArrayAssignor
 from sidecar.assign.range import RANGE
 from sidecar.assign.uniform import UNIFORM
-from sidecar.core.assignor import ArrayAssignor
 
 BUILT_IN: Mapping[str, ArrayAssignor] = {"uniform": UNIFORM, "range": RANGE}
 

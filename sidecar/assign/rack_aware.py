@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from sidecar.core.assignor import GroupSpec
+from sidecar.assign.spec import GroupSpec
 
 
 def assign(spec: GroupSpec) -> dict[str, dict[bytes, list[int]]]:

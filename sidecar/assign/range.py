@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 
-from sidecar.core.assignor import ArrayAssignor, Problem
-from sidecar.kernel import Ints
-from sidecar.kernel import range_ as kernel
+from sidecar.assign.layout import ArrayAssignor, Problem
+from sidecar.native import Ints
+from sidecar.native import range_ as kernel
 
 
 class Range(ArrayAssignor):

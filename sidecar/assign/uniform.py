@@ -6,9 +6,9 @@ topic, the scarcest first, for at most 16 rounds; then "within one" holds per to
 
 from __future__ import annotations
 
-from sidecar.core.assignor import ArrayAssignor, Problem
-from sidecar.kernel import Ints
-from sidecar.kernel import uniform as kernel
+from sidecar.assign.layout import ArrayAssignor, Problem
+from sidecar.native import Ints
+from sidecar.native import uniform as kernel
 
 
 class Uniform(ArrayAssignor):

@@ -5,17 +5,13 @@ A record is identified by (kind, group_id, sub_id); `why` says in a few words wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
-from sidecar.kernel import Ints
-
-Partitions = Mapping[bytes, tuple[int, ...]]
-"""Topic id (16 bytes) -> sorted partitions."""
-Epochs = Mapping[bytes, Mapping[int, int]]
-"""Topic id -> partition -> epoch at which it was assigned (KIP-1251)."""
+from sidecar.assign.spec import Partitions as Partitions
+from sidecar.core.consumer.table import Epochs as Epochs
+from sidecar.core.consumer.table import Table
 
 
 class Kind(StrEnum):
@@ -125,43 +121,6 @@ class TargetMemberRecord:
         return self.member_id
 
 
-class TargetTopic(Protocol):
-    @property
-    def id(self) -> bytes: ...
-
-    @property
-    def name(self) -> str: ...
-
-
-class TargetLayout(Protocol):
-    @property
-    def topics(self) -> Sequence[TargetTopic]: ...
-
-    @property
-    def memo(self) -> dict[str, object]: ...
-
-    @property
-    def off(self) -> Ints: ...
-
-
-class TargetTable(Protocol):
-    """What a run made (core/consumer/table.py)."""
-
-    @property
-    def layout(self) -> TargetLayout: ...
-
-    @property
-    def index(self) -> Mapping[str, int]: ...
-
-    @property
-    def csr(self) -> Ints: ...
-
-    @property
-    def parts(self) -> Ints: ...
-
-    def get(self, member_id: str) -> Partitions | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
     """A whole new target assignment at once. Written as one `TargetMemberRecord` for each of `changed` and the
@@ -169,7 +128,7 @@ class TargetRecord:
     off the event loop (state/codec.py)."""
 
     group_id: str
-    table: TargetTable
+    table: Table
     changed: tuple[str, ...]
     assignment_epoch: int
     assignment_timestamp_ms: int

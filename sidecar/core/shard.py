@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sidecar.core.assignor import Assignor
+from sidecar.assign.spec import Assignor
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.heartbeat import heartbeat, regex_resolved
 from sidecar.core.consumer.members import arm_rebalance, arm_session, on_timer

@@ -15,8 +15,8 @@ from typing import Any
 
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import partition_for
-from sidecar.runtime.cluster import Cluster
-from sidecar.runtime.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.primitives import WireError

@@ -12,17 +12,17 @@ from typing import Any
 
 from sidecar.core.errors import Code
 from sidecar.core.placement import partition_for
-from sidecar.kernel import COMPILED
+from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost, MetadataReader
+from sidecar.kafka.net import BrokerConnection
+from sidecar.native import COMPILED
 from sidecar.runtime.admin import Admin
 from sidecar.runtime.assignors import UnknownAssignor, load
 from sidecar.runtime.background import Background, BackgroundCollector
-from sidecar.runtime.cluster import Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.runtime.configs import Configs
 from sidecar.runtime.front import Front
 from sidecar.runtime.host import Host
 from sidecar.runtime.log import Logger, make_logger
 from sidecar.runtime.metrics import Metrics
-from sidecar.runtime.net import BrokerConnection
 from sidecar.runtime.ownership import Ownership, OwnershipSettings
 from sidecar.runtime.session import Session
 from sidecar.runtime.settings import Settings, split

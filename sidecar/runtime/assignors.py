@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib.metadata import entry_points
 
 from sidecar.assign import BUILT_IN
-from sidecar.core.assignor import Assignor
+from sidecar.assign.spec import Assignor
 
 GROUP = "kafka_group_sidecar.assignors"
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from sidecar.api.configs import BROKER, DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, GROUP, GROUP_CONFIG
 from sidecar.core import configs as cf
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import GroupConfig
-from sidecar.proxy.configs import BROKER, DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, GROUP, GROUP_CONFIG
-from sidecar.runtime.cluster import Cluster
+from sidecar.kafka.cluster import Cluster
 from sidecar.runtime.log import Logger
 from sidecar.runtime.settings import Settings
 from sidecar.runtime.tail import Tail

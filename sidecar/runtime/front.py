@@ -15,13 +15,13 @@ from uuid import uuid4
 
 import re2
 
+from sidecar.api.translate import from_heartbeat, to_heartbeat
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import ConsumerHeartbeat, Effects, HeartbeatReply, RegexResolved, ResolveRegex
+from sidecar.kafka.cluster import Address, ConnectionLost
 from sidecar.proxy.connection import Close, Got
-from sidecar.proxy.translate import from_heartbeat, to_heartbeat
 from sidecar.runtime.access import Access
-from sidecar.runtime.cluster import Address, ConnectionLost
 from sidecar.runtime.configs import Configs
 from sidecar.runtime.host import Host, OwnedShard, now
 from sidecar.runtime.log import Logger

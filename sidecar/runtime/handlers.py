@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sidecar.api import rewrite
+from sidecar.api import translate as tr
 from sidecar.core.consumer.target import preferred_assignor
 from sidecar.core.errors import Code
-from sidecar.proxy import rewrite
-from sidecar.proxy import translate as tr
 from sidecar.proxy.connection import Got
 from sidecar.runtime.front import Front, Handler
 from sidecar.runtime.handlers_configs import (

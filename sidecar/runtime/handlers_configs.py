@@ -6,9 +6,9 @@ is ours goes to the state topic, whose tail brings it to every sidecar; the rest
 
 from __future__ import annotations
 
+from sidecar.api import configs as pc
 from sidecar.core import configs as cf
 from sidecar.core.errors import Code, CoordinatorError
-from sidecar.proxy import configs as pc
 from sidecar.proxy.connection import Got
 from sidecar.runtime.configs import FIELDS, Configs
 from sidecar.runtime.front import Front

@@ -6,9 +6,9 @@ the broker behind this sidecar (so the broker authorises them), else on the side
 
 from __future__ import annotations
 
+from sidecar.api import offsets as po
 from sidecar.core.errors import Code
 from sidecar.core.events import CheckReply, CommitCheck, FetchCheck
-from sidecar.proxy import offsets as po
 from sidecar.proxy.connection import Got
 from sidecar.runtime.front import Front
 from sidecar.runtime.host import now

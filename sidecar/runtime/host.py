@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sidecar.core.assignor import Assignor
+from sidecar.assign.spec import Assignor
 from sidecar.core.consumer.run import RunInput, RunOutput, run
 from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import AssignorDone, Effects, GroupConfig, Log, RegexResolved, ResolveRegex, RunAssignor
@@ -20,12 +20,12 @@ from sidecar.core.records import Kind, TargetRecord, Tombstone
 from sidecar.core.regex import resolve
 from sidecar.core.shard import Now, Shard
 from sidecar.core.topics import Topic, TopicImage
+from sidecar.kafka.cluster import Address, Cluster
+from sidecar.kafka.produce import Appender
 from sidecar.runtime.background import Background
-from sidecar.runtime.cluster import Address, Cluster
 from sidecar.runtime.log import Logger
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.ownership import Assignment, Ownership
-from sidecar.runtime.produce import Appender
 from sidecar.runtime.tail import Tail
 from sidecar.runtime.tasks import Supervisor
 from sidecar.runtime.waiters import Waiters

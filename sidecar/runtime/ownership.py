@@ -16,7 +16,7 @@ from typing import Any
 
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
-from sidecar.runtime.cluster import Address, Cluster, ConnectionLost
+from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.runtime.log import Logger
 from sidecar.runtime.tasks import Supervisor
 from sidecar.wire.generated import heartbeat as hb

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from sidecar.core.errors import Code, name_of
-from sidecar.runtime.cluster import ConnectionLost
+from sidecar.kafka.cluster import ConnectionLost
 from sidecar.runtime.host import Host, now
 from sidecar.runtime.writer import WriteLost
 from sidecar.state.batch import encode_batch

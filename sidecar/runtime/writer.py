@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.errors import Code, name_of
-from sidecar.runtime.cluster import Cluster, ConnectionLost
-from sidecar.runtime.net import BrokerConnection
-from sidecar.runtime.produce import Appender
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.produce import Appender
 from sidecar.runtime.tasks import Supervisor
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded

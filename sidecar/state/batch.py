@@ -7,7 +7,7 @@ from struct import pack
 
 from crc32c import crc32c
 
-from sidecar.kernel import records as encode_records
+from sidecar.native import records as encode_records
 from sidecar.state.codec import Encoded
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
+from sidecar.assign.layout import TopicArrays
+from sidecar.core.consumer.table import Table
 from sidecar.core.records import (
     CurrentRecord,
     Epochs,
@@ -19,10 +22,9 @@ from sidecar.core.records import (
     StaticMemberRecord,
     TargetMemberRecord,
     TargetMetadataRecord,
-    TargetTable,
     Tombstone,
 )
-from sidecar.kernel import avro, avro_owned, avro_partitions
+from sidecar.native import avro, avro_owned, avro_partitions
 from sidecar.state.keys import StateKey, encode_key
 from sidecar.state.schema import Schemas
 
@@ -100,6 +102,7 @@ class StateCodec:
         self.schemas = Schemas()
         self._names: Mapping[bytes, str] = {}
         self._heads: dict[bytes, bytes] = {}
+        self._layout_heads: WeakKeyDictionary[TopicArrays, tuple[bytes, ...]] = WeakKeyDictionary()
 
     def encode(self, r: Record, stamp: Stamp, revision: int) -> Encoded:
         if isinstance(r, CurrentRecord):
@@ -139,7 +142,7 @@ class StateCodec:
     def targets(
         self,
         group_id: str,
-        table: TargetTable,
+        table: Table,
         members: Sequence[str],
         why: str,
         stamp: Stamp,
@@ -147,9 +150,9 @@ class StateCodec:
     ) -> EncodedTargets:
         """`target_member` values of many members, straight from the table's arrays; the same bytes as one by one."""
         layout = table.layout
-        heads = layout.memo.get("heads")
-        if not isinstance(heads, tuple):
-            heads = layout.memo["heads"] = tuple(avro(t.id, t.name) for t in layout.topics)
+        heads = self._layout_heads.get(layout.arrays)
+        if heads is None:
+            heads = self._layout_heads[layout.arrays] = tuple(avro(t.id, t.name) for t in layout.topics)
         out = EncodedTargets(tuple(members), {}, {})
         for member_id in members:
             key = (str(Kind.TARGET_MEMBER), group_id, member_id)

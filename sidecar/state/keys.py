@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.kernel import avro, avro_strings
+from sidecar.native import avro, avro_strings
 from sidecar.state.schema import StateError
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sidecar.core.assignor import GroupSpec, MemberSpec
+from sidecar.assign.spec import GroupSpec, MemberSpec
 from sidecar.drill.artifacts import java, kafka_libs
 
 JAVA = Path(__file__).resolve().parent.parent / "java"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.assign import BUILT_IN
-from sidecar.core.assignor import GroupSpec, MemberSpec
+from sidecar.assign.spec import GroupSpec, MemberSpec
 from tests.core.world import topic_id
 
 Result = dict[str, dict[bytes, tuple[int, ...]]]

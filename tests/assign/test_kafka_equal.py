@@ -9,10 +9,10 @@ import pytest
 
 import sidecar.assign.range as range_module
 import sidecar.assign.uniform as uniform_module
-from sidecar import kernel
+from sidecar import native as kernel
 from sidecar.assign import BUILT_IN
-from sidecar.core.assignor import ArrayAssignor
-from sidecar.kernel import twin
+from sidecar.assign.layout import ArrayAssignor
+from sidecar.native import twin
 from tests.assign.oracle import Case, Oracle, random_case
 
 SEEDS = 200

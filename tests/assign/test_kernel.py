@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.assignor import problem_of
+from sidecar.assign.layout import problem_of
 from sidecar.core.consumer.table import TargetAssignment
-from sidecar.kernel import _kernel, twin
+from sidecar.native import _kernel, twin
 from tests.assign.oracle import random_case
 
 

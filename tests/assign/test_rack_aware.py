@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sidecar.assign.layout import owners_of, problem_of
 from sidecar.assign.rack_aware import assign
-from sidecar.core.assignor import GroupSpec, MemberSpec, owners_of, problem_of
+from sidecar.assign.spec import GroupSpec, MemberSpec
 from tests.core.world import topic_id
 
 T = topic_id(1)

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
-from sidecar.runtime.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import describe_groups as dg

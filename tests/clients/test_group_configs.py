@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
-from sidecar.runtime.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import alter_configs as al
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import describe_configs as dc

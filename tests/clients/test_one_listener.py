@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from sidecar.core.errors import Code
 from sidecar.drill.clients import java_consumer, python_consumer
 from sidecar.drill.local import LocalKafka
-from sidecar.runtime.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.frames import request_frame, response_body
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch

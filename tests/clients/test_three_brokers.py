@@ -17,7 +17,7 @@ from sidecar.core.errors import Code
 from sidecar.core.placement import partition_for
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import Process, free_ports, port_open, wait_until
-from sidecar.runtime.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.state.codec import owner_epoch_of
 from sidecar.state.keys import decode_key
 from sidecar.wire.frames import request_frame

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from sidecar.drill.local import LocalKafka
-from sidecar.runtime.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 
 T = TypeVar("T")

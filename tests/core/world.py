@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sidecar.assign import BUILT_IN
-from sidecar.core.assignor import AssignorError
+from sidecar.assign.spec import AssignorError
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.run import run
 from sidecar.core.events import (

@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.drill.local import LocalKafka
-from sidecar.runtime.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
 from tests.differential.script import TOPICS, Side, Step, make, make_topics
 

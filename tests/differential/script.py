@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.runtime.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import delete_groups as dl

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+from sidecar.api import offsets as po
+from sidecar.api import rewrite
 from sidecar.core.errors import Code
 from sidecar.core.events import CheckReply
-from sidecar.proxy import offsets as po
-from sidecar.proxy import rewrite
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import list_groups as lg

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sidecar.runtime.cluster import view_of
+from sidecar.kafka.cluster import view_of
 from sidecar.wire.generated import metadata as md
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sidecar.runtime.produce import _Item, _Leader
+from sidecar.kafka.produce import _Item, _Leader
 
 
 def test_no_partition_twice_in_a_request() -> None:

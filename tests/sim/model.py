@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sidecar.assign import BUILT_IN
-from sidecar.core.assignor import Assignor, GroupSpec
+from sidecar.assign.spec import Assignor, GroupSpec
 from sidecar.core.consumer.run import run
 from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import (

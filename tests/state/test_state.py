@@ -13,7 +13,7 @@ from fastavro import schemaless_reader, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.assignor import Layout
+from sidecar.assign.layout import Layout
 from sidecar.core.consumer.table import Table
 from sidecar.core.records import (
     CurrentRecord,
@@ -29,7 +29,7 @@ from sidecar.core.records import (
     Tombstone,
 )
 from sidecar.core.topics import Topic, TopicImage
-from sidecar.kernel import _kernel, twin
+from sidecar.native import _kernel, twin
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded, Stamp, StateCodec, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key, encode_key
@@ -145,7 +145,7 @@ def test_targets_encoded_ahead_are_the_same_bytes() -> None:
     codec = StateCodec()
     topics = [Topic(bytes([i]) * 16, f"topic-{i}ä", ((),) * n) for i, n in enumerate((3, 1, 200))]
     image, _ = TopicImage().next(topics)
-    layout = Layout(tuple(topics), ())
+    layout = Layout.of(tuple(topics))
     owner = array("i", [i % 3 - (i % 5 == 0) for i in range(204)])
     table = Table.of(layout, {"a": 0, "b": 1, "c": 2, "d": 3}, owner)
     made = codec.targets("g", table, ["a", "b", "d"], "why ü", STAMP, {("target_member", "g", "b"): 300})

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from sidecar.core.consumer.run import KnownLayout
 from sidecar.core.consumer.subscriptions import Subscription, Subscriptions
-from sidecar.core.consumer.table import Table, TargetAssignment
+from sidecar.core.consumer.table import TargetAssignment
 from sidecar.core.errors import InvariantError
 from sidecar.core.records import (
     CurrentRecord,
@@ -193,7 +193,6 @@ class ConsumerGroup:
         elif isinstance(r, TargetMemberRecord):
             self.target.put(r.member_id, r.partitions)
         elif isinstance(r, TargetRecord):
-            assert isinstance(r.table, Table)
             self.target.adopt(r.table)
             self.replay(r.metadata())
         elif isinstance(r, CurrentRecord):

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from itertools import compress, filterfalse
 from typing import TYPE_CHECKING
 
-from sidecar.core.assignor import ArrayAssignor, Assignor, Layout, Problem, owners_of
+from sidecar.assign.layout import ArrayAssignor, Layout, Problem, owners_of
+from sidecar.assign.spec import Assignor
 from sidecar.core.consumer.subscriptions import Subscription
 from sidecar.core.consumer.table import Table, TargetAssignment
 from sidecar.core.records import RegexRecord
 from sidecar.core.topics import TopicImage
-from sidecar.kernel import by_member, changed, lookup
-from sidecar.kernel.twin import pack, read
+from sidecar.native import by_member, changed, lookup
+from sidecar.native.twin import pack, read
 
 if TYPE_CHECKING:
     from sidecar.core.consumer.group import ConsumerGroup, Member
@@ -83,7 +84,7 @@ def snapshot(group: ConsumerGroup, image: TopicImage, assignor: str, run_id: int
 
 def run(inp: RunInput, assignor: Assignor) -> RunOutput:
     """Whatever the assignor raises comes through."""
-    known, problem = problem_of(inp)
+    known, problem = problem_from(inp)
     if isinstance(assignor, ArrayAssignor):
         owner = assignor.owners(problem)
     else:
@@ -95,7 +96,7 @@ def run(inp: RunInput, assignor: Assignor) -> RunOutput:
     return RunOutput(table, tuple(compress(problem.members, flags)), moved, known)
 
 
-def problem_of(inp: RunInput) -> tuple[KnownLayout, Problem]:
+def problem_from(inp: RunInput) -> tuple[KnownLayout, Problem]:
     # In the order of their ids: the same group gets the same target, whoever joined first, before a takeover or after.
     members = sorted(inp.members)
     subs = list(map(inp.subscriptions.__getitem__, members))
@@ -111,7 +112,7 @@ def _layout(inp: RunInput, subs: Mapping[Subscription, None]) -> KnownLayout:
     if known is None or known.image is not inp.image or known.names != inp.names:
         by_name = inp.image.by_name
         ordered = sorted(n for n in inp.names if n in by_name)
-        known = KnownLayout(inp.image, inp.names, Layout(tuple(by_name[n] for n in ordered), ()), {}, {})
+        known = KnownLayout(inp.image, inp.names, Layout.of(tuple(by_name[n] for n in ordered)), {}, {})
     place = known.layout.place
     packed: dict[Subscription, tuple[RegexRecord | None, bytes]] = {}
     for sub in subs:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecar.kernel import twin
-from sidecar.kernel.twin import Ints as Ints
+from sidecar.native import twin
+from sidecar.native.twin import Ints as Ints
 
 if TYPE_CHECKING:
-    from sidecar.kernel import _kernel as impl
+    from sidecar.native import _kernel as impl
 else:
     try:
-        from sidecar.kernel import _kernel as impl
+        from sidecar.native import _kernel as impl
     except ImportError:
         impl = twin
 

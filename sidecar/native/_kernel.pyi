@@ -1,7 +1,7 @@
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from sidecar.kernel.twin import Ints
+from sidecar.native.twin import Ints
 
 def uniform(
     off: Ints, id_rank: Ints, class_off: Ints, class_topics: Ints, class_of: Ints, owner: Ints

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
-from sidecar.runtime.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import find_coordinator as fc

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sidecar.runtime.cluster import Cluster, ConnectionLost
-from sidecar.runtime.net import BrokerConnection
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import produce as pr
 from sidecar.wire.primitives import WireError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from sidecar.api.translate import matches
 from sidecar.core.errors import Code
-from sidecar.proxy.translate import matches
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
-from sidecar.kernel.balance import Heterogeneous
+from sidecar.native.balance import Heterogeneous
 
 Ints: TypeAlias = "bytes | bytearray | array[int]"
 

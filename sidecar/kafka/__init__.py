@@ -1,0 +1,1 @@
+"""The sidecar's own Kafka client: connections, metadata, appends."""
