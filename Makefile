@@ -8,7 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test bench drill audit wire sim differential clean
+.PHONY: demo test bench drill audit wire sim differential house clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml sidecar/native/_kernel.c
@@ -45,6 +45,9 @@ sim: $(READY)
 
 wire: $(READY)
 	@$(BIN)/python -m tools.generate_wire --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')
+
+house: $(READY)
+	@$(BIN)/python -m tools.house $(ARGS)
 
 clean:
 	rm -rf out build dist *.egg-info $(VENV)

@@ -1,0 +1,491 @@
+"""Prints how the house is built, from the code: layers, import circles, long files and functions, and four paths.
+
+What is decided here: an import counts wherever it stands, inside a function and under TYPE_CHECKING too; a room is a
+first-level folder of the package; circles between files and circles between rooms are both circles; generated code
+takes part in the import graph, because a circle may lead through it, but its size is nobody's concern.
+
+The paths are not read but run: `tests/house_paths.py` sets up each action without Kafka and `trace` records the calls.
+Only the thread that runs the action is seen. The last line of the output is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import gc
+import importlib
+import inspect
+import itertools
+import json
+import os
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import cast
+
+ROOT = Path(__file__).resolve().parent.parent / "sidecar"
+WIDTH = 120
+FILE_LINES, FUNCTION_LINES = 500, 60
+GENERATED = "wire/generated/"
+SPINE = ("front", "proxy", "api", "link", "coordinator", "core")  # a path should enter each at most twice: in and out
+LIBRARIES = ("wire", "native")  # called for an answer: a path shows what was asked of them, not how they answered it
+PATHS_MODULE = "tests.house_paths"
+PATH_NAMES = ("steady heartbeat", "joining heartbeat", "OffsetCommit", "takeover")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Graph = Mapping[str, Collection[str]]
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    file: str  # relative to the package, with slashes
+    room: str
+    lines: int
+    tree: ast.Module
+
+    @property
+    def generated(self) -> bool:
+        return self.file.startswith(GENERATED)
+
+
+@dataclass(frozen=True)
+class Import:
+    source: Module
+    target: Module
+    line: int
+    where: str  # "", "in a function" or "TYPE_CHECKING"
+
+    def __str__(self) -> str:
+        return f"{self.source.file}:{self.line} imports {self.target.file}{self.where and f'  ({self.where})'}"
+
+
+def read(root: Path) -> dict[str, Module]:
+    """Every Python file of the package by its dotted name; a stub stands for a compiled module without a source."""
+    modules: dict[str, Module] = {}
+    for path in sorted([*root.rglob("*.py"), *root.rglob("*.pyi")], key=lambda p: (p.suffix, p)):
+        inside = path.relative_to(root)
+        parts = [root.name, *inside.with_suffix("").parts]
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name not in modules:
+            text = path.read_text(encoding="utf-8")
+            room = inside.parts[0] if len(inside.parts) > 1 else root.name
+            lines = text.count("\n") + (text != "" and not text.endswith("\n"))
+            modules[name] = Module(name, inside.as_posix(), room, lines, ast.parse(text, str(path)))
+    return modules
+
+
+def _names(node: ast.AST, module: Module) -> Iterator[str]:
+    """The dotted names a node imports. The last part of a name may be an object in a module, not a module."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            up = node.level - (Path(module.file).stem == "__init__")
+            package = module.name.split(".")[: -up or None]
+            base = ".".join([*package, base] if base else package)
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module"):
+        yield from (a.value for a in node.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str))
+
+
+def _importing(tree: ast.AST, where: str = "") -> Iterator[tuple[ast.AST, str]]:
+    """All nodes below a node, each with the kind of place it stands in."""
+    for node in ast.iter_child_nodes(tree):
+        yield node, where
+        if isinstance(node, Function):
+            yield from _importing(node, "in a function")
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            yield from _importing(ast.Module(node.body, []), "TYPE_CHECKING")
+            yield from _importing(ast.Module(node.orelse, []), where)
+        else:
+            yield from _importing(node, where)
+
+
+def imports_of(modules: Mapping[str, Module]) -> list[Import]:
+    """Every import of one module of the package by another, in the order of the files."""
+    found: dict[Import, None] = {}
+    for module in modules.values():
+        for node, where in _importing(module.tree):
+            for name in _names(node, module):
+                known = name
+                while known and known not in modules:
+                    known = known.rpartition(".")[0]
+                if known and known != module.name:
+                    found[Import(module, modules[known], getattr(node, "lineno", 0), where)] = None
+    return list(found)
+
+
+def circles_of(graph: Graph) -> list[list[str]]:
+    """The strongly connected components of more than one node, each sorted."""
+    reach: dict[str, set[str]] = {}
+    for start in graph:
+        seen, todo = reach.setdefault(start, set()), [start]
+        while todo:
+            fresh = set(graph.get(todo.pop(), ())) - seen
+            seen |= fresh
+            todo.extend(fresh)
+    circles = {tuple(sorted(other for other in reach[node] if node in reach.get(other, ()))) for node in graph}
+    return sorted(list(circle) for circle in circles if len(circle) > 1)
+
+
+def layers_of(graph: Graph) -> list[list[str]]:
+    """The rooms by layer, lowest first: each stands one above the highest it imports. A circle shares one layer."""
+    circle = {room: tuple(rooms) for rooms in circles_of(graph) for room in rooms}
+
+    @cache
+    def level(members: tuple[str, ...]) -> int:
+        below = {circle.get(other, (other,)) for room in members for other in graph.get(room, ())} - {members}
+        return 1 + max(map(level, below), default=-1)
+
+    levels = {room: level(circle.get(room, (room,))) for room in graph}
+    return [sorted(r for r in levels if levels[r] == n) for n in range(max(levels.values(), default=-1) + 1)]
+
+
+def functions_of(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int, int]]:
+    """Every function, nested ones and methods too: its qualified name, the line it starts at, its number of lines."""
+    for node in ast.iter_child_nodes(tree):
+        name = f"{prefix}{node.name}." if isinstance(node, Function | ast.ClassDef) else prefix
+        if isinstance(node, Function):
+            yield name[:-1], node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1
+        yield from functions_of(node, name)
+
+
+class Plan:
+    """What the code says about the house, before anything is run."""
+
+    def __init__(self, modules: dict[str, Module]) -> None:
+        self.modules = modules
+        self.imports = imports_of(modules)
+        crossing = [i for i in self.imports if i.source.room != i.target.room]
+        self.arrows = Counter((i.source.room, i.target.room) for i in crossing)
+        files: dict[str, set[str]] = {name: set() for name in modules}
+        for i in self.imports:
+            files[i.source.name].add(i.target.name)
+        self.file_circles = circles_of(files)
+        self.room_circles = circles_of(self.rooms())
+        own = [module for module in modules.values() if not module.generated]
+        self.long_files = [module for module in own if module.lines > FILE_LINES]
+        functions = ((module, *function) for module in own for function in functions_of(module.tree))
+        self.long_functions = [row for row in functions if row[3] > FUNCTION_LINES]
+
+    def rooms(self) -> dict[str, set[str]]:
+        """Each room that holds a line of code, with the rooms it imports."""
+        graph: dict[str, set[str]] = {module.room: set() for module in self.modules.values() if module.lines}
+        for source, target in self.arrows:
+            graph.setdefault(source, set()).add(target)
+            graph.setdefault(target, set())
+        return graph
+
+
+@dataclass(frozen=True)
+class Call:
+    """One entry into a function: its depth counts the recorded calls it stands in."""
+
+    depth: int
+    room: str
+    file: str  # relative to the package, with slashes
+    name: str  # qualified inside its module
+    line: int  # where the definition starts, decorators included; 0 for a function in C
+    resumed: bool = False  # a generator or coroutine that goes on where it stopped
+
+    def __str__(self) -> str:
+        module = self.file.rpartition(".")[0].removesuffix("/__init__").replace("/", ".")
+        return f"{module}.{self.name.replace('.<locals>', '')}{' (resumed)' if self.resumed else ''}"
+
+
+@cache
+def _getters(file: str) -> frozenset[int]:
+    """The lines where the trivial properties of a file start: they only return an expression without a call."""
+    lines = set()
+    for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        if not {ast.unparse(d).rpartition(".")[2] for d in node.decorator_list} & {"property", "cached_property"}:
+            continue
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        calls = any(isinstance(inner, ast.Call) for statement in body for inner in ast.walk(statement))
+        if len(body) == 1 and isinstance(body[0], ast.Return) and not calls:
+            lines.add(node.decorator_list[0].lineno)
+    return frozenset(lines)
+
+
+class Recorder:
+    """A profile function that records calls of functions of one package.
+
+    The caller is found by walking up the frames, so event loops and other foreign code may stand between two calls.
+    Not recorded: what runs while a module is imported, trivial getters, and lambdas and comprehensions that their own
+    room calls.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = os.path.realpath(root) + os.sep
+        self.calls: list[Call] = []
+        self.live: dict[FrameType, Call] = {}
+        self.places: dict[str, str | None] = {}
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> None:
+        if event == "call":
+            self.enter(frame)
+        elif event == "return":
+            self.live.pop(frame, None)
+        elif event == "c_call":
+            self.enter_c(frame, arg)
+
+    def place(self, code: CodeType) -> str | None:
+        """The file of a code object relative to the package; None if it is not in the package."""
+        name = code.co_filename
+        if name not in self.places:
+            path = os.path.realpath(name)
+            inside = path.startswith(self.folder)
+            self.places[name] = path[len(self.folder) :].replace(os.sep, "/") if inside else None
+        return self.places[name]
+
+    def room(self, file: str) -> str:
+        return file.partition("/")[0] if "/" in file else self.root.name
+
+    def caller(self, frame: FrameType | None) -> tuple[Call | None, bool]:
+        """The recorded call that a frame stands in, and whether a module is being imported in between."""
+        while frame is not None:
+            if call := self.live.get(frame):
+                return call, False
+            if frame.f_code.co_name == "<module>" and self.place(frame.f_code) is not None:
+                return None, True
+            frame = frame.f_back
+        return None, False
+
+    def enter(self, frame: FrameType) -> None:
+        code = frame.f_code
+        file = self.place(code)
+        if file is None or not code.co_flags & inspect.CO_OPTIMIZED:  # the body of a module or class is no function
+            return
+        caller, importing = self.caller(frame.f_back)
+        room = self.room(file)
+        inline = code.co_name.startswith("<") and caller is not None and caller.room == room
+        if importing or inline or code.co_firstlineno in _getters(code.co_filename):
+            return
+        pausable = code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
+        resumed = bool(pausable) and frame.f_lineno != code.co_firstlineno
+        depth = caller.depth + 1 if caller else 0
+        call = Call(depth, room, file, code.co_qualname, code.co_firstlineno, resumed)
+        self.calls.append(call)
+        self.live[frame] = call
+
+    def enter_c(self, frame: FrameType, function: object) -> None:
+        """A compiled kernel is a function of the package too; nothing it does can be seen."""
+        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+        if not isinstance(module, str) or not module.startswith(self.root.name + ".") or not isinstance(name, str):
+            return
+        caller, importing = self.caller(frame)
+        if not importing:
+            file = module.partition(".")[2].replace(".", "/") + ".c"
+            self.calls.append(Call(caller.depth + 1 if caller else 0, self.room(file), file, name, 0))
+
+
+def trace(action: Callable[[], None], root: Path = ROOT) -> list[Call]:
+    """Runs an action and returns the calls of the package's functions in the order in which they were entered."""
+    recorder = Recorder(root)
+    before, collecting = sys.getprofile(), gc.isenabled()
+    gc.disable()  # a collection would close foreign generators in the middle of the path
+    sys.setprofile(recorder)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+        if collecting:
+            gc.enable()
+    return recorder.calls
+
+
+@dataclass(frozen=True)
+class CallPath:
+    """One path as it is printed, and what is counted about it."""
+
+    lines: list[str]
+    visited: list[str]  # rooms in the order of the first visit
+    entries: dict[str, int]  # how often each room of the spine is entered from another room, or from outside
+
+    @property
+    def rooms(self) -> int:
+        return len(self.visited)
+
+
+@dataclass
+class _Node:
+    call: Call | None
+    children: list[_Node] = field(default_factory=list)
+
+    @property
+    def room(self) -> str | None:
+        return self.call.room if self.call else None
+
+
+@dataclass(frozen=True)
+class _Line:
+    rooms: int  # how many rooms stand around it
+    text: str
+    at: str = ""
+
+    def wrapped(self, width: int) -> list[str]:
+        """The line with its place at the right edge if there is room for it, broken into several if it is too long."""
+        indent = "  " * self.rooms
+        if self.at and len(indent + self.text) + 2 + len(self.at) <= width:
+            return [indent + self.text + self.at.rjust(width - len(indent + self.text))]
+        return textwrap.wrap(self.text, width, initial_indent=indent, subsequent_indent=indent + "    ")
+
+
+def path_of(calls: Iterable[Call], width: int = WIDTH - 4) -> CallPath:
+    """Turns recorded calls into one path: one line for each entry of a function, indented by the rooms around it.
+
+    Neighbouring calls of one library share a line, and neighbours that are equal with all they call become one.
+    """
+    stack = [_Node(None)]
+    visited: dict[str, None] = {}
+    entries = dict.fromkeys(SPINE, 0)
+    for call in calls:
+        del stack[call.depth + 1 :]
+        if call.room in entries and call.room != stack[-1].room:
+            entries[call.room] += 1
+        visited[call.room] = None
+        node = _Node(call)
+        stack[-1].children.append(node)
+        stack.append(node)
+    lines = [text for block in _blocks(stack[0], -1) for line in block for text in line.wrapped(width)]
+    return CallPath(lines, list(visited), entries)
+
+
+def _blocks(parent: _Node, rooms: int) -> list[list[_Line]]:
+    """The children of a call, each as the lines of its subtree."""
+    blocks: list[list[_Line]] = []
+    for library, nodes in itertools.groupby(
+        parent.children, lambda node: node.room if node.room in LIBRARIES else None
+    ):
+        if library is not None:
+            blocks += _library(library, list(nodes), rooms + 1)
+            continue
+        for node in nodes:
+            call = cast(Call, node.call)
+            inner = rooms + (node.room != parent.room)
+            head = _Line(inner, str(call), f"{call.file}:{call.line}" if call.line else call.file)
+            blocks.append([head, *itertools.chain.from_iterable(_blocks(node, inner))])
+    folded = []
+    for block, equal in itertools.groupby(blocks):
+        times = len(list(equal))
+        count = f" x{times}{' with its calls' * (len(block) > 1)}" if times > 1 else ""
+        folded.append([replace(block[0], text=block[0].text + count), *block[1:]])
+    return folded
+
+
+def _library(room: str, nodes: list[_Node], rooms: int) -> list[list[_Line]]:
+    """Neighbouring calls of one library on one line, without what it does inside; calls back out of it follow."""
+    counts = [(name, len(list(same))) for name, same in itertools.groupby(str(node.call) for node in nodes)]
+    asked = _Line(rooms, ", ".join(name if times == 1 else f"{name} x{times}" for name, times in counts))
+    outside = _Node(nodes[0].call)
+    todo = list(nodes)
+    while todo:
+        node = todo.pop(0)
+        outside.children += [child for child in node.children if child.room != room]
+        todo = [child for child in node.children if child.room == room] + todo
+    return [[asked], *_blocks(outside, rooms)]
+
+
+def _wrapped(head: str, parts: Iterable[str]) -> str:
+    inset = " " * len(head)
+    text = ", ".join(part.replace(" ", "\0") for part in parts)  # a part stays on one line
+    return textwrap.fill(text, WIDTH, initial_indent=head, subsequent_indent=inset).replace("\0", " ")
+
+
+def print_layers(plan: Plan) -> None:
+    graph = plan.rooms()
+    own = [module for module in plan.modules.values() if not module.generated and module.room in graph]
+    total = f"{len(own)} files, {sum(module.lines for module in own):,} lines, generated code and C aside"
+    print(f"LAYERS, highest first: a room imports only what stands below it ({total})")
+    layers = layers_of(graph)
+    for number in range(len(layers) - 1, -1, -1):
+        for room in layers[number]:
+            held = [module.lines for module in own if module.room == room]
+            head = f"  {number}  {room:<12}{len(held):>3} files {sum(held):>6,} lines"
+            targets = sorted(target for source, target in plan.arrows if source == room)
+            arrows = [f"{target} {plan.arrows[room, target]}" for target in targets]
+            print(_wrapped(f"{head}  -> ", arrows) if arrows else head)
+
+
+def print_circles(plan: Plan) -> None:
+    print(f"\nIMPORT CIRCLES: {len(plan.file_circles)} between files, {len(plan.room_circles)} between rooms")
+    for circle in plan.file_circles:
+        print(_wrapped("  files: ", (plan.modules[name].file for name in circle)))
+        _print_imports(i for i in plan.imports if i.source.name in circle and i.target.name in circle)
+    for rooms in plan.room_circles:
+        print(_wrapped("  rooms: ", rooms))
+        crossing = (i for i in plan.imports if i.source.room != i.target.room)
+        _print_imports(i for i in crossing if i.source.room in rooms and i.target.room in rooms)
+
+
+def _print_imports(imports: Iterable[Import]) -> None:
+    for i in imports:
+        print(f"    {i}")
+
+
+def print_sizes(plan: Plan) -> None:
+    print(f"\nFILES over {FILE_LINES} lines: {len(plan.long_files)}")
+    for module in plan.long_files:
+        print(f"  {module.lines:>5}  {module.file}")
+    print(f"\nFUNCTIONS over {FUNCTION_LINES} lines: {len(plan.long_functions)}")
+    for module, name, line, lines in plan.long_functions:
+        print(f"  {lines:>5}  {module.file}:{line}  {name}")
+
+
+def print_paths(root: Path) -> int | None:
+    """Runs and prints each path; the most rooms that one of them passes, None if none can be run."""
+    try:
+        paths: dict[str, Callable[[], Callable[[], None]]] = importlib.import_module(PATHS_MODULE).PATHS
+    except ImportError as problem:
+        print(f"\npaths: not available ({problem})")
+        return None
+    print(f"\nPATHS, from bytes to bytes: indented by room; what {' and '.join(LIBRARIES)} do inside is left out")
+    most = None
+    for name in dict.fromkeys([*PATH_NAMES, *paths]):
+        if name not in paths:
+            print(f"\n  {name}: not available")
+            continue
+        calls = trace(paths[name](), root)
+        path = path_of(calls)
+        most = max(most or 0, path.rooms)
+        print(f"\n  {name}: {path.rooms} rooms, {len(calls)} calls")
+        print(_wrapped("    rooms    ", path.visited))
+        entered = [f"{room} {n}{' (more than in and out)' * (n > 2)}" for room, n in path.entries.items() if n]
+        print(_wrapped("    entered  ", entered))
+        for line in path.lines:
+            print(f"    {line}")
+    return most
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.house", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a circle, long file or function is found")
+    options = parser.parse_args(arguments)
+    plan = Plan(read(root))
+    print_layers(plan)
+    print_circles(plan)
+    print_sizes(plan)
+    result: dict[str, int | None] = {
+        "circles": len(plan.file_circles) + len(plan.room_circles),
+        "files_over_500": len(plan.long_files),
+        "functions_over_60": len(plan.long_functions),
+    }
+    found = any(result.values())
+    result["max_rooms_of_a_path"] = print_paths(root)
+    print()
+    print(json.dumps(result))
+    return 1 if options.check and found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
