@@ -1,7 +1,7 @@
 """The table of APIs: what the sidecar does with each, and which versions it serves.
 
 `TERMINATE`: the sidecar answers for managed groups. `REWRITE`: the broker's answer, changed. Everything that is
-not in the table passes byte for byte. Versions: kafka-behaviour.md section 0 (Kafka 4.3.1).
+not in the table passes byte for byte. Versions: docs/reference/behaviour.md section 0 (Kafka 4.3.1).
 """
 
 from __future__ import annotations
