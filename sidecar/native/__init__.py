@@ -1,6 +1,6 @@
-"""Kernels over int arrays: compiled where a compiler was there at install, else the same in Python.
+"""Kernels over plain buffers: the C extension if it was built at install, otherwise its Python twin.
 
-`COMPILED` says which. Knows nothing of groups; `twin.py` documents each function.
+`COMPILED` says which of the two is in use. Nothing here knows about groups. `twin.py` documents each function.
 """
 
 from __future__ import annotations

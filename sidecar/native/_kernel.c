@@ -1,7 +1,8 @@
-/* Assignment kernels over int32 arrays. Each gives the same result as its namesake in twin.py, which says what it
- * computes; here is only how. The GIL is released while the arrays are worked on; every index is checked first.
+/* Kernels over int32 arrays and Avro buffers. Each function gives the same result as its namesake in twin.py, which
+ * says what it computes; the comments here only say how. Every index is checked before it is used, and the assignment
+ * kernels release the GIL while they work.
  *
- * Source of the algorithms: Kafka's UniformHomogeneousAssignmentBuilder, UniformHeterogeneousAssignmentBuilder and
+ * The algorithms are those of Kafka's UniformHomogeneousAssignmentBuilder, UniformHeterogeneousAssignmentBuilder and
  * RangeAssignor (group-coordinator 4.3.1).
  */
 #define PY_SSIZE_T_CLEAN
@@ -16,12 +17,12 @@ enum { MAX_ROUNDS = 16 };
 
 typedef struct {
     const i32 *off;          /* topic -> first global partition; n_topics + 1 */
-    const i32 *id_rank;      /* topic -> place of its id in Kafka's order of ids */
+    const i32 *id_rank;      /* topic -> rank of its id in Kafka's order of ids */
     const i32 *class_off;    /* subscription class -> first entry of class_topics; n_classes + 1 */
     const i32 *class_topics;
     const i32 *class_of;     /* member -> class */
     i32 n_topics, n_classes, n_members, n_parts;
-    i32 *owner;              /* global partition -> member or -1: in and out */
+    i32 *owner;              /* global partition -> member or -1; input and output */
 } Problem;
 
 static int check_offsets(const i32 *off, i32 n, Py_ssize_t total) {
@@ -54,7 +55,7 @@ static int homogeneous(Problem *p) {
         wanted[t] = 1;
         total += p->off[t + 1] - p->off[t];
     }
-    /* What is not wanted has no owner; what is free comes first among the partitions to give. */
+    /* Partitions of unwanted topics lose their owner. Partitions that are already free are dealt out first. */
     for (i32 t = 0; t < p->n_topics; t++) {
         i32 *o = p->owner + p->off[t], *end = p->owner + p->off[t + 1];
         if (!wanted[t]) { for (; o < end; o++) *o = -1; continue; }
@@ -103,7 +104,7 @@ typedef struct {
     i32 *sub_n;             /* topic -> number of subscribers */
     const i32 **subs;       /* topic -> its subscribers in member order; topics of one class share its list */
     Balancer b;
-    i32 *near;              /* sizes of the subscribers at hand, filled by min_max */
+    i32 *near;              /* sizes of the current topic's subscribers, filled by min_max */
     i32 *count;             /* scratch of the counting sort */
     i32 count_room;
     i32 *by_owner, *start, *end;  /* scratch of balance_topic */
@@ -134,7 +135,7 @@ static int sort_members(Work *w, i32 t, i32 low, i32 high) {
     if (range == 1) {
         memcpy(b->sorted, s, (size_t)n * sizeof(i32));
     } else if (range <= w->count_room && range <= 4 * n + 64) {
-        /* Two counters, as increments of the same one wait for each other. */
+        /* Two counter arrays: successive increments of one counter would stall on each other. */
         i32 *one = w->count, *two = w->count + w->count_room;
         memset(one, 0, ((size_t)range + 1) * sizeof(i32));
         memset(two, 0, ((size_t)range + 1) * sizeof(i32));
@@ -190,7 +191,7 @@ static void exclude_most(Work *w) {
 
 static int balanced(const Work *w) { return w->b.most_count - w->b.least_count <= 1; }
 
-/* Returns how many partitions moved, or -1 without memory. */
+/* Returns how many partitions moved, or -1 if memory ran out. */
 static i32 balance_topic(Work *w, i32 t) {
     Problem *p = w->p;
     const i32 *s = w->subs[t];
@@ -198,7 +199,8 @@ static i32 balance_topic(Work *w, i32 t) {
     min_max(w, s, n, &low, &high);
     if (high - low <= 1) return 0;
     if (sort_members(w, t, low, high) != OK) return -1;
-    /* Partitions of the topic grouped by owner, in order: start[m] .. end[m] of by_owner. All have owners here. */
+    /* Group the topic's partitions by owner, in order: member m has by_owner[start[m]] up to by_owner[end[m] - 1].
+     * Every partition has an owner at this point. */
     i32 *own = p->owner + p->off[t], parts = p->off[t + 1] - p->off[t];
     for (i32 i = 0; i < n; i++) w->end[s[i]] = 0;
     for (i32 q = 0; q < parts; q++) w->end[own[q]]++;
@@ -229,8 +231,9 @@ static int cmp_topic(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Subscribers of each topic in member order. A topic of one class has that class's members, shared; a topic of
- * several gets a list of its own. Returns the room of those lists, or NULL without memory. */
+/* Lists the subscribers of each topic in member order. A topic of a single class shares the list of that class's
+ * members; a topic of several classes gets a list of its own. Returns the block that holds those lists, or NULL if
+ * memory ran out. */
 static i32 *subscribers(Work *w, i32 *class_members) {
     Problem *p = w->p;
     i32 T = p->n_topics, M = p->n_members, C = p->n_classes;
@@ -247,7 +250,7 @@ static i32 *subscribers(Work *w, i32 *class_members) {
             }
         size[c + 1] += size[c];
     }
-    /* size[c] is now where class c begins in class_members */
+    /* size[c] is now the index in class_members at which class c begins. */
     for (i32 c = 0; c < C; c++)
         if (size[c + 1] > size[c])
             for (i32 k = p->class_off[c]; k < p->class_off[c + 1]; k++)
@@ -300,7 +303,7 @@ static int heterogeneous(Problem *p) {
         !w.near || !w.count || !w.by_owner || !(room = subscribers(&w, class_members)))
         goto out;
 
-    /* Keep what each member has of topics it still subscribes to. */
+    /* A member keeps its partitions of the topics that it still subscribes to. */
     i32 any = 0;
     for (i32 q = 0; q < p->n_parts; q++) any |= p->owner[q] >= 0;
     for (i32 c = 0; any && c < C; c++)
@@ -324,7 +327,7 @@ static int heterogeneous(Problem *p) {
         while (q < end && p->owner[q] >= 0) q++;
         if (q == end) continue;
         min_max(&w, w.subs[t], w.sub_n[t], &low, &high);
-        /* First those with the least, in member order. Mostly they take it all, and nothing need be sorted. */
+        /* The least loaded members come first, in member order. They mostly take everything, and nothing is sorted. */
         i32 lowest = 0;
         for (i32 i = 0; i < w.sub_n[t] && q < end; i++) {
             if (w.near[i] != low) continue;
@@ -431,7 +434,7 @@ static PyObject *fail(int rc) {
     return NULL;
 }
 
-/* The five arrays that uniform and range share: off, id_rank or order, class_off, class_topics, class_of. */
+/* Reads the five arrays that uniform and range share: off, id_rank or order, class_off, class_topics, class_of. */
 static int problem(PyObject *const *args, Buffers *b, Problem *p, const i32 **third) {
     Py_ssize_t n_off, n_third, n_coff, n_ct, n_of;
     if (ints(args[0], b, &p->off, &n_off) || ints(args[1], b, third, &n_third) || ints(args[2], b, &p->class_off, &n_coff) ||
@@ -584,7 +587,7 @@ out:
     return Py_BuildValue("(Nl)", flags, moved);
 }
 
-/* What a dict has for each key, -1 for what is not there. */
+/* Looks each key up in a dict; a key that is missing gives -1. */
 static PyObject *py_lookup(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
     if (nargs != 2 || !PyDict_Check(args[1])) { PyErr_SetString(PyExc_TypeError, "lookup takes a sequence and a dict"); return NULL; }
@@ -603,7 +606,7 @@ static PyObject *py_lookup(PyObject *self, PyObject *const *args, Py_ssize_t nar
     return out;
 }
 
-/* The topic of global partition q, at or behind topic `from`. */
+/* Returns the topic of global partition q, which is topic `from` or a later one. */
 static i32 topic_of(const i32 *off, i32 n, i32 q, i32 from) {
     i32 lo = from, hi = n;
     if (q < off[from + 1]) return from;
@@ -621,7 +624,7 @@ typedef struct {
     PyObject *ids;
 } Slice;
 
-/* args: csr offsets, parts, topic offsets, one tuple with an item for each topic */
+/* args: offsets of the members in parts, parts, offsets of the topics, a tuple with one item for each topic */
 static int slices(PyObject *const *args, Buffers *b, Slice *s) {
     if (ints(args[0], b, &s->csr, &s->n_csr) || ints(args[1], b, &s->parts, &s->n_parts) || ints(args[2], b, &s->off, &s->n_off))
         return -1;
@@ -646,7 +649,7 @@ static int slice(PyObject *const *args, Buffers *b, Slice *s) {
     return slices(args, b, s) || member_slice(s, m) ? -1 : 0;
 }
 
-/* Most topics give a member one partition: those tuples are shared. */
+/* Most topics give a member a single partition, so these tuples are shared. */
 #define SINGLES 1024
 static PyObject *singles[SINGLES];
 
@@ -709,7 +712,8 @@ out:
     return out;
 }
 
-/* Is what a member has (topic -> dict by partition) its part of the table, all of it in a set of topics? */
+/* Returns 1 if a member has exactly its part of the table (`had` is topic -> dict by partition) and all its topics are
+ * in the set `within`, 0 if not, -1 on an error. */
 static int held(Slice *s, PyObject *had, PyObject *within) {
     i32 t = 0;
     Py_ssize_t topics = 0;
@@ -766,7 +770,7 @@ static void zigzag(Out *o, int64_t v) {
     o->d[o->n++] = (uint8_t)z;
 }
 
-/* Bytes as they are; room for a number behind them is left. */
+/* Appends bytes unchanged, and reserves room for a number after them. */
 static int raw(Out *o, const char *d, Py_ssize_t n) {
     if (reserve(o, (size_t)n + 16)) { PyErr_NoMemory(); return -1; }
     memcpy(o->d + o->n, d, (size_t)n);
@@ -774,7 +778,7 @@ static int raw(Out *o, const char *d, Py_ssize_t n) {
     return 0;
 }
 
-/* Their length, then bytes. */
+/* Appends the length of the bytes, and then the bytes. */
 static int sized(Out *o, const char *d, Py_ssize_t n) {
     if (reserve(o, 16)) { PyErr_NoMemory(); return -1; }
     zigzag(o, n);
@@ -787,7 +791,7 @@ static int text(Out *o, PyObject *string) {
     return d ? sized(o, d, n) : -1;
 }
 
-/* Avro array of {id and name as given in bytes, array of int}: one block, then 0. */
+/* Writes an Avro array of {the topic's head, unchanged; array of int}: one block, and then 0. */
 static PyObject *py_avro_partitions(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
     Buffers b = {.n = 0};
@@ -829,7 +833,8 @@ out:
     return out;
 }
 
-/* Avro array of {heads[topic] as it is, array of partitions, array of epochs}, behind `head`; from dict of dicts. */
+/* Writes `head`, and then an Avro array of {heads[topic], unchanged; array of partitions; array of epochs}, which it
+ * takes from a dict of dicts. */
 static PyObject *py_avro_owned(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
     Out o = {0};
@@ -871,7 +876,7 @@ out:
     return out;
 }
 
-/* Numbers and strings as Avro writes them, bytes as they are. */
+/* Encodes numbers and strings as Avro does; bytes are copied unchanged. */
 static PyObject *py_avro(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
     Out o = {0};
@@ -894,7 +899,7 @@ out:
     return out;
 }
 
-/* 0 and the number, or -1: it does not end. */
+/* Returns 0 and sets the number, or returns -1 if the varint does not end. */
 static int unzigzag(const uint8_t *d, Py_ssize_t size, Py_ssize_t *at, int64_t *v) {
     uint64_t z = 0;
     for (int shift = 0; shift < 64 && *at < size; shift += 7) {

@@ -8,7 +8,7 @@ MAX_ROUNDS = 16
 
 
 class Heterogeneous:
-    """Topics and members are indices; `owner` is by global partition."""
+    """Topics and members are given by their indices, and `owner` by global partition number."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Heterogeneous:
                     self.owner[q] = -1
 
     def _order(self, t: int) -> tuple[float, int, int]:
-        """Most partitions a subscriber first, then fewest subscribers, then by id."""
+        """Sort key: most partitions per subscriber first, then fewest subscribers, then the topic's id."""
         n = len(self.subscribers[t])
         return (-((self.off[t + 1] - self.off[t]) / n), n, self.id_rank[t])
 
@@ -63,7 +63,7 @@ class Heterogeneous:
         for _ in range(MAX_ROUNDS):
             for index, t in enumerate(topics):
                 if index == last:
-                    return  # one whole round without a move
+                    return  # a whole round passed without a move
                 if self._balance_topic(t) > 0 or last == -1:
                     last = index
 
@@ -94,7 +94,8 @@ class Heterogeneous:
 
 
 class _Balancer:
-    """Two ranges over members sorted by load: the least loaded grows rightwards, the most loaded leftwards."""
+    """Two ranges over the members sorted by load: that of the least loaded grows to the right, that of the most
+    loaded to the left."""
 
     def __init__(self, size: list[int], members: list[int]) -> None:
         self.size = size

@@ -1,7 +1,8 @@
-"""The kernels in plain Python: what `_kernel.c` computes, for installs without a compiler and as its oracle.
+"""The kernels in plain Python: the fallback for installs without a compiler, and the oracle that tests `_kernel.c`.
 
-Arrays are buffers of 32-bit integers. A partition's global number is `off[topic] + partition`; a member is its
-index. Sources: Kafka's UniformHomogeneousAssignmentBuilder, UniformHeterogeneousAssignmentBuilder, RangeAssignor.
+Arrays are buffers of 32-bit integers. A partition's global number is `off[topic] + partition`; a member is
+identified by its index. The algorithms are those of Kafka's UniformHomogeneousAssignmentBuilder,
+UniformHeterogeneousAssignmentBuilder and RangeAssignor.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ def pack(values: Sequence[int]) -> bytearray:
 
 
 def uniform(off: Ints, id_rank: Ints, class_off: Ints, class_topics: Ints, class_of: Ints, owner: Ints) -> bytearray:
-    """The new owner of each partition. `id_rank`: topic -> place of its id in Kafka's order; `class_of`: member ->
-    subscription class, whose topics are `class_topics[class_off[c]:class_off[c + 1]]`; `owner`: the last target."""
+    """Return the new owner of each partition. `id_rank` maps a topic to the rank of its id in Kafka's order, and
+    `class_of` a member to its subscription class `c`, whose topics are `class_topics[class_off[c]:class_off[c + 1]]`.
+    `owner` is the last target."""
     offs, bounds, flat, of = read(off), read(class_off), read(class_topics), read(class_of)
     classes = [list(flat[bounds[c] : bounds[c + 1]]) for c in range(len(bounds) - 1)]
     owners = list(read(owner))
@@ -38,7 +40,7 @@ def uniform(off: Ints, id_rank: Ints, class_off: Ints, class_topics: Ints, class
 
 
 def _homogeneous(off: Sequence[int], topics: Sequence[int], n: int, owner: list[int]) -> list[int]:
-    """A quota for each member; who has more gives the last ones up, who has less takes what is free."""
+    """Each member has a quota. One above it gives up its last partitions; one below it takes free ones."""
     rest: list[int] = []
     held: list[list[int]] = [[] for _ in range(n)]
     wanted = set(topics)
@@ -58,7 +60,7 @@ def _homogeneous(off: Sequence[int], topics: Sequence[int], n: int, owner: list[
         rest += mine[quota:]
         quota -= min(quota, len(mine))
         if quota > 0 and has_extra and n - m > extra:
-            # Leave the extra one to another, unless only those are left who must take one.
+            # Leave the extra partition to a later member, unless every member that is left has to take one.
             quota, has_extra = quota - 1, False
         lacking.append(quota)
         extra -= has_extra
@@ -72,7 +74,7 @@ def _homogeneous(off: Sequence[int], topics: Sequence[int], n: int, owner: list[
 
 
 def range_(off: Ints, order: Ints, class_off: Ints, class_topics: Ints, class_of: Ints) -> bytearray:
-    """Each topic in contiguous runs to its subscribers in `order`."""
+    """Deal out each topic in contiguous runs to its subscribers, which come in `order`."""
     offs, bounds, flat, of = read(off), read(class_off), read(class_topics), read(class_of)
     subscribers = [0] * (len(offs) - 1)
     for c in of:
@@ -96,7 +98,7 @@ def range_(off: Ints, order: Ints, class_off: Ints, class_topics: Ints, class_of
 
 
 def by_member(owner: Ints, members: int) -> tuple[bytearray, bytearray]:
-    """(offsets by member, its partitions in order)."""
+    """Return (offsets, partitions): member `m` has `partitions[offsets[m]:offsets[m + 1]]`, in ascending order."""
     held: list[list[int]] = [[] for _ in range(members)]
     for q, m in enumerate(read(owner)):
         if m >= 0:
@@ -108,13 +110,14 @@ def by_member(owner: Ints, members: int) -> tuple[bytearray, bytearray]:
 
 
 def remap(owner: Ints, to: Ints) -> bytearray:
-    """Owners after members got new indices; -1 where a member is gone."""
+    """Return the owners after member `m` became `to[m]`, which is -1 if the member is gone."""
     new = read(to)
     return pack([-1 if m < 0 else new[m] for m in read(owner)])
 
 
 def changed(before: Ints, after: Ints, members: int) -> tuple[bytearray, int]:
-    """(flag by member: its partitions differ, number of partitions with a new owner)."""
+    """Return (flags, moved): a flag for each member whose partitions differ, and how many partitions have a new
+    owner. A partition that has lost its owner and got none is not counted as moved."""
     flags = bytearray(members)
     moved = 0
     for a, b in zip(read(before), read(after), strict=True):
@@ -139,19 +142,19 @@ def _runs(csr: Ints, parts: Ints, off: Ints, member: int) -> list[tuple[int, lis
 
 
 def partitions(csr: Ints, parts: Ints, off: Ints, ids: tuple[bytes, ...], member: int) -> dict[bytes, tuple[int, ...]]:
-    """Topic id -> sorted partitions of one member, topics in their order."""
+    """Return one member's partitions as topic id -> sorted partitions, with the topics in the order of `ids`."""
     return {ids[t]: tuple(ps) for t, ps in _runs(csr, parts, off, member)}
 
 
 def partitions_all(
     csr: Ints, parts: Ints, off: Ints, ids: tuple[bytes, ...], members: Ints
 ) -> list[dict[bytes, tuple[int, ...]]]:
-    """`partitions` of each of these members."""
+    """Return `partitions` for each of these members."""
     return [partitions(csr, parts, off, ids, m) for m in read(members)]
 
 
 def lookup(keys: Sequence[Any], table: Mapping[Any, int]) -> bytearray:
-    """What a mapping has for each key, -1 for what is not there."""
+    """Look each key up in a mapping; a key that is missing gives -1."""
     return pack([table.get(k, -1) for k in keys])
 
 
@@ -164,7 +167,7 @@ def held(
     had: Mapping[bytes, Mapping[int, int]],
     within: Set[bytes],
 ) -> bool:
-    """Has the member just its partitions, no more and no fewer, and are all their topics in `within`?"""
+    """Return whether the member has exactly its partitions (`had`), and all their topics are in `within`."""
     runs = _runs(csr, parts, off, member)
     return len(runs) == len(had) and all(
         ids[t] in within and len(ps) == len(mine := had.get(ids[t], {})) and all(p in mine for p in ps)
@@ -173,7 +176,7 @@ def held(
 
 
 def zigzag(out: bytearray, n: int) -> None:
-    """Append a 64-bit number as Avro and Kafka's records write it."""
+    """Append a 64-bit number as a zigzag varint, the way Avro and Kafka's record format write it."""
     n = (n << 1) ^ (n >> 63)
     while n > 127:
         out.append((n & 0x7F) | 0x80)
@@ -182,7 +185,7 @@ def zigzag(out: bytearray, n: int) -> None:
 
 
 def avro(*parts: int | str | bytes) -> bytes:
-    """Numbers and strings as Avro writes them, bytes as they are."""
+    """Encode numbers and strings as Avro does; bytes are copied unchanged."""
     out = bytearray()
     for part in parts:
         if isinstance(part, str):
@@ -197,7 +200,7 @@ def avro(*parts: int | str | bytes) -> bytes:
 
 
 def avro_strings(raw: bytes, count: int) -> tuple[str, ...]:
-    """The first strings of an Avro value. Raises ValueError for what does not hold so many."""
+    """Decode the first `count` strings of an Avro value. Raises ValueError if it holds fewer."""
     found: list[str] = []
     p = 0
     for _ in range(count):
@@ -219,7 +222,8 @@ def avro_strings(raw: bytes, count: int) -> tuple[str, ...]:
 
 
 def records(items: list[tuple[bytes, bytes | None, tuple[tuple[str, bytes], ...]]]) -> bytes:
-    """Records of a batch: key, value, headers; offset deltas from 0, attributes and time deltas 0 (KIP-98)."""
+    """Encode the records of a batch from (key, value, headers). Offset deltas count from 0; attributes and time
+    deltas are 0 (KIP-98)."""
     body = bytearray()
     for i, (key, value, headers) in enumerate(items):
         rec = avro(b"\0\0", i, len(key), key, -1 if value is None else len(value), value or b"", len(headers))
@@ -229,7 +233,8 @@ def records(items: list[tuple[bytes, bytes | None, tuple[tuple[str, bytes], ...]
 
 
 def avro_partitions(csr: Ints, parts: Ints, off: Ints, heads: tuple[bytes, ...], member: int, head: bytes) -> bytes:
-    """`head`, then an Avro array of records: `heads[topic]` as it is and an array of the member's partitions."""
+    """Return `head` and then an Avro array with one record for each topic: `heads[topic]` unchanged, and an array of
+    the member's partitions."""
     out = bytearray(head)
     runs = _runs(csr, parts, off, member)
     if runs:
@@ -245,7 +250,8 @@ def avro_partitions(csr: Ints, parts: Ints, off: Ints, heads: tuple[bytes, ...],
 
 
 def avro_owned(parts: Mapping[bytes, Mapping[int, int]], heads: Mapping[bytes, bytes], head: bytes) -> bytes:
-    """`head`, then an Avro array of records: `heads[topic]` as it is, one of partitions, one of epochs."""
+    """Return `head` and then an Avro array with one record for each topic: `heads[topic]` unchanged, an array of
+    partitions, and an array of their epochs."""
     out = bytearray(head)
     if parts:
         zigzag(out, len(parts))
