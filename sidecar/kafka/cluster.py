@@ -21,7 +21,7 @@ LARGE_BYTES = 16_384
 
 @dataclass(frozen=True)
 class ClusterView:
-    """One Metadata answer. `leaders[topic][partition]` is a node id or -1."""
+    """What one Metadata response says. `leaders[topic][partition]` is a node id, or -1 if there is no leader."""
 
     cluster_id: str = ""
     brokers: Mapping[int, Address] = field(default_factory=dict)
@@ -30,8 +30,9 @@ class ClusterView:
 
 
 def view_of(res: md.MetadataResponse, racks: dict[int, str | None]) -> ClusterView:
-    """`racks` remembers brokers that are down: their going away must not look like a change of racks, which would
-    rebalance every group (Kafka's own coordinator keeps fenced brokers in its image)."""
+    """Make a view of a Metadata response. `racks` remembers the racks of brokers that are down: a broker that goes away
+    must not look like a change of racks, which would rebalance every group. (Kafka's own coordinator keeps fenced
+    brokers in its image.)"""
     racks.update((b.node_id, b.rack) for b in res.brokers)
     leaders: dict[str, tuple[int, ...]] = {}
     topics: list[Topic] = []
@@ -46,8 +47,8 @@ def view_of(res: md.MetadataResponse, racks: dict[int, str | None]) -> ClusterVi
 
 
 class Cluster:
-    """Connections by node. `direct` maps a node id to an address that replaces the advertised one: the sidecar
-    reaches the broker it fronts without passing through itself."""
+    """Keeps connections by node. `direct` maps a node id to an address that replaces the advertised one, so that the
+    sidecar reaches the broker it fronts without passing through itself."""
 
     def __init__(self, bootstrap: list[Address], client_id: str, direct: Mapping[int, Address]) -> None:
         self.bootstrap = bootstrap
@@ -59,7 +60,7 @@ class Cluster:
         self._locks: dict[tuple[int, int], asyncio.Lock] = {}
 
     async def anyone(self) -> BrokerConnection:
-        """A connection to some broker: bootstrap first, then every broker ever seen."""
+        """Return a connection to any broker: the bootstrap addresses are tried first, then every broker ever seen."""
         if self._any is not None and not self._any.closed:
             return self._any
         last: Exception = ConnectionLost("no bootstrap address")
@@ -75,7 +76,7 @@ class Cluster:
         return await self.lane(node_id, 0)
 
     async def lane(self, node_id: int, lane: int) -> BrokerConnection:
-        """One of several shared connections to a node."""
+        """Return one of several shared connections to a node; `lane` says which."""
         key = (node_id, lane)
         async with self._locks.setdefault(key, asyncio.Lock()):
             conn = self._nodes.get(key)
@@ -84,7 +85,7 @@ class Cluster:
             return conn
 
     async def open(self, node_id: int) -> BrokerConnection:
-        """A connection of the caller's own."""
+        """Open a connection that only the caller uses."""
         address = self.direct.get(node_id) or self.brokers.get(node_id)
         if address is None:
             await self.refresh([])
@@ -94,7 +95,7 @@ class Cluster:
         return await BrokerConnection.open(*address, self.client_id)
 
     async def refresh(self, topics: list[str] | None = None) -> ClusterView:
-        """Metadata of these topics, or of all."""
+        """Read the Metadata of these topics, or of all topics."""
         wanted = None if topics is None else [md.MetadataRequestTopic(name=t) for t in topics]
         req = md.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         view = view_of(await (await self.anyone()).request(md, "Metadata", req), {})
@@ -102,7 +103,8 @@ class Cluster:
         return view
 
     async def coordinator(self, key: str, key_type: int) -> BrokerConnection:
-        """key_type 0 group, 1 transactional id. Raises ConnectionLost while there is none."""
+        """Return a connection to the coordinator of a group (key_type 0) or of a transactional id (key_type 1). Raises
+        ConnectionLost while there is no coordinator."""
         return await self.node(await self.coordinator_node(key, key_type))
 
     async def coordinator_node(self, key: str, key_type: int) -> int:
@@ -120,7 +122,7 @@ class Cluster:
         return int(node_id)
 
     async def create_topic(self, name: str, partitions: int, replicas: int, configs: Mapping[str, str]) -> int:
-        """Returns an error code; TOPIC_ALREADY_EXISTS is no fault."""
+        """Create a topic and return its error code, which may be the harmless TOPIC_ALREADY_EXISTS."""
         topic = ct.CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -141,8 +143,9 @@ class Cluster:
 
 
 class MetadataReader:
-    """All topics, again and again. The same bytes as last time are the same view; others are decoded in a thread, as
-    with thousands of partitions that takes longer than a heartbeat may wait."""
+    """Reads the Metadata of all topics again and again. A response with the same bytes as the last one gives the same
+    view. A large response is decoded in a thread, because thousands of partitions take longer than a heartbeat may
+    wait."""
 
     def __init__(self, racks: dict[int, str | None]) -> None:
         self._racks = racks

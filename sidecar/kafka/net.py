@@ -1,4 +1,4 @@
-"""The sidecar's own connection to a broker: requests out, responses back in order. Not the clients' path."""
+"""The sidecar's own connection to a broker. It is not the path that clients' requests take."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class Request(Protocol):
 
 
 class ConnectionLost(ConnectionError):
-    """The broker is gone; what was asked may or may not have happened."""
+    """The connection is lost. What was asked for may or may not have happened."""
 
 
 class BrokerConnection(asyncio.Protocol):
-    """One connection, pipelined. Versions are those both sides know."""
+    """One pipelined connection; responses come in the order of requests. Each API uses the newest version that both
+    sides know."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -54,7 +55,7 @@ class BrokerConnection(asyncio.Protocol):
         self._versions = {k.api_key: (k.min_version, k.max_version) for k in res.api_keys}
 
     def version(self, api_key: int, low: int, high: int) -> int:
-        """The newest version that both know. Raises WireError if there is none."""
+        """Return the newest version that both sides know. Raises WireError if there is none."""
         theirs = self._versions.get(api_key)
         best = -1 if theirs is None else min(high, theirs[1])
         if theirs is None or best < max(low, theirs[0]):
@@ -64,14 +65,15 @@ class BrokerConnection(asyncio.Protocol):
     async def request(
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> Any:
-        """Send `req` (of the generated `module` and message `name`, like "JoinGroup") and await the response."""
+        """Send `req` and await the decoded response. `module` is the generated module and `name` the message's name,
+        such as "JoinGroup"."""
         version, flexible, raw = await self.exchange(module, name, req, high, timeout_s, low)
         return getattr(module, f"{name}Response").decode(version, raw, response_body(raw, flexible))
 
     async def exchange(
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> tuple[int, bool, bytes]:
-        """The same, without decoding: version, whether its header is flexible, the response frame."""
+        """Like `request`, but return the version, whether its headers are flexible, and the response frame as it is."""
         async with asyncio.timeout(timeout_s):
             version, flexible, raw = self.start(module, name, req, high, low)
             return version, flexible, await raw
@@ -79,7 +81,7 @@ class BrokerConnection(asyncio.Protocol):
     def start(
         self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0
     ) -> tuple[int, bool, asyncio.Future[bytes]]:
-        """The same, without waiting. Raises ConnectionLost, WireError."""
+        """Like `exchange`, but return a future of the response frame at once. Raises ConnectionLost and WireError."""
         upper = _upper(name)
         least, top = getattr(module, f"{upper}_REQUEST_VERSIONS")
         request_class = getattr(module, f"{name}Request")
@@ -90,12 +92,12 @@ class BrokerConnection(asyncio.Protocol):
         return version, flexible, self._send(key, version, req.encode(version), flexible)
 
     async def raw(self, api_key: int, version: int, body: bytes, flexible: bool, timeout_s: float = 10.0) -> bytes:
-        """A whole response frame to an encoded request body."""
+        """Send an encoded request body and return the whole response frame."""
         async with asyncio.timeout(timeout_s):
             return await self._send(api_key, version, body, flexible)
 
     def peer(self) -> tuple[str, int]:
-        """Host and port of the other end."""
+        """Return the host and port of the other end."""
         assert self._transport is not None
         host, port = self._transport.get_extra_info("peername")[:2]
         return str(host), int(port)

@@ -1,7 +1,7 @@
-"""One Produce request for many partitions.
+"""Appends to many partitions, gathered into one Produce request for each leader.
 
-A broker works through the requests of one connection one by one, and an acks=all append waits for the followers.
-So what gathers for a leader while requests are under way goes out together, on a few connections.
+A broker handles the requests of a connection one after the other, and an append with acks=all waits for the followers.
+So the batches that gather for a leader while requests are under way go out together, over a few connections.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sidecar.wire.generated import produce as pr
 from sidecar.wire.primitives import WireError
 
 CONNECTIONS = 3
-"""To each leader: one slow partition delays those of its own request only."""
+"""Connections to each leader. With several of them a slow partition delays only the partitions of its own request."""
 REQUEST_BYTES = 16 << 20
 
 
 Done = Callable[[int, int, ConnectionLost | None], None]
-"""Told of a batch: error code and base offset, or why nobody can say whether it is in."""
+"""Called with a batch's error code and base offset, or with the reason why nobody knows whether it was appended."""
 
 
 class _Item(NamedTuple):
@@ -33,7 +33,8 @@ class _Item(NamedTuple):
 
 
 class _Leader:
-    """Callbacks, not tasks: every change of state passes here."""
+    """The queue and the connections of one leader. It works by callbacks, as a task for each append would cost the
+    event loop more than the append does (docs/decisions.md 25)."""
 
     def __init__(self, cluster: Cluster, node_id: int, timeout_s: float) -> None:
         self.cluster = cluster
@@ -49,7 +50,7 @@ class _Leader:
         self.queue.append(item)
         if not self._due:
             self._due = True
-            asyncio.get_running_loop().call_soon(self._flush)  # let this turn of the loop add its own
+            asyncio.get_running_loop().call_soon(self._flush)  # batches of one turn of the loop go together
 
     def _flush(self) -> None:
         self._due = False
@@ -65,8 +66,8 @@ class _Leader:
                 task.add_done_callback(self.tasks.discard)
 
     def _take(self) -> list[_Item]:
-        """What goes into one request: as much as fits, but no partition twice. Of two a broker takes one, and answers
-        for both."""
+        """Take what goes into one request: as much as fits, but no partition twice. Of two batches for one partition a
+        broker appends one, and answers for both."""
         taken: dict[tuple[str, int], _Item] = {}
         left: list[_Item] = []
         size = 0
@@ -144,14 +145,15 @@ class Appender:
         self._leaders: dict[int, _Leader] = {}
 
     def put(self, node_id: int, topic: str, partition: int, batch: bytes, done: Done) -> None:
-        """`done` is called later, never from within."""
+        """Queue a batch. `done` is called later, never from within this call."""
         leader = self._leaders.get(node_id)
         if leader is None:
             leader = self._leaders[node_id] = _Leader(self.cluster, node_id, self.timeout_s)
         leader.add(_Item(topic, partition, batch, done))
 
     async def append(self, node_id: int, topic: str, partition: int, batch: bytes) -> tuple[int, int]:
-        """(error code, base offset). Raises ConnectionLost when nobody can say whether it is in."""
+        """Append a batch and return (error code, base offset). Raises ConnectionLost if nobody knows whether the batch
+        was appended."""
         future: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
 
         def done(code: int, offset: int, lost: ConnectionLost | None) -> None:

@@ -1,1 +1,1 @@
-"""One client connection: routing, response order, rewriting. Pure: bytes and answers in, actions out."""
+"""One client connection: routing and the order of responses. Pure: bytes and answers go in, actions come out."""

@@ -1,18 +1,18 @@
 """One client connection and its upstream, without sockets.
 
-Decides: where each request goes, that responses leave in request order, what may stream and what is held whole.
-Does not decide: what the answer to a group request is, nor when to read or write a socket.
+It decides where each request goes, in which order responses leave (that of the requests), and what may stream and
+what is held whole. It does not decide what the answer to a group request is, nor when to read or write a socket.
 
     client bytes ──► from_client ──► ToUpstream | Got(request) | Close
     broker bytes ──► from_upstream ─► ToClient | Answered(token, frame) | Close
     answer(token) ─► ToClient          ask(token, frame) ─► ToUpstream          more() ─► what was held back
 
-Two queues. `order`: requests as the client sent them; its head is the one that may be answered next.
-`upstream`: what the broker still owes us, in the order we asked. A passed request stands in both.
+There are two queues. `order` holds the requests as the client sent them; its head is the one to be answered next.
+`upstream` holds what the broker still owes us, in the order in which we asked. A passed request is in both.
 
-A request that the sidecar sees to (`Got`) holds back what the client sent after it until it is answered or
-forwarded, as a broker works through one connection's requests one by one. So nothing sent later can come before
-what an answer still has to ask the broker: a response never waits for one behind it.
+A request that the sidecar handles (`Got`) holds back what the client sent after it until it is answered or forwarded,
+just as a broker handles the requests of a connection one by one. So no later request can get to the broker before one
+that the answer still has to send there, and a response never waits for one behind it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ToUpstream:
 
 @dataclass(slots=True)  # not frozen: one or two are made for each request
 class Got:
-    """A whole request that the sidecar must see to: reply with `answer(token, ...)`."""
+    """A whole request that the sidecar must handle. `answer(token, ...)` gives the reply."""
 
     token: int
     api_key: int
@@ -66,11 +66,12 @@ Action = ToClient | ToUpstream | Got | Answered | Close
 
 
 PRODUCE_HEAD = 140_000
-"""Bytes of a Produce within which its acks must stand: client id, tags and transactional id are 64 KiB at most."""
+"""The acks of a Produce must be found within so many bytes. Client id, tags and transactional id come before them and
+take 64 KiB at most."""
 
 
 class _Slot:
-    """A request in `order`. Only one that the sidecar sees to ever gets a reply here."""
+    """A request in `order`. Only a request that the sidecar handles gets its `reply` here."""
 
     __slots__ = ("reply",)
 
@@ -85,7 +86,7 @@ class ClientConnection:
         self._order: deque[_Slot] = deque()
         self._local: dict[int, _Slot] = {}
         self._upstream: deque[_Slot | int] = deque()
-        self._held: bytes | bytearray = b""  # from the client, not seen to yet; from `_at` on
+        self._held: bytes | bytearray = b""  # bytes of the client not handled yet, from `_at` on
         self._at = 0
         self._client_pass = 0  # bytes of a passed request still to come
         self._broker_rest = b""
@@ -98,7 +99,7 @@ class ClientConnection:
 
     @property
     def partial(self) -> bool:
-        """Some bytes of a request that is not whole yet, and nothing else to wait for."""
+        """Part of a request has arrived, and nothing but its rest is waited for."""
         return not self._local and len(self._held) > self._at
 
     @property
@@ -107,7 +108,7 @@ class ClientConnection:
 
     @property
     def local_pending(self) -> bool:
-        """A request that we hold has no reply yet."""
+        """A request that the sidecar handles has no reply yet."""
         return bool(self._local)
 
     @property
@@ -135,7 +136,7 @@ class ClientConnection:
         return self._parse()
 
     def more(self) -> list[Action]:
-        """What was held back behind a request that is answered now; empty if there is nothing to do."""
+        """Handle what was held back behind a request that has now been answered."""
         return [] if self.closed or self._local or len(self._held) == self._at else self._parse()
 
     def _parse(self) -> list[Action]:
@@ -188,7 +189,7 @@ class ClientConnection:
         return Got(token, api_key, version, correlation, frame)
 
     def _is_silent(self, buf: bytes | bytearray, pos: int, version: int, size: int) -> bool | None:
-        """Does this Produce get no response (acks=0)? None: more bytes are needed to tell."""
+        """Return whether this Produce gets no response (acks=0), or None if more bytes are needed to tell."""
         head = bytes(buf[pos + PREFIX.size : min(len(buf), pos + PREFIX.size + PRODUCE_HEAD, pos + 4 + size)])
         acks = produce_acks(head, version, PRODUCE_FLEXIBLE_FROM)
         if acks is None:
@@ -211,7 +212,7 @@ class ClientConnection:
         return self._pump()
 
     def _pump(self) -> list[Action]:
-        """Take whole or streamable responses off what the broker sent, as far as the order allows."""
+        """Take complete and streamable responses from what the broker sent, as far as the order allows."""
         out: list[Action] = []
         buf, pos, end = self._broker_rest, 0, len(self._broker_rest)
         if self._broker_pass:
@@ -254,7 +255,7 @@ class ClientConnection:
 
     # ---- answers ------------------------------------------------------------------------------------------
     def answer(self, token: int, frame: bytes) -> list[Action]:
-        """The reply to a `Got`, as a whole frame. A reply to what is gone is dropped."""
+        """Give the reply to a `Got` as a whole frame. A reply to a request that is gone is dropped."""
         slot = self._local.pop(token, None)
         if slot is None or self.closed:
             return []
@@ -269,7 +270,7 @@ class ClientConnection:
         return [ToUpstream(frame)]
 
     def forward(self, token: int, frame: bytes) -> list[Action]:
-        """Let a request that was held up for a decision pass after all, byte for byte."""
+        """Let a request that was held for a decision pass after all, byte for byte."""
         slot = self._local.pop(token, None)
         if slot is None or self.closed:
             return []
@@ -277,7 +278,7 @@ class ClientConnection:
         return [ToUpstream(frame)]
 
     def _flush(self) -> list[Action]:
-        """Replies that are due now. A passed response that is streaming is still the head."""
+        """Return the replies that are due now. While a passed response streams, its request is still the head."""
         out: list[Action] = []
         while self._order and self._order[0].reply is not None:
             slot = self._order.popleft()

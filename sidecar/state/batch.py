@@ -1,4 +1,4 @@
-"""Record batch v2: what a producer sends. Source: Kafka's DefaultRecordBatch and DefaultRecord."""
+"""Record batches (v2) as a producer sends them. Source: Kafka's DefaultRecordBatch and DefaultRecord."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sidecar.state.codec import Encoded
 def encode_batch(
     records: Sequence[Encoded], time_ms: int, producer_id: int, producer_epoch: int, sequence: int
 ) -> bytes:
-    """One uncompressed, non-transactional batch; all records carry the time `time_ms` (create time)."""
+    """Encode one uncompressed, non-transactional batch. All its records have the create time `time_ms`."""
     body = encode_records(list(records))
     tail = (
         pack(">hiqqqhii", 0, len(records) - 1, time_ms, time_ms, producer_id, producer_epoch, sequence, len(records))

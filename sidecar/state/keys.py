@@ -1,4 +1,4 @@
-"""Keys of `__group_state`: three Avro strings. Not by fastavro, as every tailed record passes here."""
+"""Keys of `__group_state`: three Avro strings. Every tailed record has one, so a kernel codes them, not fastavro."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class StateError(Exception):
 
 
 class Schemas:
-    """Writes with the newest schema of a kind, reads every one it knows or was told of by the topic itself."""
+    """Writes with the newest schema of each kind, and reads with any that is built in or was learned from the topic."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -48,13 +48,13 @@ class Schemas:
 
     @classmethod
     def empty(cls) -> Schemas:
-        """Knows nothing but what it will `learn`: for readers that take the schemas from the topic."""
+        """Return an instance that knows only what it will `learn`, for readers that take the schemas from the topic."""
         self = cls.__new__(cls)
         self.texts, self._readers, self._writers = {}, {}, {}
         return self
 
     def learn(self, text: str) -> bytes:
-        """Add a schema by its JSON text; returns its fingerprint, 8 bytes as they stand in a value."""
+        """Add a schema by its JSON text, and return its fingerprint: the 8 bytes that stand in a value."""
         parsed = json.loads(text)
         raw = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
         if raw not in self._readers:
@@ -63,7 +63,7 @@ class Schemas:
         return raw
 
     def mark(self, kind: str) -> bytes:
-        """What a value of this kind begins with."""
+        """Return the bytes that a value of this kind begins with."""
         return self._writers[kind][0]
 
     def encode(self, kind: str, body: dict[str, Any]) -> bytes:
@@ -74,9 +74,9 @@ class Schemas:
         return out.getvalue()
 
     def decode(self, value: bytes) -> dict[str, Any]:
-        """Raises StateError for what is no value of a known schema."""
+        """Decode a value. Raises StateError if it is not a value of a known schema."""
         if value[:2] != MARK:
-            raise StateError("no Avro single-object encoding")
+            raise StateError("the value is not in Avro single-object encoding")
         schema = self._readers.get(value[2:10])
         if schema is None:
             raise StateError(f"unknown schema {value[2:10].hex()}")
@@ -85,5 +85,5 @@ class Schemas:
         except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as exc:
             raise StateError(f"damaged value: {exc!r}") from exc
         if not isinstance(body, dict):
-            raise StateError("value is no record")
+            raise StateError("the value is not a record")
         return body

@@ -1,7 +1,8 @@
 """The table of APIs: what the sidecar does with each, and which versions it serves.
 
-`TERMINATE`: the sidecar answers for managed groups. `REWRITE`: the broker's answer, changed. Everything that is
-not in the table passes byte for byte. Versions: docs/reference/behaviour.md section 0 (Kafka 4.3.1).
+`TERMINATE`: the sidecar answers for managed groups. `REWRITE`: the broker answers and the sidecar changes that answer.
+An API that is not in the table passes byte for byte. The versions are those of docs/reference/behaviour.md section 0
+(Kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiSpec:
-    """`brought`: versions the sidecar serves even where the broker has none or fewer."""
+    """`brought` marks an API that the sidecar serves even if the broker lacks it or knows fewer of its versions."""
 
     decision: Decision
     low: int
@@ -82,5 +83,5 @@ PRODUCE_FLEXIBLE_FROM = 9
 
 
 def response_flexible(api_key: int, version: int) -> bool:
-    """Has the response header tagged fields? ApiVersions never has (KIP-511)."""
+    """Return whether the response header has tagged fields. That of ApiVersions never has (KIP-511)."""
     return api_key != Api.API_VERSIONS and version >= SERVED[api_key].flexible_from

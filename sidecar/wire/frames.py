@@ -9,7 +9,7 @@ from struct import error as struct_error
 from sidecar.wire.primitives import WireError, skip_tags, uvarint
 
 PREFIX = Struct(">ihhi")
-"""size (without itself), api key, api version, correlation id: the first 12 bytes of a request."""
+"""The first 12 bytes of a request: size (which does not count itself), api key, api version, correlation id."""
 SIZE = Struct(">i")
 _SHORT = Struct(">h")
 _INT = Struct(">i")
@@ -17,15 +17,15 @@ _INT = Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes. A frame over its limit closes the connection, as in a broker (socket.request.max.bytes)."""
+    """Limits in bytes. A frame above its limit closes the connection, as at a broker (socket.request.max.bytes)."""
 
     frame_bytes: int = 104_857_600
     group_frame_bytes: int = 16_777_216
-    """Requests and responses that are decoded, so held in memory as a whole."""
+    """The limit for requests and responses that are decoded and so held in memory as a whole."""
 
 
 def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]:
-    """Client id and where the body starts; `pos` points behind the correlation id."""
+    """Return the client id and the position of the body. `pos` is the position after the correlation id."""
     try:
         (n,) = _SHORT.unpack_from(frame, pos)
         pos += 2
@@ -44,8 +44,8 @@ def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]
 
 
 def produce_acks(head: bytes, version: int, flexible_from: int) -> int | None:
-    """acks of a Produce request from its first bytes (from the client id on); None if more bytes are needed.
-    With acks=0 the broker sends no response, so the order of the others depends on it."""
+    """Return the acks of a Produce request from the bytes that begin with its client id, or None if more are needed.
+    A broker sends no response if acks is 0, so whoever keeps responses in order has to know."""
     try:
         (n,) = _SHORT.unpack_from(head, 0)
         p = 2 + max(n, 0)
@@ -80,7 +80,7 @@ def response_frame(correlation_id: int, flexible: bool, body: bytes) -> bytes:
 
 
 def response_body(frame: bytes, flexible: bool) -> int:
-    """Where the body of a whole response frame (size prefix included) starts."""
+    """Return the position of the body in a response frame that includes its size prefix."""
     return skip_tags(frame, 8, len(frame)) if flexible else 8
 
 

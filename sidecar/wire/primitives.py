@@ -6,11 +6,11 @@ ZERO_UUID = b"\0" * 16
 
 
 class WireError(Exception):
-    """Bytes that are no valid message. The only exception the codec raises for bad input."""
+    """The bytes are not a valid message. The codec raises no other exception for bad input."""
 
 
 def uvarint(b: bytes, p: int) -> tuple[int, int]:
-    """Unsigned varint of at most 32 bits at `p` -> (value, position after it)."""
+    """Read an unsigned varint of at most 32 bits at `p`; return its value and the position after it."""
     value = shift = 0
     while True:
         x = b[p]
@@ -33,7 +33,7 @@ def put_uvarint(o: bytearray, n: int) -> None:
 
 
 def skip_tags(b: bytes, p: int, e: int) -> int:
-    """Skip a section of tagged fields, none of which is known."""
+    """Skip a section of tagged fields, none of which is known; return the position after it."""
     n, p = uvarint(b, p)
     while n:
         n -= 1
