@@ -1,1 +1,1 @@
-"""PySpark over `__group_state`: who owned which partition when, was there ever a second owner, why did it rebalance."""
+"""The audit on PySpark: who owned which partition when, whether anybody else owned it too, why a group rebalanced."""

@@ -1,4 +1,4 @@
-"""`make audit ARGS="--bootstrap host:port --group G"`: replay `__group_state` on Spark; tables and a page."""
+"""`make audit ARGS="--bootstrap host:port --group G"`: replay `__group_state` on Spark, write tables and a page."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""One partition of the state topic, in offset order -> ownership intervals, overlaps, owners, group epochs. Pure.
+"""Folds a partition of the state topic, in offset order, into ownership intervals, overlaps, owners and epochs. Pure.
 
-A member owns what its current assignment holds, assigned or pending revocation, until a later record of that
-member lacks it or removes the member. Two members with one partition at one offset are an overlap: that must not be.
+A member owns what its current assignment holds, assigned or pending revocation, until a later record of that member
+lacks it or removes the member. If two members own a partition at the same offset, that is an overlap; there must be
+none.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Interval:
 
 @dataclass(slots=True)
 class Overlap:
+    """Two members owned a partition at the same offset. There must be none."""
+
     group_id: str
     topic: str
     partition: int
@@ -74,7 +77,7 @@ class Epoch:
 
 @dataclass(slots=True)
 class Setting:
-    """A setting of a group, or of brokers, was changed; value None: removed."""
+    """A setting of a group, or of the brokers, was changed. `value` is None if it was removed."""
 
     group_id: str
     name: str
@@ -87,7 +90,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Stale:
-    """A record with a lower owner epoch than a claim before it: fencing failed. There must be none."""
+    """A record has a lower owner epoch than a claim before it, so fencing failed. There must be none."""
 
     state_partition: int
     offset: int
@@ -97,7 +100,7 @@ class Stale:
 
 @dataclass(slots=True)
 class Gap:
-    """Values of a key that compaction took before the audit read them."""
+    """Compaction removed values of a key before the audit could read them; `missing` says how many."""
 
     state_partition: int
     kind: str
@@ -118,7 +121,7 @@ class Folded:
     settings: list[Setting] = field(default_factory=list)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """(table, JSON of a row)."""
+        """Yield (table, row as JSON)."""
         for table in ("intervals", "overlaps", "claims", "epochs", "stale", "gaps", "settings"):
             for row in getattr(self, table):
                 yield table, json.dumps(asdict(row))
@@ -141,7 +144,7 @@ class Fold:
         epoch = row["owner_epoch"]
         if epoch is not None and kind not in ("owner_claim", "config") and epoch < self._claimed:
             self.result.stale.append(Stale(self.p, row["offset"], epoch, self._claimed))
-            return  # void: the coordinator that replays the topic holds it so as well
+            return  # void, as it also is for a coordinator that replays the topic
         self._count(row)
         body = json.loads(row["body"]) if row["body"] and kind != "schema" else {}
         member = (row["group_id"], row["sub_id"])
@@ -222,7 +225,7 @@ class Fold:
 
 
 def fold_partition(rows: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    """Rows of whole state partitions, each in offset order -> (table, JSON)."""
+    """Fold the rows of whole state partitions, each in offset order, and yield (table, row as JSON)."""
     folds: dict[int, Fold] = {}
     for row in rows:
         p = row["partition"]

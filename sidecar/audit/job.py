@@ -1,4 +1,4 @@
-"""The audit as a Spark job: read, fold each state partition, give the tables of docs/audit.md."""
+"""The audit as a Spark job: it reads the topic, folds each state partition, and gives the tables of docs/audit.md."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABLES = tuple(SCHEMAS)
 
 @dataclass
 class Audit:
-    """Rows of each table, as docs/audit.md has them; `records` is how many the topic held."""
+    """The rows of each table, with the columns of docs/audit.md. `records` says how many records the topic held."""
 
     records: int = 0
     intervals: list[dict[str, Any]] = field(default_factory=list)
@@ -46,13 +46,13 @@ class Audit:
 
 
 def session(cores: int = 2) -> SparkSession:
-    """A local session that says little. Source and fold travel to the workers by PYTHONPATH."""
+    """Start a local session that prints little. The workers find the source and the fold by PYTHONPATH."""
     from pyspark.sql import SparkSession
 
     root = str(Path(__file__).resolve().parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Not whatever `python3` is first on the PATH: the workers need what is installed beside us.
+    # The workers need the packages of this interpreter, not those of whichever `python3` is first on the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("group-state-audit").master(f"local[{cores}]")
     settings = {
@@ -72,7 +72,7 @@ def session(cores: int = 2) -> SparkSession:
 
 
 def audit(spark: SparkSession, bootstrap: str, topic: str = "__group_state", out: Path | None = None) -> Audit:
-    """Run it. With `out`, each table is also written there as Parquet."""
+    """Run the audit. With `out`, each table is also written there as Parquet."""
     records = spark.read.format("group_state").option("bootstrap", bootstrap).option("topic", topic).load().cache()
     result = Audit(records=records.count())
     # A state partition is one Spark partition of the source and stays whole; the sort keeps its offsets in order.

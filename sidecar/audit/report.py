@@ -1,4 +1,4 @@
-"""One self-contained HTML page: who owned each partition when, who coordinated, what was done to it. Opens offline."""
+"""A self-contained HTML page that opens offline: who owned each partition when, who coordinated, what was done to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ svg{width:100%;height:auto}details summary{cursor:pointer;color:#33557a}
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that was done, on the time axis: a fault, or a client that came or went."""
+    """Something that was done at a time: a fault, or a client that came or went."""
 
     time_ms: int
     label: str
@@ -58,7 +58,7 @@ class _Axis:
 
 
 def gantt(audit: Audit, group: str, marks: Sequence[Mark], end_ms: int) -> str:
-    """SVG: a row for each partition of each topic, the owner sidecar on top, marks through all rows."""
+    """Draw the SVG: the owner sidecar on top, a row for each partition of each topic, and marks through all rows."""
     rows = [i for i in audit.intervals if i["group_id"] == group]
     if not rows:
         return f"<p>No member of {_esc(group)} ever owned a partition.</p>"
@@ -99,7 +99,7 @@ def gantt(audit: Audit, group: str, marks: Sequence[Mark], end_ms: int) -> str:
 
 
 def _owners(audit: Audit, state_partition: int, axis: _Axis) -> list[str]:
-    """The row of owner sidecars: colour by node, a line where it changed."""
+    """Draw the row of owner sidecars, coloured by node, with a line where the owner changed."""
     out = [
         f'<text x="{LEFT - 8}" y="{TOP + 17}" font-size="12" text-anchor="end" font-weight="600" fill="#1d2733">coordinator</text>'
     ]
@@ -123,7 +123,7 @@ def _owners(audit: Audit, state_partition: int, axis: _Axis) -> list[str]:
 
 
 def _marks(marks: Sequence[Mark], axis: _Axis, bottom: int) -> list[str]:
-    """A line through all rows and a label below it, in the first lane where it hides no other."""
+    """Draw each mark as a line through all rows, with its label below in the first lane where it hides no other."""
     out = []
     lanes: list[list[tuple[float, float]]] = [[] for _ in range(LANES)]
     for m in sorted(marks, key=lambda m: m.time_ms):
@@ -160,7 +160,7 @@ def render(
     cards: Sequence[tuple[str, object, bool | None]],
     title: str,
 ) -> str:
-    """The page. `cards`: (label, value, good) where good None is neutral."""
+    """Render the page. A card is (label, value, good); a `good` of None is neutral."""
     boxes = "".join(
         f'<div class="card {"" if ok is None else "good" if ok else "bad"}"><b>{_esc(v)}</b><span>{_esc(label)}</span></div>'
         for label, v, ok in cards

@@ -1,9 +1,10 @@
-"""PySpark data source `group_state`: the records of the state topic, decoded. No jars.
+"""The PySpark data source `group_state`: the decoded records of the state topic. It needs no jars.
 
     spark.dataSource.register(GroupStateSource)
     spark.read.format("group_state").option("bootstrap", "host:port").option("topic", "__group_state").load()
 
-Schemas come from the topic itself. One Spark partition for each topic partition; the end is the offset at planning.
+Schemas come from the topic itself. Each topic partition is one Spark partition; it ends at the offset that was the last
+when the read was planned.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ TIMEOUT_S = 30.0
 
 
 class AuditError(Exception):
-    """The topic cannot be read; says which offset and why."""
+    """The topic cannot be read. The message says which partition, and why."""
 
 
 class Range(InputPartition):
-    """[start, end) of one topic partition."""
+    """The offsets [start, end) of one topic partition."""
 
     def __init__(self, partition: int, start: int, end: int) -> None:
         super().__init__(partition)
@@ -110,7 +111,7 @@ class GroupStateReader(DataSourceReader):
 
 
 class _Decoder:
-    """Rows of one topic partition, in offset order: a schema record stands before what it describes."""
+    """Makes the rows of one topic partition, in offset order. A schema record comes before the records that need it."""
 
     def __init__(self) -> None:
         from sidecar.state.schema import Schemas

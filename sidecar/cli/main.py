@@ -1,4 +1,4 @@
-"""`sidecar run`: heavy imports wait until a command needs them, so that a sidecar is ready within a second."""
+"""The `sidecar` command. Heavy imports wait until a command needs them, so that a sidecar is ready within a second."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import typer  # noqa: E402
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker."
 )
-ConfigPath = Annotated[Path | None, typer.Option(help="YAML file of settings; none is needed.")]
+ConfigPath = Annotated[Path | None, typer.Option(help="A YAML file of settings. It is optional.")]
 
 
 @app.command()
 def run(
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect.")] = None,
-    broker: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The broker's listener behind it.")] = None,
+    broker: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The broker's own listener.")] = None,
     node_id: Annotated[int | None, typer.Option(help="The broker's node id.")] = None,
     config: ConfigPath = None,
 ) -> None:
-    """Run one sidecar. Every setting also comes from the environment: SIDECAR_LISTEN, SIDECAR_GROUPS__INCLUDE, ..."""
+    """Run one sidecar. Settings can also come from the environment: SIDECAR_LISTEN, SIDECAR_GROUPS__INCLUDE, ..."""
     import asyncio
     import traceback
 
@@ -62,7 +62,7 @@ def run(
 def health(
     admin: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The sidecar's admin address.")],
 ) -> None:
-    """Exit 0 if that sidecar is ready, else 1 and the reasons: for container health checks."""
+    """Exit with 0 if that sidecar is ready, else print the reasons and exit with 1. For container health checks."""
     import json
     from urllib.error import HTTPError, URLError
     from urllib.request import urlopen

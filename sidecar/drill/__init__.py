@@ -1,1 +1,1 @@
-"""Real Kafka, real clients, real sidecars as local processes: for demo, drills, tests and benchmarks."""
+"""Real brokers, clients and sidecars as local processes, for the demo, drills, tests and benchmarks."""

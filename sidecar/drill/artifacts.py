@@ -1,4 +1,4 @@
-"""Kafka from its Maven artifacts: with `mvn` where it is, else with the Ivy jar inside pyspark. Kept in a cache."""
+"""Fetches Kafka's Maven artifacts into a cache, by `mvn` if it is installed, else by the Ivy jar inside pyspark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 KAFKA = "4.3.1"
-"""The default broker, and the version of the Java clients and tools always."""
+"""The default version of the brokers; the Java clients and tools always have this version."""
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>local</groupId><artifactId>kafka</artifactId><version>1</version>
@@ -23,7 +23,7 @@ class ArtifactError(Exception):
 
 
 def cache_dir() -> Path:
-    """`KAFKA_SIDECAR_CACHE`, else the user's cache folder."""
+    """Return a folder below `KAFKA_SIDECAR_CACHE` if that is set, else below the user's cache folder."""
     base = os.environ.get("KAFKA_SIDECAR_CACHE") or os.environ.get("XDG_CACHE_HOME")
     return Path(base) / "kafka-sidecar" if base else Path.home() / ".cache" / "kafka-sidecar"
 
@@ -37,7 +37,7 @@ def java() -> str:
 
 
 def kafka_libs(version: str = KAFKA) -> Path:
-    """Folder of jars of this Kafka version, fetched if it is not there yet."""
+    """Return the folder with the jars of this Kafka version, which are fetched if they are not there yet."""
     target = cache_dir() / f"kafka-{version}" / "libs"
     if (target.parent / "complete").exists():
         return target
@@ -66,7 +66,7 @@ def _with_ivy(version: str, target: Path) -> None:
 
     ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"), None)
     if ivy is None:
-        raise ArtifactError("neither mvn nor pyspark's Ivy jar is there to fetch Kafka: install one of them")
+        raise ArtifactError("Kafka cannot be fetched: neither mvn nor pyspark's Ivy jar was found; install one of them")
     for artifact in ARTIFACTS:
         pattern = f"{target}/[artifact]-[revision](-[classifier]).[ext]"
         # fmt: off

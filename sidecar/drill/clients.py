@@ -1,4 +1,4 @@
-"""The clients of a run and their own records: what each was assigned, consumed and committed, as it said so itself."""
+"""The clients of a run, and what each one reported: what it was assigned, consumed and committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sidecar.drill.processes import Process
 
 @dataclass
 class Owned:
-    """One client's own view of having a partition: from its assigned event to its revoked or lost event."""
+    """A partition that a client says it had, from its assigned event to its revoked or lost event."""
 
     client: str
     partition: int
@@ -28,7 +28,7 @@ class Owned:
 
 @dataclass
 class Journal:
-    """Events of one client, kept as they come."""
+    """What one client has reported so far."""
 
     name: str
     owned: list[Owned] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Journal:
             self.ended = True
 
     def end(self, at_ms: int) -> None:
-        """The process is gone: it owns nothing any more."""
+        """Note that the process is gone, and so owns nothing any more."""
         for o in self.owned:
             if o.to_ms is None:
                 o.to_ms = at_ms
@@ -114,7 +114,7 @@ class Client:
 
 
 def java_consumer(kafka: LocalKafka, name: str, topic: str, group: str, *extra: str) -> Client:
-    """Kafka's VerifiableConsumer, as it is."""
+    """Make a client that is Kafka's own VerifiableConsumer."""
     config = kafka.folder / f"{name}.properties"
     config.write_text(f"client.id={name}\n")
     # fmt: off
@@ -129,7 +129,7 @@ def java_consumer(kafka: LocalKafka, name: str, topic: str, group: str, *extra: 
 
 
 def python_consumer(kafka: LocalKafka, name: str, topic: str, group: str, *extra: str) -> Client:
-    """librdkafka by confluent-kafka."""
+    """Make a client on librdkafka, through confluent-kafka."""
     command = [sys.executable, "-m", "sidecar.drill.worker", "consumer", "--bootstrap", kafka.bootstrap]
     command += ["--topic", topic, "--group", group, "--name", name, *extra]
     return Client(
@@ -138,7 +138,7 @@ def python_consumer(kafka: LocalKafka, name: str, topic: str, group: str, *extra
 
 
 class ProducerProcess:
-    """A steady producer and what was acknowledged to it: partition -> end offset and count."""
+    """A steady producer. `ends` and `counts` hold, by partition, the end offset and number of acknowledged records."""
 
     def __init__(self, kafka: LocalKafka, topic: str, rate: float, bootstrap: str | None = None) -> None:
         command = [
@@ -178,7 +178,7 @@ class ProducerProcess:
 
 
 def missing(produced: dict[int, int], journals: Iterable[Journal]) -> int:
-    """Offsets below the produced ends that no client consumed."""
+    """Count the offsets below the produced ends that no client consumed."""
     ranges: dict[int, list[tuple[int, int]]] = {}
     for j in journals:
         for p, rs in j.consumed.items():
@@ -195,7 +195,7 @@ def missing(produced: dict[int, int], journals: Iterable[Journal]) -> int:
 
 
 def double_owned(journals: Iterable[Journal]) -> list[str]:
-    """Partitions that two clients had at one time by their own account."""
+    """List the partitions that two clients had at the same time, by their own account."""
     by_partition: dict[int, list[Owned]] = {}
     for j in journals:
         for o in j.owned:
@@ -210,7 +210,7 @@ def double_owned(journals: Iterable[Journal]) -> list[str]:
 
 
 def backward_commits(journals: Iterable[Journal]) -> list[str]:
-    """Acknowledged commits that set an offset back."""
+    """List the acknowledged commits that set an offset back."""
     log = sorted(c for j in journals for c in j.commit_log)
     last: dict[int, int] = {}
     found = []
@@ -222,7 +222,7 @@ def backward_commits(journals: Iterable[Journal]) -> list[str]:
 
 
 def not_in_audit(journals: Iterable[Journal], intervals: list[dict[str, Any]]) -> list[str]:
-    """What a client says it owned, and no interval of the audit contains."""
+    """List what a client says it owned although no interval of the audit contains it."""
     found = []
     for j in journals:
         mine = [i for i in intervals if i["client_id"] == j.name]

@@ -1,6 +1,6 @@
-"""`make demo`: a consumer group coordinated by sidecars, its owner killed, the audit on Spark.
+"""`make demo`: sidecars coordinate a consumer group, its owner is killed, and Spark audits what happened.
 
-Everything is real: Apache Kafka, unmodified clients, Spark. Exits non-zero if anything was lost or owned twice.
+Everything is real: Apache Kafka, unmodified clients, Spark. The demo fails if anything was lost or owned twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
 class Screen:
-    """A live view on a terminal, plain lines elsewhere."""
+    """Shows a live view on a terminal, and plain lines elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -146,7 +146,7 @@ def _now_ms() -> int:
 
 
 def _play(s: Scenario, screen: Screen) -> list[Mark]:
-    """The run itself; returns what was done and when."""
+    """Play the scenario, and return what was done and when."""
     say = screen.say
     marks: list[Mark] = []
 

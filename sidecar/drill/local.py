@@ -1,7 +1,8 @@
-"""A real Apache Kafka (KRaft, combined nodes) on the local JVM, and sidecars before its brokers.
+"""A real Apache Kafka (KRaft, combined nodes) on the local JVM, with sidecars in front of its brokers.
 
-`front="two"`: listener CLIENTS advertises the sidecar's address, INTERNAL is for brokers and the sidecars' own
-clients. `front="one"`: one listener for everything, advertised at the sidecar. `front="none"`: brokers alone.
+With `front="two"` the listener CLIENTS advertises the sidecar's address, and INTERNAL is for the brokers and the
+sidecars' own clients. With `front="one"` a single listener serves everything and advertises the sidecar's address.
+With `front="none"` there are brokers only.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c{1})%n
 
 
 def _uuid() -> str:
-    """As Kafka makes them: never with a dash in front, which a command line takes for an option."""
+    """Make an id as Kafka does: it never begins with a dash, which a command line would take for an option."""
     while (text := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
@@ -90,13 +91,13 @@ class LocalKafka:
     # ---- addresses ----------------------------------------------------------------------------------------
     @property
     def bootstrap(self) -> str:
-        """Where clients connect: the sidecars, or the brokers where there is none."""
+        """Where clients connect: the sidecars, or the brokers if there are none."""
         ports = [n.clients_port if self.front == "none" else n.sidecar_port for n in self.nodes]
         return ",".join(f"127.0.0.1:{p}" for p in ports)
 
     @property
     def internal(self) -> str:
-        """A listener that no sidecar stands before."""
+        """The brokers' listener without a sidecar in front."""
         return ",".join(f"127.0.0.1:{n.internal_port}" for n in self.nodes)
 
     def internal_sidecars(self) -> str:
@@ -194,7 +195,7 @@ class LocalKafka:
 
     # ---- sidecars -----------------------------------------------------------------------------------------
     def sidecar_settings(self, n: Broker) -> dict[str, str]:
-        """What the sidecar before this broker gets by its environment; docker-compose.yml sets the same names."""
+        """Return the environment of the sidecar in front of this broker; docker-compose.yml sets the same names."""
         env = {
             "SIDECAR_LISTEN": f"127.0.0.1:{n.sidecar_port}",
             "SIDECAR_BROKER": f"127.0.0.1:{n.clients_port}",
@@ -213,7 +214,7 @@ class LocalKafka:
         return n.sidecar
 
     def wait_ready(self, timeout_s: float = 60) -> None:
-        """Until every sidecar that runs serves what it was assigned, and all agree on the owners."""
+        """Wait until every running sidecar serves what it was assigned, and all of them agree on the owners."""
         running = [n for n in self.nodes if n.sidecar is not None and n.sidecar.alive]
         procs = [n.sidecar for n in running if n.sidecar is not None]
 
@@ -233,7 +234,7 @@ class LocalKafka:
         wait_until("the sidecars to own all partitions", ready, timeout_s, procs)
 
     def get(self, n: Broker, path: str) -> Any:
-        """JSON from a sidecar's admin address, None if it gives no good answer."""
+        """Get JSON from a sidecar's admin address, or None if it gives no good answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{n.admin_port}{path}", timeout=1.0) as res:
                 return json.load(res)
@@ -245,7 +246,7 @@ class LocalKafka:
         return found
 
     def owner_of(self, group: str, skip: int = -1) -> Broker:
-        """The broker whose sidecar owns the group, as the first sidecar that answers says."""
+        """Return the broker whose sidecar owns the group, according to the first sidecar that knows the owner."""
         for n in self.nodes:
             if n.node_id != skip and n.sidecar is not None and n.sidecar.alive:
                 found = self.owners(n, group)
@@ -256,13 +257,13 @@ class LocalKafka:
 
     # ---- clients ------------------------------------------------------------------------------------------
     def tool(self, main: str, *args: str, name: str = "", lines: bool = False, jvm: tuple[str, ...] = JVM) -> Process:
-        """One of Kafka's own Java programs, of the newest version, not started yet."""
+        """Make a process of one of Kafka's own Java programs, in the default version. It is not started yet."""
         log = f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml"
         command = [java(), *jvm, log, "-cp", f"{self.tools}/*", main, *args]
         return Process(name or main.rsplit(".", 1)[-1], command, self.folder / f"{name or main}.log", lines=lines)
 
     def run_tool(self, main: str, *args: str, timeout_s: float = 60) -> tuple[int, str]:
-        """Run a Kafka program to its end: exit code and what it printed."""
+        """Run a Kafka program to its end; return its exit code and what it printed."""
         p = self.tool(main, *args)
         done = subprocess.run(p.command, capture_output=True, text=True, timeout=timeout_s, check=False)
         return done.returncode, done.stdout + done.stderr

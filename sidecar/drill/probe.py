@@ -1,7 +1,7 @@
-"""A small KIP-848 member on our own wire client: it heartbeats fast, and tells when one was accepted.
+"""A small KIP-848 member on our own wire client. It heartbeats fast, and notes when a heartbeat was accepted.
 
-It joins a group of its own whose id hashes to the same state partition as the group under test, so it meets the
-same owner and never touches the group.
+It joins a group of its own, whose id hashes to the same state partition as the group under test. So it has the same
+owner, and never touches the group.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DESCRIBE_EVERY_S = 0.25
 
 
 def sibling_group(group: str, prefix: str, partitions: int) -> str:
-    """A group id with this prefix in the same state partition as `group`."""
+    """Return a group id with this prefix that belongs to the same state partition as `group`."""
     want = partition_for(group, partitions)
     return next(name for n in range(100_000) if partition_for(name := f"{prefix}-{n}", partitions) == want)
 
 
 @dataclass
 class View:
-    """What ConsumerGroupDescribe says of the group under test."""
+    """What ConsumerGroupDescribe says about the group under test."""
 
     state: str = "?"
     group_epoch: int = 0
@@ -43,7 +43,8 @@ class View:
 
 
 class Probe:
-    """Thread with a loop of its own. `accepted`: (sent, answered), monotonic s, of each accepted heartbeat."""
+    """A thread with its own event loop. `accepted` holds (sent, answered) of each accepted heartbeat, in monotonic
+    seconds."""
 
     def __init__(self, bootstrap: str, group: str, partitions: int, interval_s: float = 0.05) -> None:
         self.bootstrap = [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in bootstrap.split(","))]
@@ -68,7 +69,7 @@ class Probe:
         self._thread.join(timeout=5)
 
     def first_after(self, at: float) -> float | None:
-        """Seconds from `at` to the answer of the first heartbeat that was sent after it and accepted."""
+        """Return the seconds from `at` to the answer of the first accepted heartbeat that was sent after `at`."""
         return next((answered - at for sent, answered in list(self.accepted) if sent > at), None)
 
     async def _main(self) -> None:
@@ -88,7 +89,8 @@ class Probe:
             cluster.close()
 
     async def _converse(self, turn: Callable[[BrokerConnection, int], Awaitable[int]], pause_s: float) -> None:
-        """Ask the owner again and again; `turn` returns the error code. Whoever is no longer the owner is left."""
+        """Ask the owner again and again. `turn` asks once and returns the error code. The connection is given up when
+        its sidecar is no longer the owner."""
         conn: BrokerConnection | None = None
         node = -1
         while not self._stop.is_set():

@@ -28,7 +28,7 @@ class DrillError(Exception):
 
 
 def interrupt_on_sigterm() -> None:
-    """SIGTERM ends a run as Ctrl-C does: what it started is stopped."""
+    """Make SIGTERM end a run as Ctrl-C does, so that everything it started is stopped."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -37,7 +37,7 @@ def interrupt_on_sigterm() -> None:
 
 
 class Process:
-    """A named child. `lines=True` keeps stdout as a pipe for a reader; all else goes to `log`."""
+    """A named child process. With `lines=True` its stdout is a pipe for a reader; everything else goes to `log`."""
 
     def __init__(
         self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, lines: bool = False
@@ -88,7 +88,7 @@ class Process:
             self._popen.send_signal(sig)
 
     def stop(self, timeout_s: float = 8.0) -> int | None:
-        """SIGTERM, then SIGKILL after `timeout_s`."""
+        """Send SIGTERM, and SIGKILL if the process still runs after `timeout_s`."""
         if self._popen is None:
             return None
         self.signal(signal.SIGTERM)
@@ -112,7 +112,7 @@ class Process:
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports nobody listens on now; all are held until the last is known, so they differ."""
+    """Return ports on which nobody listens now. All are held until the last is known, so they differ."""
     socks = [socket.socket() for _ in range(n)]
     try:
         for s in socks:
@@ -126,7 +126,7 @@ def free_ports(n: int) -> list[int]:
 def wait_until(
     what: str, check: Callable[[], bool], timeout_s: float, procs: Sequence[Process] = (), step_s: float = 0.05
 ) -> None:
-    """Poll until `check()`; raises DrillError when the time is over or one of `procs` has ended."""
+    """Poll until `check()` is true. Raises DrillError if that takes too long or one of `procs` has ended."""
     until = time.monotonic() + timeout_s
     while not check():
         for p in procs:

@@ -1,4 +1,4 @@
-"""What demo and drills share: a cluster with sidecars, a topic, a producer, the clients, waiting for what must come."""
+"""What the demo and drills share: a cluster with sidecars, a topic, a producer, clients, and ways to wait for them."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class Scenario:
         return {p: c.name for c in self.clients if not c.journal.ended for p in c.journal.current()}
 
     def lag(self) -> dict[int, int]:
-        """Acknowledged to the producer and not yet consumed by anybody."""
+        """Count, by partition, the records acknowledged to the producer that nobody has consumed yet."""
         ends = self.producer.ends if self.producer else {}
         done = {p: max((h for j in self.journals for _, h in j.consumed.get(p, [])), default=-1) + 1 for p in ends}
         return {p: max(0, end - done[p]) for p, end in ends.items()}
 
     # ---- waiting ------------------------------------------------------------------------------------------
     def wait(self, what: str, check: Callable[[], bool], timeout_s: float) -> float:
-        """Seconds until `check()`; fails if a process of the run ended that should not have."""
+        """Wait until `check()` is true, and return the seconds it took. Fails if a broker or sidecar has ended."""
         start = time.monotonic()
         while not check():
             for p in self.kafka.processes():
@@ -83,7 +83,7 @@ class Scenario:
         return time.monotonic() - start
 
     def balanced(self, members: int) -> bool:
-        """So many clients share all partitions, as evenly as can be, and the coordinator calls it Stable."""
+        """Return whether so many clients share all partitions evenly, and the coordinator says Stable."""
         held = [len(c.journal.current()) for c in self.clients if not c.journal.ended]
         held = [n for n in held if n]
         view = self.probe.view if self.probe else None
