@@ -1,1 +1,1 @@
-"""Each benchmark runs side by side with a named peer, in one run; the last line printed is one JSON object."""
+"""Each benchmark runs side by side with a named peer, in one run. The last line that it prints is a JSON object."""

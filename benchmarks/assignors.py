@@ -1,12 +1,12 @@
-"""Assignors: ours against Kafka's own classes on a warm JVM, the same problems, one run, thread CPU medians.
+"""Our assignors against Kafka's own classes on a warm JVM: the same problems in one run, medians of thread CPU.
 
     make bench NAME=assignors [ARGS="--repeat 15"]
 
-`arrays`: from the arrays that a group keeps to the new owners, what Kafka's `assign` does from its maps to its maps.
-`run`: all that one run costs the background thread, from the snapshot of a group to its new table. `dicts`: arrays
-and then member -> topic -> partitions. The KIP's load has five disjoint subscriptions, as Kafka's
-own ServerSideAssignorBenchmark; `mixed` has one of its own for each member. `dicts` makes them for members whose
-partitions changed; Kafka's, too, shares the maps of the others.
+`arrays` is the way from the arrays that a group keeps to the new owners; Kafka's `assign` goes from its maps to its
+maps. `run` is all that one run costs the background thread, from the snapshot of a group to its new table. `dicts` is
+`arrays` plus a mapping member -> topic -> partitions for the members whose partitions changed; Kafka shares the maps
+of the others, too. The KIP's load has five disjoint subscriptions, like Kafka's own ServerSideAssignorBenchmark. In
+`mixed` each member has a subscription of its own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def case(members: int, topics: int, partitions: int, kind: str) -> Case:
 
 
 def with_target(c: Case, name: str) -> Case:
-    """The same group with the target of a full run as what it had."""
+    """Return the same group, with the target of a full run as its last target."""
     spec = c.spec()
     number = {i: n for n, i in enumerate(c.ids)}
     result = BUILT_IN[name](spec)
@@ -68,7 +68,7 @@ def changed(c: Case, how: str, name: str) -> Case:
 
 
 def timed(work: Callable[[], object], repeat: int) -> float:
-    """Milliseconds of this thread's CPU, median."""
+    """Return the median of this thread's CPU time, in milliseconds."""
     took = []
     for _ in range(repeat):
         start = time.thread_time_ns()

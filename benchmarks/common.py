@@ -1,4 +1,4 @@
-"""What the benchmarks share: one warm broker with a sidecar before it, CPU of a process, medians."""
+"""What the benchmarks share: one warm broker with a sidecar in front of it, CPU time of a process, medians."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROPERTIES = {
 
 @contextmanager
 def one_broker(include: str, more: Mapping[str, str] | None = None) -> Iterator[LocalKafka]:
-    """One broker on a full JVM (C2, G1), a sidecar before its CLIENTS listener, INTERNAL for the direct way."""
+    """Run one broker on a full JVM (C2, G1), with a sidecar in front of its listener CLIENTS. INTERNAL is direct."""
     with tempfile.TemporaryDirectory(prefix="sidecar-bench-") as tmp:
         env = {"SIDECAR_GROUPS__INCLUDE": json.dumps([include]), "SIDECAR_LOG__LEVEL": "warning", **(more or {})}
         kafka = LocalKafka(Path(tmp) / "run", brokers=1, properties=PROPERTIES, sidecar_env=env, jvm=JVM_FAST)
@@ -40,7 +40,7 @@ def create_topic(kafka: LocalKafka, name: str, partitions: int) -> None:
 
 
 def cpu_s(process: Process | None) -> float:
-    """User and system seconds used so far."""
+    """Return the user and system seconds that a process has used so far."""
     assert process is not None
     t = psutil.Process(process.pid).cpu_times()
     return float(t.user + t.system)

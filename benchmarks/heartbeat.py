@@ -1,9 +1,9 @@
-"""ConsumerGroupHeartbeats a second and CPU seconds per 100,000: the sidecar against the same broker's own coordinator.
+"""Heartbeats per second and CPU seconds per 100,000 of them: the sidecar against the same broker's own coordinator.
 
     make bench NAME=heartbeat [ARGS="--members 100 --seconds 6 --rounds 3"]
 
-Same load generator, same run, rounds alternating. Real members of a real group: they join, settle, and then each
-connection keeps `--depth` heartbeats under way. A reply with an error fails the run.
+Both sides get the same load generator in the same run, in alternating rounds. The members of a real group (KIP-848)
+join and settle; then each connection keeps `--depth` heartbeats under way. A reply with an error fails the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZE = Struct(">i")
 
 
 class Member(asyncio.Protocol):
-    """One member on its own connection, after it settled: blocks of `depth` heartbeats, back to back."""
+    """A settled member on its own connection. It sends blocks of `depth` heartbeats back to back."""
 
     def __init__(self, frame: bytes, depth: int) -> None:
         self.block = frame * depth
@@ -52,7 +52,7 @@ class Member(asyncio.Protocol):
             (size,) = SIZE.unpack_from(buf, pos)
             if end - pos < 4 + size:
                 break
-            self.error |= buf[pos + 13] | buf[pos + 14]  # error code, behind header (5) and throttle time (4)
+            self.error |= buf[pos + 13] | buf[pos + 14]  # error code, after header (5) and throttle time (4)
             pos += 4 + size
             self.owed -= 1
             self.done += 1
@@ -67,7 +67,7 @@ class Member(asyncio.Protocol):
 
 
 async def join(host: str, port: int, group: str, members: int) -> list[bytes]:
-    """Join all, heartbeat until nobody's epoch or assignment changes; returns each one's steady request."""
+    """Let all members join and heartbeat until nobody's epoch or assignment changes; return their steady requests."""
     conns = [await BrokerConnection.open(host, port, f"bench-{i}") for i in range(members)]
     epochs = [0] * members
     owned: list[list[ch.TopicPartitions]] = [[] for _ in range(members)]
@@ -102,7 +102,7 @@ async def join(host: str, port: int, group: str, members: int) -> list[bytes]:
 
 
 async def load(host: str, port: int, frames: list[bytes], depth: int, seconds: float) -> float:
-    """Heartbeats a second."""
+    """Return the heartbeats per second."""
     loop = asyncio.get_running_loop()
     members = []
     for frame in frames:

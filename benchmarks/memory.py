@@ -1,11 +1,11 @@
-"""Bytes a member costs the coordinator: what it holds of a group, with and without the assignment itself.
+"""How many bytes a member costs the coordinator, with and without the assignment itself.
 
     make bench NAME=memory
 
-`core`: members, subscriptions, epochs, timers, as tracemalloc counts them after a group of n members has settled.
-`assignment`: who has which partition (target table, current assignments, owners), measured as the difference to the
-same group whose topics have no partitions. `tail`: the bytes of the records that every sidecar keeps for a takeover.
-Peer: none; Kafka's coordinator keeps it on a JVM heap with everything else.
+`core` is members, subscriptions, epochs and timers, as tracemalloc counts them after a group of n members has settled.
+`assignment` is who has which partition (target table, current assignments, owners), measured as the difference to the
+same group with topics that have no partitions. `tail` is the bytes of the records that every sidecar keeps for a
+takeover. There is no peer: Kafka's coordinator keeps all this on a JVM heap together with everything else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CASES = [(1_000, 10), (1_000, 1_000), (10_000, 10), (10_000, 1_000)]
 
 
 def settle(members: int, partitions: int) -> tuple[Shard, TailPartition]:
-    """A group whose members joined one after the other and then heartbeat until nothing changes."""
+    """Make a group whose members join one after the other and then heartbeat until nothing changes."""
     config = GroupConfig(assignor_offload_enable=False, assignment_interval_ms=1_000)
     shard = Shard(BUILT_IN, lambda group_id: config)
     names = tuple(f"topic-{i:02d}" for i in range(TOPICS))
@@ -69,7 +69,7 @@ def settle(members: int, partitions: int) -> tuple[Shard, TailPartition]:
 
 
 def measured(members: int, partitions: int) -> tuple[int, int, int]:
-    """Bytes of the shard; bytes of the tail's values and keys; partitions assigned."""
+    """Return the bytes of the shard, the bytes of the tail's keys and values, and the number of assigned partitions."""
     gc.collect()
     tracemalloc.start()
     shard, tail = settle(members, partitions)
@@ -87,7 +87,7 @@ def measured(members: int, partitions: int) -> tuple[int, int, int]:
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     figures: dict[str, object] = {"bench": "memory", "peer": None, "topics": TOPICS}
-    measured(100, 10)  # what is made once
+    measured(100, 10)  # so that what is made once is not counted
     heads = (
         f"{'members':>8} {'partitions a topic':>19} {'core':>12} {'assignment':>12} {'per partition':>14} {'tail':>10}"
     )

@@ -1,15 +1,15 @@
-"""What assignment costs everybody else: a group of 1,000 members is assigned again and again, who else waits how long?
+"""What assignments cost everybody else: while a group of 1,000 is assigned again and again, how long do others wait?
 
     make bench NAME=offload [ARGS="--seconds 10 --partitions 5"]
 
-Each row: one coordinator, the same generator. 1,000 members (each subscribes to a fifth of 1,000 topics), all steady;
-one more joins and leaves without pause, so that there is always an assignment to compute (interval 0). `stall`: how
-late the sidecar's event loop comes to a thing that is due. `heartbeat`: of the member of another group, one every
-4 ms. "free core": the event loop's thread has a core to itself; its background threads, the broker and the generator
-share the others. "shared": they all share all, with the sidecar preferred. Rows with 50,000 partitions are the KIP's
-load; one test broker holds fewer, so Kafka's row, and one of ours beside it, have `--partitions` a topic. Last:
-1,000 members join within a second under KIP-1263's default of one assignment a second, until all have their
-partitions.
+Each row is one coordinator under the same load generator. 1,000 members, each subscribed to a fifth of 1,000 topics,
+are steady. One more joins and leaves all the time, so that there is always an assignment to compute (interval 0).
+`stall` is how late the sidecar's event loop gets to something that is due. `heartbeat` is the latency of a member of
+another group, which heartbeats every 4 ms. With "free core" the event loop's thread has a core to itself, and its
+background threads, the broker and the generator share the others. With "shared" they all share all cores, and the
+sidecar is preferred. The rows with 50,000 partitions are the KIP's load. One test broker holds fewer, so Kafka's row,
+and one of ours beside it, have `--partitions` in each topic. Finally, 1,000 members join within a second under
+KIP-1263's default of one assignment per second, and the time counts until all have their partitions.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Load:
 
 
 async def churn(load: Load, seconds: float, probe_port: int, pause_s: float) -> tuple[list[float], int]:
-    """Heartbeat latencies of a bystander in ms, and how often the group was made to assign. `pause_s` between a leave
-    and the next join; 0: nobody joins."""
+    """Return a bystander's heartbeat latencies in ms, and how often a member joined and left. `pause_s` is the time
+    between a leave and the next join; with 0 nobody joins."""
     bystander = Member(
         await BrokerConnection.open("127.0.0.1", probe_port, "probe"), load.group + "-other", "p", NAMES[:1]
     )
@@ -157,7 +157,8 @@ async def churn(load: Load, seconds: float, probe_port: int, pause_s: float) -> 
 
 
 async def storm(port: int, group: str, members: int, wanted: int) -> tuple[float, int]:
-    """Seconds until all of 1,000 members, who join within one, have all partitions; and how many epochs they saw."""
+    """Let all members join within a second. Return how many seconds later they have all partitions, and how many epochs
+    they saw."""
     load = Load(port, group, members)
     await load.open()
     start = time.monotonic()
@@ -200,7 +201,7 @@ def watched(kafka: LocalKafka, path: Path) -> dict[str, float]:
 
 
 def interval(kafka: LocalKafka, ms: str) -> None:
-    """KIP-1263's batching, for both; the sidecar takes it from the broker."""
+    """Set KIP-1263's assignment interval at the broker. It holds for both sides, as the sidecar takes it from there."""
     admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
     entry = ConfigEntry("group.consumer.assignment.interval.ms", ms, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
@@ -216,8 +217,8 @@ def prefer(pid: int, nice: int) -> None:
 
 
 def renice(process: Process | None, nice: int) -> None:
-    """All its threads, and where Linux groups processes by session, that group: within one alone `nice` counts.
-    Raising again needs root, so a refusal is told."""
+    """Renice all threads of a process. Where Linux groups processes by session (autogroup) its group is reniced, too,
+    because `nice` only counts within a group. Becoming less nice again needs root; a refusal is raised."""
     assert process is not None
     prefer(process.pid, nice)
     for thread in os.listdir(f"/proc/{process.pid}/task"):
@@ -225,11 +226,11 @@ def renice(process: Process | None, nice: int) -> None:
 
 
 def place(sidecar: Process | None, broker: Process | None, free: bool) -> None:
-    """Which thread may run where. `free`: the last core is the event loop's alone."""
+    """Pin the threads to cores. With `free` the last core is for the event loop alone."""
     assert sidecar is not None and broker is not None
     cores = sorted(os.sched_getaffinity(1))
     if free and len(cores) < 2:
-        raise SystemExit("a free core for the event loop needs a machine with two")
+        raise SystemExit("a free core for the event loop needs a machine with two cores")
     others = set(cores[:-1]) if free else set(cores)
     for pid in (sidecar.pid, broker.pid, os.getpid()):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -330,7 +331,7 @@ def main() -> None:
                 place(kafka.nodes[0].sidecar, kafka.nodes[0].process, False)
                 return latencies, turns, stall, used
 
-            # Who is measured has a core when it wants one, as far as two cores allow: the others are nicer.
+            # The others are nicer, so that what is measured has a core when it wants one, as far as two cores allow.
             for other, nice in ((node.process, 0 if theirs else NICE), (node.sidecar, NICE if theirs else 0)):
                 renice(other, nice)
             latencies, turns, stall, used = uvloop.run(run())

@@ -1,9 +1,9 @@
-"""What the hop costs: a Java consumer's MB/s, and the latency added to a passed request, direct against through.
+"""What the hop through the sidecar costs: a Java consumer's MB/s, and the latency added to a passed request.
 
     make bench NAME=passthrough [ARGS="--mb 1500 --rounds 3 --pings 4000"]
 
-Same broker, same topic, rounds alternating. Throughput: Kafka's own ConsumerPerformance, its fetch.MB.sec.
-Latency: one Metadata request at a time, alternating between both ways, from the same process.
+Both ways lead to the same broker and topic, in alternating rounds. Throughput is fetch.MB.sec of Kafka's own
+ConsumerPerformance. Latency is that of one Metadata request at a time, alternating between both ways, from one process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def fill(kafka: LocalKafka, mb: int) -> None:
 
 
 def consume(kafka: LocalKafka, bootstrap: str, mb: int, n: int) -> float:
-    """MB (2^20) a second, by ConsumerPerformance's own account of the time it fetched."""
+    """Return MB (2^20 bytes) per second, by ConsumerPerformance's own account of the time it spent fetching."""
     records = mb * 1_000_000 // RECORD_BYTES
     # fmt: off
     code, out = kafka.run_tool(
@@ -54,7 +54,7 @@ class Pinger:
         self.frame = request_frame(3, 9, 1, "ping", True, body)
 
     def once(self) -> float:
-        """Microseconds from request to whole response."""
+        """Return the microseconds from the request to the whole response."""
         start = time.perf_counter_ns()
         self.sock.sendall(self.frame)
         buf = b""

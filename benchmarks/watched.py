@@ -1,6 +1,6 @@
-"""A sidecar like any other, whose event loop is watched: a thread posts a time stamp every millisecond, the loop says
-how late it came to it. SIGUSR1 writes the figures since the last one to $WATCH_FILE; $FAKE_TOPICS adds `N x P` topics
-that no broker has, to weigh the coordinator at sizes that one test broker cannot hold."""
+"""A sidecar whose event loop is watched: a thread posts a time stamp every millisecond, and the loop notes how late it
+got to it. SIGUSR1 writes the figures since the last signal to $WATCH_FILE. $FAKE_TOPICS, as `NxP`, adds N topics of P
+partitions that no broker has, to measure the coordinator at sizes that one test broker cannot hold."""
 
 from __future__ import annotations
 

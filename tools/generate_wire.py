@@ -2,14 +2,14 @@
 
     python -m tools.generate_wire --jar kafka-clients-4.3.1.jar [--check]
 
-Input: `common/message/*.json` inside the kafka-clients jar. Output: one Python module for each API in
-`SERVED`, straight-line encode and decode functions for every valid version, versions of one layout sharing
-one function. `--check` writes nothing and fails if the files in the tree differ.
+The input is `common/message/*.json` inside the kafka-clients jar. The output is one Python module for each API in
+`SERVED`, with straight-line encode and decode functions for every valid version; versions with the same layout share
+a function. `--check` writes nothing, and fails if the files in the tree differ.
 
-What the generated code keeps to:
-* a length is checked against the bytes left before anything is made for it;
-* unknown tagged fields are skipped; known ones are bounded by their declared size;
-* reading past the end raises `WireError`, never anything else (see `sidecar/wire/primitives.py`).
+The generated code keeps these rules:
+* a length is checked against the bytes that are left before anything is allocated for it;
+* unknown tagged fields are skipped, and known ones are bounded by their declared size;
+* reading past the end raises `WireError` and nothing else (see `sidecar/wire/primitives.py`).
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Emitter:
         ]
 
     def index(self, msg: Message, st: Struct) -> dict[int, int]:
-        """version -> number of its layout."""
+        """Map each version to the number of its layout."""
         layouts: dict[tuple[Any, ...], int] = {}
         return {
             v: layouts.setdefault(self.layout(msg, st, v), len(layouts))
@@ -192,7 +192,7 @@ class Emitter:
         return self.index(msg, st)[v]
 
     def min_size(self, msg: Message, name: str, v: int) -> int:
-        """Fewest bytes an element can take: bounds how many a given number of bytes can hold."""
+        """Return the fewest bytes that an element takes, which bounds how many elements the bytes left can hold."""
         if name in INTS:
             return SIZES[INTS[name]]
         if name == "uuid":

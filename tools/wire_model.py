@@ -1,4 +1,4 @@
-"""Kafka's message JSON as a model: messages, structs, fields, versions. Read by the generator and by the tests."""
+"""Kafka's message JSON as a model of messages, structs, fields and versions. The generator and tests use it."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ def parse_message(j: dict[str, Any]) -> Message:
 
 
 def rename(msg: Message, old: str, new: str) -> None:
-    """Request and response share a module: a struct name that both use gets its message's kind in front."""
+    """Rename a struct. Request and response share a module, so the generator puts the kind of message in front of a
+    struct name that both use."""
     for st in msg.structs:
         st.name = new if st.name == old else st.name
         for f in st.fields:
