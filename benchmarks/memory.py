@@ -16,31 +16,34 @@ import tracemalloc
 
 from benchmarks.common import finish
 from sidecar.assign import BUILT_IN
-from sidecar.core.events import ConsumerHeartbeat, GroupConfig
-from sidecar.core.records import Tombstone, single
-from sidecar.core.shard import Now, Shard
+from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.records import Partitions, Tombstone, single
+from sidecar.core.shard import Shard
 from sidecar.core.topics import Topic, TopicImage
-from sidecar.runtime.tail import TailPartition
+from sidecar.core.turn import Now, Ports
 from sidecar.state.codec import Stamp, StateCodec
+from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import decode_key
 
 TOPICS = 10
 CASES = [(1_000, 10), (1_000, 1_000), (10_000, 10), (10_000, 1_000)]
 
 
-def settle(members: int, partitions: int) -> tuple[Shard, TailPartition]:
+def settle(members: int, partitions: int) -> tuple[Shard, PartitionFold]:
     """Make a group whose members join one after the other and then heartbeat until nothing changes."""
-    config = GroupConfig(assignor_offload_enable=False, assignment_interval_ms=1_000)
-    shard = Shard(BUILT_IN, lambda group_id: config)
+    config = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=1_000)
     names = tuple(f"topic-{i:02d}" for i in range(TOPICS))
     topics = [Topic(bytes([i + 1]) * 16, n, ((),) * partitions) for i, n in enumerate(names)]
-    shard.image, _ = TopicImage().next(topics)
-    codec, tail = StateCodec(), TailPartition()
+    shard = Shard(REGISTRY, Ports(BUILT_IN, lambda kind, group_id: config), TopicImage().next(topics)[0])
+    codec, tail = StateCodec(), PartitionFold()
     stamp = Stamp(1 << 20, 1_795_000_000_000)
     offset = 0
     now = Now(1_000_000, 1_795_000_000_000)
     epochs: dict[str, int] = {}
-    owned: dict[str, object] = {}
+    owned: dict[str, Partitions] = {}
     for turn in range(6):
         changed = False
         for i in range(members):
@@ -50,8 +53,10 @@ def settle(members: int, partitions: int) -> tuple[Shard, TailPartition]:
             if epoch == 0:
                 hb.rebalance_timeout_ms, hb.topic_names, hb.owned = 300_000, names, {}
             else:
-                hb.owned = owned.get(member, {})  # type: ignore[assignment]
-            reply, fx = shard.heartbeat(hb, now)
+                hb.owned = owned.get(member, {})
+            fx = shard.handle(hb, 1, now)
+            reply = fx.replies[0].answer
+            assert isinstance(reply, HeartbeatReply)
             changed |= reply.member_epoch != epoch or reply.assignment is not None
             epochs[member] = reply.member_epoch
             if reply.assignment is not None:
@@ -61,7 +66,7 @@ def settle(members: int, partitions: int) -> tuple[Shard, TailPartition]:
                 tail.apply(offset, decode_key(e.key), None if isinstance(r, Tombstone) else e.value)
                 offset += 1
         now = Now(now.mono_ms + 2_000, now.wall_ms + 2_000)
-        shard.tick(now)
+        shard.wake(now)
         if turn and not changed:
             break
     owned.clear()
@@ -74,6 +79,7 @@ def measured(members: int, partitions: int) -> tuple[int, int, int]:
     tracemalloc.start()
     shard, tail = settle(members, partitions)
     group = shard.groups["orders"]
+    assert isinstance(group, ConsumerGroup)
     held = sum(len(ps) for m in group.members.values() for ps in m.assigned.values())
     raw = sum(len(v) + 160 for keys in tail.groups.values() for v in keys.values())
     del tail, group

@@ -14,11 +14,12 @@ from hashlib import md5
 from typing import ClassVar
 
 from sidecar.cli import main as cli
+from sidecar.coordinator import start
 from sidecar.core.topics import Topic
 from sidecar.kafka import cluster
 from sidecar.kafka.net import BrokerConnection
-from sidecar.runtime import app as app_module
-from sidecar.runtime.app import App
+from sidecar.process import build
+from sidecar.process.build import App
 
 EVERY_S = 0.001
 
@@ -77,6 +78,6 @@ class Watched(App):
 
 
 if __name__ == "__main__":
-    setattr(app_module, "App", Watched)  # noqa: B010
-    setattr(app_module, "MetadataReader", Reader)  # noqa: B010
+    setattr(build, "App", Watched)  # noqa: B010
+    setattr(start, "MetadataReader", Reader)  # noqa: B010
     cli.app()

@@ -8,33 +8,19 @@ import zipfile
 from dataclasses import dataclass, field
 from typing import Any
 
-# message name -> why it is here
-SERVED = {
-    "AlterConfigs": "rewritten",
-    "ApiVersions": "rewritten",
-    "ConsumerGroupDescribe": "answered",
-    "ConsumerGroupHeartbeat": "answered",
-    "CreateTopics": "the sidecar's own client",
-    "DeleteGroups": "answered",
-    "DescribeConfigs": "rewritten; the sidecar's own client",
-    "DescribeGroups": "answered",
-    "FindCoordinator": "rewritten",
-    "Heartbeat": "answered; the sidecar's own client",
-    "IncrementalAlterConfigs": "rewritten",
-    "InitProducerId": "the sidecar's own client",
-    "JoinGroup": "answered; the sidecar's own client",
-    "LeaveGroup": "answered; the sidecar's own client",
-    "ListConfigResources": "rewritten; the sidecar's own client",
-    "ListGroups": "rewritten",
-    "ListOffsets": "asked on a client's connection: may it describe these topics",
-    "Metadata": "the sidecar's own client",
-    "OffsetCommit": "validated and forwarded",
-    "OffsetDelete": "answered",
-    "OffsetFetch": "validated and forwarded",
-    "Produce": "the sidecar's own client",
-    "SyncGroup": "answered; the sidecar's own client",
-    "TxnOffsetCommit": "validated and forwarded",
+from sidecar.wire.apis import SERVED as APIS
+from sidecar.wire.apis import message_name
+
+OWN = {
+    "CreateTopics": "sent by the sidecar's own client",
+    "InitProducerId": "sent by the sidecar's own client",
+    "ListOffsets": "sent on a client's connection: it asks whether the client may describe these topics",
+    "Metadata": "sent by the sidecar's own client",
+    "Produce": "sent by the sidecar's own client",
 }
+"""Messages of APIs that pass through the proxy, but that the sidecar itself sends."""
+SERVED = dict(sorted((OWN | {message_name(key): spec.note for key, spec in APIS.items()}).items()))
+"""Every message that is generated, and why it is."""
 HEADERS = ["RequestHeader", "ResponseHeader"]
 
 INTS = {

@@ -1,39 +1,194 @@
-"""Settings in requests and answers: what of a change is the sidecar's, what the broker's; an answer with ours in it.
+"""DescribeConfigs (api 32), AlterConfigs (api 33), IncrementalAlterConfigs (api 44), ListConfigResources (api 74): as
+far as they concern managed groups.
 
-Pure. Source: Kafka's ConfigHelper, ConfigAdminManager, ConfigurationControlManager.
+DescribeConfigs
+v1: the answer tells where a value comes from, and its synonyms.
+v3: it adds the type of a value and its documentation (KIP-569).
+v4: it is flexible.
+
+AlterConfigs: v2 is flexible. IncrementalAlterConfigs (KIP-339): v1 is flexible.
+ListConfigResources: v0 lists client metrics only; v1 takes the types of resources (KIP-1142).
+
+A change is shown to the broker first, as `validate_only`: its authorizer and its own checks speak before ours. What is
+ours goes to the coordinator, which keeps it in the state topic; the rest goes on to the broker. (Kafka's ConfigHelper,
+ConfigAdminManager, ConfigurationControlManager.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from sidecar.core.configs import BROKER_OFFLOAD, SETTINGS, Setting, invalid
+from sidecar.api.call import FORWARD, Call, Forward, Handler, Tell, Want, ask, coordinate, upstream
+from sidecar.core import config as cf
 from sidecar.core.errors import Code, CoordinatorError
+from sidecar.link.messages import (
+    AlterReply,
+    AlterSettings,
+    ConfiguredGroups,
+    ConfiguredReply,
+    DescribeSettings,
+    SettingChange,
+    SettingsPassed,
+    SettingsReply,
+    SettingValue,
+)
+from sidecar.wire.apis import Api
+from sidecar.wire.frames import response_body
+from sidecar.wire.generated import alter_configs as al
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import incremental_alter_configs as ia
+from sidecar.wire.generated import list_config_resources as lr
 
-BROKER, GROUP = 4, 32
-"""Resource types."""
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT, GROUP_CONFIG = 2, 3, 4, 5, 8
-"""Config sources."""
 TYPES = {"boolean": 1, "int": 3}
 VALUE_MAX = 32_767
-Value = tuple[str, int]
-"""Text and source."""
+GROUP_SINCE = 1
+"""ListConfigResources v0 knows client metrics only."""
+Key = tuple[int, str]
+"""Type and name of a resource."""
+Errors = dict[Key, tuple[int, str | None]]
 
 
 @dataclass(slots=True)
 class Change:
-    """Of one resource. `ours`: name -> new value, None removes; `theirs`: what goes on to the broker."""
+    """What is to be changed of one resource. `ours`: name -> new value, where None removes the setting; `theirs`: what
+    goes on to the broker."""
 
     ours: dict[str, str | None] = field(default_factory=dict)
     theirs: list[ia.AlterableConfig] = field(default_factory=list)
 
 
-def split(resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
-    """`held`: settings of this group that the broker holds from before. Raises CoordinatorError as a broker would."""
+# ---- changes ----------------------------------------------------------------------------------------------------
+def incremental_alter_configs(call: Call) -> Handler:
+    req = ia.IncrementalAlterConfigsRequest.decode(call.version, call.frame, call.pos)
+    groups = _groups(call, req.resources)
+    offload = any(
+        r.resource_type == cf.BROKER and any(c.name == cf.BROKER_OFFLOAD for c in r.configs) for r in req.resources
+    )
+    if not groups and not offload:
+        return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
+    settings = yield from _in_force(groups)
+    errors = yield from _alter(call, req.resources, req.validate_only, settings)
+    res = ia.IncrementalAlterConfigsResponse()
+    for r in req.resources:
+        code, message = errors.get((r.resource_type, r.resource_name), (Code.NONE, None))
+        res.responses.append(ia.AlterConfigsResourceResponse(code, message, r.resource_type, r.resource_name))
+    return res.encode(call.version)
+
+
+def alter_configs(call: Call) -> Handler:
+    """The old way, from before KIP-339: what is not named goes back to its default."""
+    req = al.AlterConfigsRequest.decode(call.version, call.frame, call.pos)
+    groups = _groups(call, req.resources)
+    if not groups:
+        return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
+    settings = yield from _in_force(groups)
+    resources = []
+    for r in req.resources:
+        ops = [ia.AlterableConfig(c.name, SET, c.value) for c in r.configs]
+        if r.resource_type == cf.GROUP and r.resource_name in groups:
+            own = {s.name for s in settings.groups.get(r.resource_name, ()) if s.own is not None}
+            gone = sorted(own - {c.name for c in r.configs})
+            ops += [ia.AlterableConfig(name, DELETE, None) for name in gone]
+        resources.append(ia.AlterConfigsResource(r.resource_type, r.resource_name, ops))
+    errors = yield from _alter(call, resources, req.validate_only, settings)
+    res = al.AlterConfigsResponse()
+    for r in req.resources:
+        code, message = errors.get((r.resource_type, r.resource_name), (Code.NONE, None))
+        res.responses.append(al.AlterConfigsResourceResponse(code, message, r.resource_type, r.resource_name))
+    return res.encode(call.version)
+
+
+def _groups(call: Call, resources: Iterable[ia.AlterConfigsResource | al.AlterConfigsResource]) -> list[str]:
+    """The managed groups among these resources."""
+    return [r.resource_name for r in resources if _ours(call, r.resource_type, r.resource_name)]
+
+
+def _ours(call: Call, resource_type: int, name: str) -> bool:
+    return resource_type == cf.GROUP and call.scope.managed(name)
+
+
+def _pass_on(call: Call, brokers: bool) -> Generator[Want, Any, bytes | Forward]:
+    """The request goes on as it is. A change of broker settings takes effect here at once."""
+    if not brokers:
+        return FORWARD
+    body = yield from upstream(call)
+    yield Tell(SettingsPassed())
+    return body
+
+
+def _in_force(groups: Iterable[str]) -> Generator[Want, Any, SettingsReply]:
+    wanted = tuple(dict.fromkeys(groups))
+    if not wanted:
+        return SettingsReply()
+    reply = yield from coordinate(DescribeSettings("", wanted))
+    assert isinstance(reply, SettingsReply)
+    return reply
+
+
+def _alter(
+    call: Call, resources: Iterable[ia.AlterConfigsResource], validate_only: bool, settings: SettingsReply
+) -> Generator[Want, Any, Errors]:
+    """Errors by resource, as the broker would answer them."""
+    errors: Errors = {}
+    changes: dict[Key, Change] = {}
+    for r in resources:
+        key = (r.resource_type, r.resource_name)
+        if settings.code != Code.NONE and _ours(call, *key):
+            errors[key] = (settings.code, settings.message)
+            continue
+        try:
+            changes[key] = _split(r, settings.at_broker.get(r.resource_name, {}))
+        except CoordinatorError as exc:
+            errors[key] = (exc.code, exc.message)
+    errors |= yield from _settle(call, {k: c for k, c in changes.items() if k not in errors}, validate_only=True)
+    # The broker's word comes first: whoever may not change a group learns nothing of its settings. Each resource is
+    # named once, or the broker refuses the request before it asks its authorizer.
+    shown = [ia.AlterConfigsResource(*k, c.theirs) for k, c in changes.items() if k not in errors]
+    shown += [ia.AlterConfigsResource(*k, []) for k in errors]
+    said = yield from _incremental(call, shown, validate_only=True)
+    for key, (code, message) in said.items():
+        if code != Code.NONE and (code not in (Code.UNSUPPORTED_VERSION, Code.INVALID_REQUEST) or key not in errors):
+            errors[key] = (code, message)
+    if validate_only:
+        return errors
+    good = {k: c for k, c in changes.items() if k not in errors}
+    onward = [ia.AlterConfigsResource(*k, c.theirs) for k, c in good.items() if c.theirs]
+    if onward:
+        said = yield from _incremental(call, onward, validate_only=False)
+        errors |= {k: error for k, error in said.items() if error[0] != Code.NONE}
+    errors |= yield from _settle(call, {k: c for k, c in good.items() if k not in errors}, validate_only=False)
+    yield Tell(SettingsPassed())
+    return errors
+
+
+def _settle(call: Call, changes: Mapping[Key, Change], validate_only: bool) -> Generator[Want, Any, Errors]:
+    """The coordinator checks what is ours, and unless `validate_only` writes it down."""
+    ours = tuple(SettingChange(*key, change.ours) for key, change in changes.items() if change.ours)
+    if not ours:
+        return {}
+    reply = yield from coordinate(AlterSettings("", ours, validate_only, call.client.host))
+    assert isinstance(reply, AlterReply)
+    if reply.code != Code.NONE:
+        return {(c.resource_type, c.name): (reply.code, reply.message) for c in ours}
+    refused = {(c.resource_type, c.name): reply.refused.get(f"{c.resource_type}/{c.name}") for c in ours}
+    return {key: error for key, error in refused.items() if error is not None}
+
+
+def _incremental(
+    call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
+) -> Generator[Want, Any, Errors]:
+    req = ia.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+    frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, req.encode(1), flexible=True)
+    res = ia.IncrementalAlterConfigsResponse.decode(1, frame, response_body(frame, True))
+    return {(r.resource_type, r.resource_name): (r.error_code, r.error_message) for r in res.responses}
+
+
+def _split(resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
+    """`held`: settings of this group that the broker keeps from before the group was managed. Raises CoordinatorError
+    in the broker's words."""
     names = [c.name for c in resource.configs]
     if len(set(names)) < len(names):
         raise CoordinatorError(Code.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -42,36 +197,84 @@ def split(resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
         raise CoordinatorError(Code.INVALID_REQUEST, f"Null value not supported for : {','.join(null)}")
     change = Change()
     for c in resource.configs:
-        if resource.resource_type == GROUP and c.name in SETTINGS:
-            if c.config_operation in (APPEND, SUBTRACT):
-                verb = "APPEND" if c.config_operation == APPEND else "SUBTRACT"
-                raise invalid(f"Can't {verb} to key {c.name} because its type is not LIST.")
-            if c.value is not None and len(c.value) > VALUE_MAX:
-                what = "The configuration value cannot be added because it exceeds the maximum value size"
-                raise invalid(f"{what} of {VALUE_MAX} bytes.")
-            change.ours[c.name] = None if c.config_operation == DELETE else c.value
-            if c.config_operation == DELETE and c.name in held:
+        value = None if c.config_operation == DELETE else c.value
+        if resource.resource_type == cf.GROUP and c.name in cf.SETTINGS:
+            _check_operation(c)
+            change.ours[c.name] = value
+            if value is None and c.name in held:
                 change.theirs.append(c)
         else:
-            if resource.resource_type == BROKER and c.name == BROKER_OFFLOAD:
-                change.ours[c.name] = None if c.config_operation == DELETE else c.value
+            if resource.resource_type == cf.BROKER and c.name == cf.BROKER_OFFLOAD:
+                change.ours[c.name] = value
             change.theirs.append(c)
     return change
 
 
-def entry(
-    s: Setting, own: str | None, broker: Value, default: str, synonyms: bool, documentation: bool
-) -> dc.DescribeConfigsResourceResult:
-    """One setting of a group as DescribeConfigs tells it. `broker`: value and source at broker level."""
+def _check_operation(c: ia.AlterableConfig) -> None:
+    if c.config_operation in (APPEND, SUBTRACT):
+        verb = "APPEND" if c.config_operation == APPEND else "SUBTRACT"
+        raise cf.invalid(f"Can't {verb} to key {c.name} because its type is not LIST.")
+    if c.value is not None and len(c.value) > VALUE_MAX:
+        what = "The configuration value cannot be added because it exceeds the maximum value size"
+        raise cf.invalid(f"{what} of {VALUE_MAX} bytes.")
+
+
+# ---- descriptions -----------------------------------------------------------------------------------------------
+def describe_configs(call: Call) -> Handler:
+    req = dc.DescribeConfigsRequest.decode(call.version, call.frame, call.pos)
+    wanted = {
+        r.resource_name: r.configuration_keys for r in req.resources if _ours(call, r.resource_type, r.resource_name)
+    }
+    if not wanted:
+        return FORWARD
+    body = yield from upstream(call)
+    res = dc.DescribeConfigsResponse.decode(call.version, body)
+    results = [
+        r
+        for r in res.results
+        if _ours(call, r.resource_type, r.resource_name) and r.error_code != Code.GROUP_AUTHORIZATION_FAILED
+    ]
+    settings = yield from _in_force(r.resource_name for r in results)
+    for result in results:
+        result.error_code, result.error_message = settings.code, settings.message
+        if settings.code != Code.NONE:
+            result.configs = []
+            continue
+        values = settings.groups.get(result.resource_name, ())
+        entries = [_entry(v, req.include_synonyms, req.include_documentation) for v in values]
+        _overlay(result, wanted.get(result.resource_name), entries)
+    return res.encode(call.version)
+
+
+def list_config_resources(call: Call) -> Handler:
+    """Managed groups that have settings of their own stand beside the broker's resources."""
+    req = lr.ListConfigResourcesRequest.decode(call.version, call.frame, call.pos)
+    concerns_groups = not req.resource_types or cf.GROUP in req.resource_types
+    if call.version < GROUP_SINCE or not concerns_groups or not call.scope.managing:
+        return FORWARD
+    body = yield from upstream(call)
+    res = lr.ListConfigResourcesResponse.decode(call.version, body)
+    if res.error_code != Code.NONE:
+        return body
+    ours: ConfiguredReply = yield from coordinate(ConfiguredGroups(""))
+    if ours.code != Code.NONE:
+        return lr.ListConfigResourcesResponse(error_code=ours.code).encode(call.version)
+    there = {r.resource_name for r in res.config_resources if r.resource_type == cf.GROUP}
+    res.config_resources += [lr.ConfigResource(g, cf.GROUP) for g in ours.groups if g not in there]
+    return res.encode(call.version)
+
+
+def _entry(v: SettingValue, synonyms: bool, documentation: bool) -> dc.DescribeConfigsResourceResult:
+    s = cf.SETTINGS[v.name]
     chain: list[tuple[str, str, int]] = []
-    if own is not None:
-        chain.append((s.name, own, GROUP_CONFIG))
-    if broker[1] != DEFAULT:
-        chain.append((s.broker_name, *broker))
-    chain.append((s.broker_name, default, DEFAULT))
+    if v.own is not None:
+        chain.append((s.name, v.own, cf.GROUP_CONFIG))
+    if v.source != cf.DEFAULT:
+        chain.append((s.broker_name, v.broker, v.source))
+    chain.append((s.broker_name, v.default, cf.DEFAULT))
     return dc.DescribeConfigsResourceResult(
         name=s.name,
-        value=chain[0][1] if own is not None else broker[0],
+        value=v.broker if v.own is None else v.own,
         config_source=chain[0][2],
         synonyms=[dc.DescribeConfigsSynonym(*c) for c in chain] if synonyms else [],
         config_type=TYPES[s.kind],
@@ -79,10 +282,10 @@ def entry(
     )
 
 
-def overlay(
+def _overlay(
     result: dc.DescribeConfigsResult,
-    wanted: Sequence[str] | None,
-    entries: Iterable[dc.DescribeConfigsResourceResult],
+    wanted: Collection[str] | None,
+    entries: Sequence[dc.DescribeConfigsResourceResult],
 ) -> None:
     """Put ours in the place of the broker's. The broker's words for the documentation stay."""
     at = {c.name: i for i, c in enumerate(result.configs)}

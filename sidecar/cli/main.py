@@ -29,9 +29,9 @@ def run(
     import asyncio
     import traceback
 
-    from sidecar.runtime.app import App, StartError
-    from sidecar.runtime.settings import SettingsError, load
-    from sidecar.runtime.tasks import Broken
+    from sidecar.process.build import App, StartError
+    from sidecar.process.settings import SettingsError, load
+    from sidecar.process.tasks import Broken
 
     try:
         settings = load(config, {"listen": listen, "broker": broker, "node_id": node_id})

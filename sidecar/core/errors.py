@@ -52,6 +52,15 @@ class Code(IntEnum):
     INVALID_REGULAR_EXPRESSION = 128
 
 
+TEXT: dict[Code, str] = {
+    Code.UNSUPPORTED_VERSION: "The consumer group protocol is not enabled for this group.",
+    Code.NOT_COORDINATOR: "This is not the correct coordinator.",
+    Code.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    Code.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+}
+"""Kafka's words for refusals that concern no member. What is not here has no text, as missing rights have none."""
+
+
 def name_of(code: int) -> str:
     """The name of any code a broker may send, also of those not listed here."""
     return Code(code).name if code in Code._value2member_map_ else f"error {code}"

@@ -1,145 +1,91 @@
-"""Events in, effects out. Times are Unix milliseconds (`now_ms`) and travel in the event."""
+"""What every event and every answer has in common, and the events that concern groups of any kind.
+
+An event is one request, or the end of something the coordinator asked for. It names the class of its answer, so that
+any refusal can be written without knowing the event. Events and answers are msgspec structs: `link` sends them as
+they are from the front to the coordinator and back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import ClassVar
+
+from msgspec import Struct
 
 from sidecar.core.errors import Code
-from sidecar.core.records import Partitions, Record
 
-if TYPE_CHECKING:
-    from sidecar.core.consumer.run import RunInput, RunOutput
-
-
-@dataclass(slots=True)
-class ConsumerHeartbeat:
-    """ConsumerGroupHeartbeat (api 68, KIP-848). `None` = not changed since the last one.
-
-    Not frozen, as that triples the cost of making one, and one is made for each heartbeat."""
-
-    group_id: str
-    member_id: str
-    member_epoch: int
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    topic_names: tuple[str, ...] | None = None
-    topic_regex: str | None = None
-    server_assignor: str | None = None
-    owned: Partitions | None = None
-    client_id: str = ""
-    client_host: str = ""
-    version: int = 1
-    new_member_id: str = ""
-    """Used for a v0 request without a member id: the caller brings the randomness."""
+NO_TOKEN = 0
+"""The token of an event that nobody waits for."""
 
 
-@dataclass(slots=True)
-class HeartbeatReply:
+class Answer(Struct, tag=True, gc=False):
+    """`message` None: the client gets no text, as with some of Kafka's own errors."""
+
     code: Code = Code.NONE
     message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Partitions | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommitCheck:
-    """May this member commit? (OffsetCommit, TxnOffsetCommit; KIP-848 'Offset commit', KIP-1251)."""
+class Event(Struct, tag=True, gc=False):
+    """`group_id` decides which partition, and so which coordinator, the event belongs to."""
 
-    group_id: str
-    member_id: str
-    member_epoch: int
-    instance_id: str | None
-    version: int
-    transactional: bool
-    partitions: tuple[tuple[str, bytes, int], ...]
-    """(topic name or "", topic id or zeros, partition)"""
-
-
-@dataclass(frozen=True, slots=True)
-class FetchCheck:
-    """May this member fetch offsets? (OffsetFetch v9+)."""
+    answer: ClassVar[type[Answer]] = Answer
+    inner: ClassVar[bool] = False
+    """It comes from the coordinator's own work, never from a front."""
 
     group_id: str
-    member_id: str | None
-    member_epoch: int
+
+    def refused(self, code: Code, message: str | None) -> Answer:
+        return self.answer(code, message)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReply:
-    """`partitions` lists those refused with `partition_code`, when only some are."""
+class StandingReply(Answer):
+    """`exists`: there is such a group; `members`: how many it has; `subscribed`: the topics they subscribe to."""
 
-    code: Code = Code.NONE
-    partition_code: Code = Code.NONE
-    partitions: frozenset[tuple[str, bytes, int]] = frozenset()
+    exists: bool = False
+    members: int = 0
+    subscribed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class ResolveRegex:
-    """Effect: resolve these over the topics; the answer comes back as `RegexResolved`."""
+class Standing(Event):
+    """Is there such a group, has it members, and which topics may not lose their offsets? (DeleteGroups and
+    OffsetDelete ask this before anything is sent to the broker.)"""
+
+    answer: ClassVar[type[Answer]] = StandingReply
+
+
+class DeleteGroup(Event):
+    """DeleteGroups (api 42, KIP-229): allowed only without members."""
+
+
+class Listed(Struct, gc=False):
+    """One group as ListGroups shows it."""
 
     group_id: str
-    member_id: str
-    regexes: tuple[str, ...]
+    protocol_type: str
+    state: str
+    group_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class RegexResolved:
-    group_id: str
-    topics: Mapping[str, tuple[str, ...]]
-    names_version: int
+class ListReply(Answer):
+    groups: tuple[Listed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunAssignor:
-    """Effect: run this off the event loop; the answer comes back as `AssignorDone`."""
+class ListGroups(Event):
+    """ListGroups (api 16): the groups whose coordinator is here. `group_id` is empty: it concerns all partitions."""
 
-    input: RunInput
+    answer: ClassVar[type[Answer]] = ListReply
 
-
-@dataclass(frozen=True, slots=True)
-class AssignorDone:
-    """`output` None: it failed, `error` says why. `encoded`: the members' records made beforehand."""
-
-    input: RunInput
-    output: RunOutput | None
-    error: str = ""
-    encoded: object = None
+    group_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """Effect: a line in the log. Logging is a command, so tests can see it."""
-
-    event: str
-    fields: Mapping[str, object] = field(default_factory=dict)
+class KnownReply(Answer):
+    groups: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class Effects:
-    """What an event led to. The reply is sent only after the records are committed."""
+class KnownGroups(Event):
+    """Which of these groups does the state topic know, wherever their coordinator is? At the owner from its state,
+    elsewhere from the tail, a little later."""
 
-    records: list[Record] = field(default_factory=list)
-    commands: list[ResolveRegex | RunAssignor | Log] = field(default_factory=list)
+    answer: ClassVar[type[Answer]] = KnownReply
 
-    def log(self, event: str, **fields: object) -> None:
-        self.commands.append(Log(event, fields))
-
-
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
-    """Kafka's names with dots as underscores; kafka-behaviour.md section 7 has defaults and ranges."""
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    max_size: int = 2_147_483_647
-    assignors: tuple[str, ...] = ("uniform", "range")
-    assignment_interval_ms: int = 1_000
-    assignor_offload_enable: bool = True
-    assignor_timeout_ms: int = 30_000
-    regex_refresh_interval_ms: int = 600_000
-    regex_min_interval_ms: int = 10_000
+    group_id: str = ""
+    candidates: tuple[str, ...] = ()

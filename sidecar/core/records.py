@@ -1,230 +1,80 @@
-"""What the coordinator writes down. Only `replay` of these changes hard state; `state/` turns them into Avro.
+"""What every record of the coordinator has in common. The kinds themselves stand beside the kind of group that writes
+them (consumer/records.py); groups.py has the registry.
 
-A record is identified by (kind, group_id, sub_id); `why` says in a few words what made it be written.
+A record is identified by (kind, group_id, sub_id); `why` says in a few words what made it be written. Only `replay`
+of a record changes hard state, live and on a rebuild alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 from sidecar.assign.spec import Partitions as Partitions
-from sidecar.core.consumer.table import Epochs as Epochs
-from sidecar.core.consumer.table import Table
+
+Epochs = Mapping[bytes, Mapping[int, int]]
+"""Topic id -> partition -> epoch at which it was assigned (KIP-1251)."""
+Key = tuple[str, str, str]
+"""Kind, group id, sub id."""
 
 
-class Kind(StrEnum):
-    GROUP = "group"
-    MEMBER = "member"
-    STATIC_MEMBER = "static_member"
-    TARGET_METADATA = "target_metadata"
-    TARGET_MEMBER = "target_member"
-    CURRENT = "current"
-    REGEX = "regex"
-
-
-class MemberState(StrEnum):
-    """KIP-848, reconciliation of one member."""
-
-    STABLE = "STABLE"
-    UNREVOKED_PARTITIONS = "UNREVOKED_PARTITIONS"
-    UNRELEASED_PARTITIONS = "UNRELEASED_PARTITIONS"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
-    """The group's epoch and the hash of the topics it subscribes to."""
-
-    group_id: str
-    epoch: int
-    metadata_hash: int
-    why: str = ""
-
-    kind = Kind.GROUP
-
+class Record(Protocol):
     @property
-    def sub_id(self) -> str:
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class MemberRecord:
-    """A member's subscription."""
-
-    group_id: str
-    member_id: str
-    instance_id: str | None
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    topic_names: tuple[str, ...]
-    topic_regex: str | None
-    server_assignor: str | None
-    why: str = ""
-
-    kind = Kind.MEMBER
-
+    def kind(self) -> str: ...
     @property
-    def sub_id(self) -> str:
-        return self.member_id
-
-
-@dataclass(frozen=True, slots=True)
-class StaticMemberRecord:
-    """KIP-345: which member holds an instance id."""
-
-    group_id: str
-    instance_id: str
-    member_id: str
-    why: str = ""
-
-    kind = Kind.STATIC_MEMBER
-
+    def group_id(self) -> str: ...
     @property
-    def sub_id(self) -> str:
-        return self.instance_id
-
-
-@dataclass(frozen=True, slots=True)
-class TargetMetadataRecord:
-    """Epoch of the target assignment and when its calculation finished (KIP-1263, Records)."""
-
-    group_id: str
-    assignment_epoch: int
-    assignment_timestamp_ms: int
-    assignor: str
-    why: str = ""
-
-    kind = Kind.TARGET_METADATA
-
+    def sub_id(self) -> str: ...
     @property
-    def sub_id(self) -> str:
-        return ""
+    def why(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TargetMemberRecord:
-    """What one member shall own."""
+class Value(Record, Protocol):
+    """A record that stands in the topic as one value. `body` gives the fields of its Avro schema, but for the head
+    that all values share; `of` is its inverse."""
 
-    group_id: str
-    member_id: str
-    partitions: Partitions
-    names: Mapping[bytes, str] = field(default_factory=dict)
-    why: str = ""
-
-    kind = Kind.TARGET_MEMBER
-
-    @property
-    def sub_id(self) -> str:
-        return self.member_id
+    def body(self) -> dict[str, Any]: ...
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, body: Mapping[str, Any]) -> Self: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TargetRecord:
-    """A whole new target assignment at once. Written as one `TargetMemberRecord` for each of `changed` and the
-    metadata record; `parts` gives those. `encoded`: the members' values made beforehand,
-    off the event loop (state/codec.py)."""
+class Bulk(Record, Protocol):
+    """One change of the state that stands in the topic as several values, all in one batch."""
 
-    group_id: str
-    table: Table
-    changed: tuple[str, ...]
-    assignment_epoch: int
-    assignment_timestamp_ms: int
-    assignor: str
-    names: Mapping[bytes, str]
-    why: str = ""
-    encoded: object = None
-
-    kind = Kind.TARGET_METADATA
-
-    @property
-    def sub_id(self) -> str:
-        return ""
-
-    def metadata(self) -> TargetMetadataRecord:
-        return TargetMetadataRecord(
-            self.group_id, self.assignment_epoch, self.assignment_timestamp_ms, self.assignor, self.why
-        )
-
-    def member(self, member_id: str) -> TargetMemberRecord:
-        parts = self.table.get(member_id) or {}
-        return TargetMemberRecord(self.group_id, member_id, parts, self.names, self.why)
-
-    def parts(self) -> Iterator[Record]:
-        for member_id in self.changed:
-            yield self.member(member_id)
-        yield self.metadata()
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentRecord:
-    """What one member owns now; `pending` is still its own until it says it gave it up."""
-
-    group_id: str
-    member_id: str
-    member_epoch: int
-    previous_epoch: int
-    state: MemberState
-    assigned: Epochs
-    pending: Epochs
-    names: Mapping[bytes, str] = field(default_factory=dict)
-    """Of these topics at least."""
-    why: str = ""
-
-    kind = Kind.CURRENT
-
-    @property
-    def sub_id(self) -> str:
-        return self.member_id
-
-
-@dataclass(frozen=True, slots=True)
-class RegexRecord:
-    """The topics a regular expression stands for."""
-
-    group_id: str
-    regex: str
-    topics: tuple[str, ...]
-    names_version: int
-    resolved_ms: int
-    why: str = ""
-
-    kind = Kind.REGEX
-
-    @property
-    def sub_id(self) -> str:
-        return self.regex
+    def parts(self) -> Iterator[Value]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
     """Removes the record of that key."""
 
-    kind: Kind
+    kind: str
     group_id: str
     sub_id: str
     why: str = ""
 
 
-Record = (
-    GroupRecord
-    | MemberRecord
-    | StaticMemberRecord
-    | TargetMetadataRecord
-    | TargetMemberRecord
-    | TargetRecord
-    | CurrentRecord
-    | RegexRecord
-    | Tombstone
-)
+@dataclass(frozen=True, slots=True)
+class RecordKind:
+    """A row of the registry. `name` stands in the key of the record, for ever; `schema` is the newest file in
+    state/schemas, without its ending; a tombstone of a `root` removes the whole group."""
+
+    name: str
+    cls: type[Value]
+    schema: str
+    root: bool = False
+
+
+def key_of(r: Record) -> Key:
+    return (str(r.kind), r.group_id, r.sub_id)
 
 
 def single(records: Iterable[Record]) -> Iterator[Record]:
-    """As they are written: a whole target in its parts."""
+    """The records as they stand in the topic: a bulk record in its parts."""
     for r in records:
-        if isinstance(r, TargetRecord):
-            yield from r.parts()
-        else:
+        parts = getattr(r, "parts", None)
+        if parts is None:
             yield r
+        else:
+            yield from parts()

@@ -23,6 +23,7 @@ from itertools import count
 
 from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api
 from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
+from sidecar.wire.primitives import WireError
 
 
 @dataclass(slots=True)  # not frozen: one or two are made for each request
@@ -191,7 +192,10 @@ class ClientConnection:
     def _is_silent(self, buf: bytes | bytearray, pos: int, version: int, size: int) -> bool | None:
         """Return whether this Produce gets no response (acks=0), or None if more bytes are needed to tell."""
         head = bytes(buf[pos + PREFIX.size : min(len(buf), pos + PREFIX.size + PRODUCE_HEAD, pos + 4 + size)])
-        acks = produce_acks(head, version, PRODUCE_FLEXIBLE_FROM)
+        try:
+            acks = produce_acks(head, version, PRODUCE_FLEXIBLE_FROM)
+        except WireError:
+            return False  # the broker will refuse it, and that is an answer or the end of the connection
         if acks is None:
             return None if len(buf) - pos < min(4 + size, PREFIX.size + PRODUCE_HEAD) else False
         return acks == 0

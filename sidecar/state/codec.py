@@ -8,29 +8,20 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from sidecar.assign.layout import TopicArrays
+from sidecar.core.consumer.records import CurrentRecord, Kind
 from sidecar.core.consumer.table import Table
-from sidecar.core.records import (
-    CurrentRecord,
-    Epochs,
-    GroupRecord,
-    Kind,
-    MemberRecord,
-    MemberState,
-    Partitions,
-    Record,
-    RegexRecord,
-    StaticMemberRecord,
-    TargetMemberRecord,
-    TargetMetadataRecord,
-    Tombstone,
-)
+from sidecar.core.groups import Registry
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.records import Epochs, Key, Record, Tombstone
 from sidecar.native import avro, avro_owned, avro_partitions
 from sidecar.state.keys import StateKey, encode_key
-from sidecar.state.schema import Schemas
+from sidecar.state.schema import Schemas, StateError
 
 OWNER_CLAIM = "owner_claim"
 SCHEMA = "schema"
 CONFIG = "config"
+OWN_KINDS = {OWNER_CLAIM: "owner_claim-v1", CONFIG: "config-v1"}
+"""Records that belong to no group's state, with their newest schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,68 +40,40 @@ class Encoded(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-RevisionKey = tuple[str, str, str]
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedTargets:
     """Targets of `members`, encoded ahead of their commit; `revisions` are the ones that they carry."""
 
     members: tuple[str, ...]
     values: dict[str, Encoded]
-    revisions: dict[RevisionKey, int]
+    revisions: dict[Key, int]
 
 
-def _targets(parts: Partitions, names: Mapping[bytes, str]) -> list[dict[str, Any]]:
-    return [{"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps)} for t, ps in parts.items()]
-
-
-def _epochs(items: list[dict[str, Any]]) -> dict[bytes, dict[int, int]]:
-    return {i["topic_id"]: dict(zip(i["partitions"], i["epochs"], strict=True)) for i in items}
-
-
-def _names(*lists: list[dict[str, Any]]) -> dict[bytes, str]:
-    return {i["topic_id"]: i["topic_name"] for items in lists for i in items}
-
-
-def _body(r: Record) -> dict[str, Any]:
-    if isinstance(r, GroupRecord):
-        return {"epoch": r.epoch, "metadata_hash": r.metadata_hash}
-    if isinstance(r, MemberRecord):
-        names = ("instance_id", "rack_id", "client_id", "client_host", "rebalance_timeout_ms", "topic_regex")
-        body = {n: getattr(r, n) for n in names}
-        return {**body, "topic_names": list(r.topic_names), "server_assignor": r.server_assignor}
-    if isinstance(r, StaticMemberRecord):
-        return {"member_id": r.member_id}
-    if isinstance(r, TargetMetadataRecord):
-        return {
-            "assignment_epoch": r.assignment_epoch,
-            "assignment_timestamp_ms": r.assignment_timestamp_ms,
-            "assignor": r.assignor,
-        }
-    if isinstance(r, TargetMemberRecord):
-        return {"partitions": _targets(r.partitions, r.names)}
-    if isinstance(r, RegexRecord):
-        return {"topics": list(r.topics), "names_version": r.names_version, "resolved_ms": r.resolved_ms}
-    raise TypeError(f"no value for {r}")
+def latest(registry: Registry) -> dict[str, str]:
+    """Kind of record -> the schema it is written with."""
+    return {**{name: row.record.schema for name, row in registry.records.items()}, **OWN_KINDS}
 
 
 class StateCodec:
     """Keeps the schemas; everything else is in the arguments."""
 
-    def __init__(self) -> None:
-        self.schemas = Schemas()
+    def __init__(self, registry: Registry = REGISTRY, files: Mapping[str, str] | None = None) -> None:
+        self.registry = registry
+        self.schemas = Schemas(latest(registry), files)
         self._names: Mapping[bytes, str] = {}
         self._heads: dict[bytes, bytes] = {}
         self._layout_heads: WeakKeyDictionary[TopicArrays, tuple[bytes, ...]] = WeakKeyDictionary()
 
     def encode(self, r: Record, stamp: Stamp, revision: int) -> Encoded:
+        key = encode_key(r.kind, r.group_id, r.sub_id)
         if isinstance(r, CurrentRecord):
-            return Encoded(encode_key(r.kind, r.group_id, r.sub_id), self._current(r, stamp, revision))
+            return Encoded(key, self._current(r, stamp, revision))
         if isinstance(r, Tombstone):
             headers = (("why", r.why.encode()), ("owner_epoch", str(stamp.owner_epoch).encode()))
-            return Encoded(encode_key(r.kind, r.group_id, r.sub_id), None, headers)
-        return self._encode(r.kind, r.group_id, r.sub_id, stamp, revision, r.why, _body(r))
+            return Encoded(key, None, headers)
+        row = self.registry.records[r.kind].record
+        assert isinstance(r, row.cls)
+        return Encoded(key, self._value(r.kind, stamp, revision, r.why, r.body()))
 
     def _current(self, r: CurrentRecord, stamp: Stamp, revision: int) -> bytes:
         """The record written most often, for hundreds of topics at times; the same bytes as fastavro's."""
@@ -133,11 +96,9 @@ class StateCodec:
         """What every value of a kind begins with."""
         return avro(self.schemas.mark(kind), stamp.owner_epoch, stamp.time_ms, revision, why)
 
-    def _encode(
-        self, kind: str, group_id: str, sub_id: str, stamp: Stamp, revision: int, why: str, body: dict[str, Any]
-    ) -> Encoded:
+    def _value(self, kind: str, stamp: Stamp, revision: int, why: str, body: Mapping[str, Any]) -> bytes:
         head = {"owner_epoch": stamp.owner_epoch, "time_ms": stamp.time_ms, "revision": revision, "why": why}
-        return Encoded(encode_key(kind, group_id, sub_id), self.schemas.encode(kind, {**head, **body}))
+        return self.schemas.encode(kind, {**head, **body})
 
     def targets(
         self,
@@ -146,7 +107,7 @@ class StateCodec:
         members: Sequence[str],
         why: str,
         stamp: Stamp,
-        revisions: Mapping[RevisionKey, int],
+        revisions: Mapping[Key, int],
     ) -> EncodedTargets:
         """`target_member` values of many members, straight from the table's arrays; the same bytes as one by one."""
         layout = table.layout
@@ -174,13 +135,15 @@ class StateCodec:
             "producer_id": stamp.owner_epoch >> 16,
             "producer_epoch": stamp.owner_epoch & 0xFFFF,
         }
-        return self._encode(OWNER_CLAIM, "", f"{stamp.owner_epoch:020d}", stamp, 1, why, body)
+        key = encode_key(OWNER_CLAIM, "", f"{stamp.owner_epoch:020d}")
+        return Encoded(key, self._value(OWNER_CLAIM, stamp, 1, why, body))
 
     def config(self, group_id: str, name: str, value: str | None, time_ms: int, revision: int, why: str) -> Encoded:
         """A setting; None removes it. Not fenced: it does not come from the owner."""
         if value is None:
             return Encoded(encode_key(CONFIG, group_id, name), None, (("why", why.encode()),))
-        return self._encode(CONFIG, group_id, name, Stamp(0, time_ms), revision, why, {"value": value})
+        body = self._value(CONFIG, Stamp(0, time_ms), revision, why, {"value": value})
+        return Encoded(encode_key(CONFIG, group_id, name), body)
 
     def config_value(self, value: bytes) -> tuple[str, int]:
         """The setting and its revision. Raises StateError."""
@@ -191,11 +154,17 @@ class StateCodec:
         return [Encoded(encode_key(SCHEMA, "", fp), text.encode()) for fp, text in sorted(self.schemas.texts.items())]
 
     def decode(self, key: StateKey, value: bytes | None) -> tuple[Record, int]:
-        """Record and its revision. Raises StateError."""
+        """The record and its revision. Raises StateError, also for a kind that this version does not know."""
+        row = self.registry.records.get(key.kind)
+        if row is None:
+            raise StateError(f"no kind of record is called {key.kind!r}: a newer version may have written it")
         if value is None:
-            return Tombstone(Kind(key.kind), key.group_id, key.sub_id), 0
-        b = self.schemas.decode(value)
-        return _record(key, b), int(b["revision"])
+            return Tombstone(key.kind, key.group_id, key.sub_id), 0
+        body = self.schemas.decode(value)
+        try:
+            return row.record.cls.of(key.group_id, key.sub_id, body), int(body["revision"])
+        except (KeyError, ValueError, TypeError) as exc:
+            raise StateError(f"value of {key.kind} does not fit: {exc!r}") from exc
 
 
 def owner_epoch_of(value: bytes) -> int:
@@ -207,37 +176,3 @@ def owner_epoch_of(value: bytes) -> int:
         if x < 128:
             break
     return (n >> 1) ^ -(n & 1)
-
-
-def _record(key: StateKey, b: dict[str, Any]) -> Record:
-    g, sub, why = key.group_id, key.sub_id, b["why"]
-    if key.kind == Kind.GROUP:
-        return GroupRecord(g, b["epoch"], b["metadata_hash"], why)
-    if key.kind == Kind.MEMBER:
-        names = tuple(b["topic_names"])
-        return MemberRecord(
-            g,
-            sub,
-            b["instance_id"],
-            b["rack_id"],
-            b["client_id"],
-            b["client_host"],
-            b["rebalance_timeout_ms"],
-            names,
-            b["topic_regex"],
-            b["server_assignor"],
-            why,
-        )
-    if key.kind == Kind.STATIC_MEMBER:
-        return StaticMemberRecord(g, sub, b["member_id"], why)
-    if key.kind == Kind.TARGET_METADATA:
-        return TargetMetadataRecord(g, b["assignment_epoch"], b["assignment_timestamp_ms"], b["assignor"], why)
-    if key.kind == Kind.TARGET_MEMBER:
-        parts = {i["topic_id"]: tuple(i["partitions"]) for i in b["partitions"]}
-        return TargetMemberRecord(g, sub, parts, _names(b["partitions"]), why)
-    if key.kind == Kind.CURRENT:
-        names_by_id = _names(b["assigned"], b["pending"])
-        state = MemberState(b["state"])
-        assigned, pending = _epochs(b["assigned"]), _epochs(b["pending"])
-        return CurrentRecord(g, sub, b["member_epoch"], b["previous_epoch"], state, assigned, pending, names_by_id, why)
-    return RegexRecord(g, sub, tuple(b["topics"]), b["names_version"], b["resolved_ms"], why)

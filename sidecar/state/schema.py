@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib import resources
 from io import BytesIO
 from typing import Any
@@ -11,17 +12,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 MARK = b"\xc3\x01"
-LATEST = {
-    "group": "group-v1",
-    "member": "member-v1",
-    "static_member": "static_member-v1",
-    "target_metadata": "target_metadata-v1",
-    "target_member": "target_member-v1",
-    "current": "current-v1",
-    "regex": "regex-v1",
-    "owner_claim": "owner_claim-v1",
-    "config": "config-v1",
-}
+KEY_SCHEMA = "group_state_key"
 
 
 class StateError(Exception):
@@ -31,20 +22,17 @@ class StateError(Exception):
 class Schemas:
     """Writes with the newest schema of each kind, and reads with any that is built in or was learned from the topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, latest: Mapping[str, str], files: Mapping[str, str] | None = None) -> None:
+        """`latest`: kind -> the schema it is written with; `files`: schema -> its JSON text, by default the published
+        ones."""
         self.texts: dict[str, str] = {}
         self._readers: dict[bytes, Any] = {}
         self._writers: dict[str, tuple[bytes, Any]] = {}
-        files = {
-            f.name: f.read_text()
-            for f in resources.files("sidecar.state.schemas").iterdir()
-            if f.name.endswith(".avsc")
-        }
-        prints = {name: self.learn(text) for name, text in files.items()}
-        for kind, name in LATEST.items():
-            raw = prints[name + ".avsc"]
+        prints = {name: self.learn(text) for name, text in (files or published()).items()}
+        for kind, name in latest.items():
+            raw = prints[name]
             self._writers[kind] = (MARK + raw, self._readers[raw])
-        self.key_schema = self._readers[prints["group_state_key.avsc"]]
+        self.key_schema = self._readers[prints[KEY_SCHEMA]]
 
     @classmethod
     def empty(cls) -> Schemas:
@@ -87,3 +75,9 @@ class Schemas:
         if not isinstance(body, dict):
             raise StateError("the value is not a record")
         return body
+
+
+def published() -> dict[str, str]:
+    """The schema files of this package: name without its ending -> JSON text."""
+    folder = resources.files("sidecar.state.schemas")
+    return {f.name[: -len(".avsc")]: f.read_text() for f in folder.iterdir() if f.name.endswith(".avsc")}

@@ -1,8 +1,8 @@
-"""The table of APIs: what the sidecar does with each, and which versions it serves.
+"""The table of APIs: what the sidecar does with each, which versions it serves, and whose groups it concerns.
 
 `TERMINATE`: the sidecar answers for managed groups. `REWRITE`: the broker answers and the sidecar changes that answer.
 An API that is not in the table passes byte for byte. The versions are those of docs/reference/behaviour.md section 0
-(Kafka 4.3.1).
+(Kafka 4.3.1). This is the only such table: proxy, api, the metrics and the generator of the codec read it.
 """
 
 from __future__ import annotations
@@ -46,37 +46,55 @@ class Decision(StrEnum):
     PASS = "passed"
 
 
+class Kind(StrEnum):
+    """The kind of group that an API is about."""
+
+    NONE = "none"
+    ANY = "any"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
 @dataclass(frozen=True, slots=True)
 class ApiSpec:
     """`brought` marks an API that the sidecar serves even if the broker lacks it or knows fewer of its versions."""
 
     decision: Decision
+    kind: Kind
     low: int
     high: int
     flexible_from: int
+    note: str
     brought: bool = False
 
 
+TERMINATE, REWRITE = Decision.TERMINATE, Decision.REWRITE
+NEVER = 32767
+"""`flexible_from` of an API whose versions have no tagged fields."""
 SERVED: dict[int, ApiSpec] = {
-    Api.OFFSET_COMMIT: ApiSpec(Decision.TERMINATE, 2, 10, 8),
-    Api.OFFSET_FETCH: ApiSpec(Decision.TERMINATE, 1, 10, 6),
-    Api.FIND_COORDINATOR: ApiSpec(Decision.REWRITE, 0, 6, 3),
-    Api.JOIN_GROUP: ApiSpec(Decision.TERMINATE, 0, 9, 6),
-    Api.HEARTBEAT: ApiSpec(Decision.TERMINATE, 0, 4, 4),
-    Api.LEAVE_GROUP: ApiSpec(Decision.TERMINATE, 0, 5, 4),
-    Api.SYNC_GROUP: ApiSpec(Decision.TERMINATE, 0, 5, 4),
-    Api.DESCRIBE_GROUPS: ApiSpec(Decision.TERMINATE, 0, 6, 5),
-    Api.LIST_GROUPS: ApiSpec(Decision.REWRITE, 0, 5, 3),
-    Api.API_VERSIONS: ApiSpec(Decision.REWRITE, 0, 4, 3),
-    Api.TXN_OFFSET_COMMIT: ApiSpec(Decision.TERMINATE, 0, 5, 3),
-    Api.DESCRIBE_CONFIGS: ApiSpec(Decision.REWRITE, 1, 4, 4),
-    Api.ALTER_CONFIGS: ApiSpec(Decision.REWRITE, 0, 2, 2),
-    Api.INCREMENTAL_ALTER_CONFIGS: ApiSpec(Decision.REWRITE, 0, 1, 1),
-    Api.LIST_CONFIG_RESOURCES: ApiSpec(Decision.REWRITE, 0, 1, 0),
-    Api.DELETE_GROUPS: ApiSpec(Decision.TERMINATE, 0, 2, 2),
-    Api.OFFSET_DELETE: ApiSpec(Decision.TERMINATE, 0, 0, 32767),
-    Api.CONSUMER_GROUP_HEARTBEAT: ApiSpec(Decision.TERMINATE, 0, 1, 0, brought=True),
-    Api.CONSUMER_GROUP_DESCRIBE: ApiSpec(Decision.TERMINATE, 0, 1, 0, brought=True),
+    Api.OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 2, 10, 8, "The member is checked here, the broker stores."),
+    Api.OFFSET_FETCH: ApiSpec(TERMINATE, Kind.ANY, 1, 10, 6, "The member is checked here, the broker reads."),
+    Api.FIND_COORDINATOR: ApiSpec(REWRITE, Kind.ANY, 0, 6, 3, "It names the broker beside the group's owner."),
+    Api.JOIN_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 9, 6, "It is refused for managed groups."),
+    Api.HEARTBEAT: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 4, 4, "It is refused for managed groups."),
+    Api.LEAVE_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 5, 4, "It is refused for managed groups."),
+    Api.SYNC_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 5, 4, "It is refused for managed groups."),
+    Api.DESCRIBE_GROUPS: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 6, 5, "A managed group is no classic group."),
+    Api.LIST_GROUPS: ApiSpec(REWRITE, Kind.ANY, 0, 5, 3, "The groups owned here stand beside the broker's."),
+    Api.API_VERSIONS: ApiSpec(REWRITE, Kind.NONE, 0, 4, 3, "It tells the versions that broker and sidecar serve."),
+    Api.TXN_OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 0, 5, 3, "The member is checked here, the broker stores."),
+    Api.DESCRIBE_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 1, 4, 4, "It tells settings of managed groups, too."),
+    Api.ALTER_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 0, 2, 2, "Settings of managed groups are kept here."),
+    Api.INCREMENTAL_ALTER_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 0, 1, 1, "Settings of managed groups are kept here."),
+    Api.LIST_CONFIG_RESOURCES: ApiSpec(REWRITE, Kind.NONE, 0, 1, 0, "It names managed groups that have settings, too."),
+    Api.DELETE_GROUPS: ApiSpec(TERMINATE, Kind.ANY, 0, 2, 2, "State here and offsets at the broker go together."),
+    Api.OFFSET_DELETE: ApiSpec(TERMINATE, Kind.ANY, 0, 0, NEVER, "Offsets of subscribed topics stay."),
+    Api.CONSUMER_GROUP_HEARTBEAT: ApiSpec(
+        TERMINATE, Kind.CONSUMER, 0, 1, 0, "The coordinator answers it.", brought=True
+    ),
+    Api.CONSUMER_GROUP_DESCRIBE: ApiSpec(
+        TERMINATE, Kind.CONSUMER, 0, 1, 0, "The coordinator answers it.", brought=True
+    ),
 }
 
 PRODUCE_FLEXIBLE_FROM = 9
@@ -85,3 +103,8 @@ PRODUCE_FLEXIBLE_FROM = 9
 def response_flexible(api_key: int, version: int) -> bool:
     """Return whether the response header has tagged fields. That of ApiVersions never has (KIP-511)."""
     return api_key != Api.API_VERSIONS and version >= SERVED[api_key].flexible_from
+
+
+def message_name(api_key: int) -> str:
+    """The name that Kafka's message JSON gives to this API, for example OffsetCommit."""
+    return "".join(word.title() for word in Api(api_key).name.split("_"))

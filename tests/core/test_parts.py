@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.events import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.errors import Code
-from sidecar.core.events import CommitCheck, FetchCheck, GroupConfig
+from sidecar.core.events import DeleteGroup
 from sidecar.core.placement import java_hash, partition_for, place
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
@@ -68,14 +70,15 @@ def test_image_tells_what_changed() -> None:
 
 def commit(
     world: World, member: str, epoch: int, version: int = 9, transactional: bool = False, partition: int = 0
-) -> tuple[Code, Code]:
+) -> tuple[Code, int]:
     check = CommitCheck("g", member, epoch, None, version, transactional, (("t", topic_id(1), partition),))
-    reply = world.shard.check(check, world.now)
+    reply = world.ask(check)
+    assert isinstance(reply, CheckReply)
     return reply.code, reply.partition_code
 
 
 def test_offset_commit_is_fenced_by_epoch() -> None:
-    world = World(GroupConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
     world.topics(topic(1, "t", 4))
     assert commit(world, "", -1) == (0, 0), "a simple commit to a group without members"
     assert commit(world, "m", 3)[0] == Code.GROUP_ID_NOT_FOUND
@@ -105,7 +108,7 @@ def test_offset_fetch_is_fenced_by_epoch() -> None:
     a.heartbeat()
 
     def fetch(member: str | None, epoch: int) -> Code:
-        return world.shard.check(FetchCheck("g", member, epoch), world.now).code
+        return world.ask(FetchCheck("g", member, epoch)).code
 
     assert fetch(None, -1) == Code.NONE
     assert fetch("a", a.epoch) == Code.NONE
@@ -118,17 +121,18 @@ def test_a_group_is_deleted_only_when_it_is_empty() -> None:
     world.topics(topic(1, "t", 2))
     a = Client(world, "g", "a", ("t",))
     a.heartbeat()
-    assert world.shard.delete("g", world.now)[0] == Code.NON_EMPTY_GROUP
+    assert world.ask(DeleteGroup("g")).code == Code.NON_EMPTY_GROUP
     a.leave()
-    code, fx = world.shard.delete("g", world.now)
-    world.log += fx.records
+    code = world.ask(DeleteGroup("g")).code
     assert code == Code.NONE and "g" not in world.shard.groups
     assert world.compacted() == [], "nothing of the group is left in the log"
-    assert world.shard.delete("g", world.now)[0] == Code.GROUP_ID_NOT_FOUND
+    assert world.ask(DeleteGroup("g")).code == Code.GROUP_ID_NOT_FOUND
 
 
 def test_a_failing_assignor_leaves_the_last_target_and_is_tried_again() -> None:
-    world = World(GroupConfig(assignor_offload_enable=False, assignment_interval_ms=0, assignors=("flaky", "uniform")))
+    world = World(
+        ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0, assignors=("flaky", "uniform"))
+    )
     world.topics(topic(1, "t", 2))
     calls = 0
 
@@ -139,7 +143,7 @@ def test_a_failing_assignor_leaves_the_last_target_and_is_tried_again() -> None:
             raise ZeroDivisionError("a bug in a plug-in")
         return {"a": {topic_id(1): (0, 1)}}
 
-    world.shard.assignors = {**world.shard.assignors, "flaky": flaky}
+    world.assignors["flaky"] = flaky
     a = Client(world, "g", "a", ("t",))
     assert a.heartbeat().code == Code.NONE
     assert a.owned == {}

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.group import ConsumerGroup, GroupState
-from sidecar.core.events import GroupConfig
-from sidecar.core.records import Kind
+from sidecar.core.consumer.records import Kind
 from tests.core.world import Client, World, topic
 
 SEEDS = 300
@@ -24,7 +24,7 @@ def check_invariants(world: World, clients: list[Client], epochs: dict[str, int]
         for place in c.partitions():
             assert place not in seen, f"NoDoubleClientAssignment: {place} of {seen[place]} and {c.member_id}"
             seen[place] = c.member_id
-    for group in world.shard.groups.values():
+    for group in map(world.group, world.shard.groups):
         assert group.epoch >= epochs.get(group.group_id, 0), "the group epoch went back"
         epochs[group.group_id] = group.epoch
         assert group.assignment_epoch <= group.epoch, "LegalTargetAssignment"
@@ -43,7 +43,7 @@ def check_invariants(world: World, clients: list[Client], epochs: dict[str, int]
 
 def find_out(world: World, clients: list[Client]) -> None:
     """A client silent for its whole timeout stops by itself, as real ones do; nobody else may have been removed."""
-    members = world.shard.groups["g"].members if "g" in world.shard.groups else {}
+    members = world.group("g").members if "g" in world.shard.groups else {}
     for c in clients:
         if c.epoch and c.member_id not in members:
             why = next(r.why for r in reversed(world.log) if r.kind is Kind.MEMBER and r.sub_id == c.member_id)
@@ -71,7 +71,8 @@ def same_state(a: ConsumerGroup, b: ConsumerGroup) -> None:
 def test_random_group(seed: int) -> None:
     rng = random.Random(seed)
     world = World(
-        GroupConfig(
+        ConsumerConfig(
+            join_wait_ms=0,
             assignment_interval_ms=rng.choice((0, 1000)),
             assignors=rng.choice((("uniform", "range"), ("range",))),
             assignor_offload_enable=rng.random() < 0.5,
@@ -128,7 +129,7 @@ def test_random_group(seed: int) -> None:
         }
         assert set().union(*(c.partitions() for c in clients)) == wanted
     if "g" in world.shard.groups:
-        same_state(world.group("g"), world.rebuilt().groups["g"])
+        same_state(world.group("g"), world.rebuilt_group("g"))
 
 
 def a_fixed_run() -> list[object]:
@@ -159,7 +160,7 @@ def test_the_same_run_writes_the_same_records_whatever_the_hash_seed() -> None:
 
 def test_a_planted_double_owner_is_found() -> None:
     """The checker bites: a group whose reconciliation forgets who owns what breaks the invariant."""
-    world = World(GroupConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world = World(ConsumerConfig(join_wait_ms=0, assignor_offload_enable=False, assignment_interval_ms=0))
     world.topics(topic(1, "t0", 4))
     a, b = Client(world, "g", "a", ("t0",)), Client(world, "g", "b", ("t0",))
     a.heartbeat()

@@ -12,14 +12,16 @@ A member acknowledges what it was last told, unless `owned=` says otherwise. `#`
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import replace as replace_config
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from sidecar.core.consumer.events import CheckReply, CommitCheck, ConsumerHeartbeat, FetchCheck, HeartbeatReply
 from sidecar.core.errors import Code
-from sidecar.core.events import CommitCheck, ConsumerHeartbeat, FetchCheck, HeartbeatReply
+from sidecar.core.events import DeleteGroup
 from sidecar.core.records import Partitions
 from tests.core.world import World, topic, topic_id
 
@@ -78,13 +80,13 @@ class Story:
             return []
         if words[0] == "config":
             known: dict[str, Any] = {k: self.value(k, v) for k, v in options.items()}
-            self.world.config = replace(self.world.config, **known)
+            self.world.config = replace_config(self.world.config, **known)
             return []
         if words[0] == "sleep":
-            before = set(self.world.shard.groups[GROUP].members) if GROUP in self.world.shard.groups else set()
+            before = set(self.world.group(GROUP).members) if GROUP in self.world.shard.groups else set()
             at = len(self.world.log)
             self.world.sleep(int(words[1]))
-            gone = sorted(before - set(self.world.shard.groups[GROUP].members)) if before else []
+            gone = sorted(before - set(self.world.group(GROUP).members)) if before else []
             why = {r.sub_id: r.why for r in self.world.log[at:] if r.kind == "member"}
             return [f"{m} removed: {why[m]}" for m in gone]
         if words[0] == "pass":
@@ -102,9 +104,7 @@ class Story:
             self.world.skew_ms += int(words[1])
             return []
         if words[0] == "delete":
-            code, fx = self.world.shard.delete(GROUP, self.world.now)
-            self.world.apply(fx)
-            return [code.name]
+            return [self.world.ask(DeleteGroup(GROUP)).code.name]
         if words[0] == "takeover":
             self.world.running.clear()
             self.world.asked.clear()
@@ -121,12 +121,13 @@ class Story:
     def offsets(self, who: str, verb: str, options: dict[str, str]) -> str:
         epoch = int(options.get("epoch", self.epochs.get(who, -1)))
         if verb == "fetch":
-            reply = self.world.shard.check(FetchCheck(GROUP, who, epoch), self.world.now)
+            reply = self.world.ask(FetchCheck(GROUP, who, epoch))
         else:
             places = tuple((n, topic_id(self.ids[n]), p) for n in self.ids for p in (0, 1))
             version, transactional = int(options.get("version", 9)), options.get("transactional") == "true"
             check = CommitCheck(GROUP, who, epoch, None, version, transactional, places)
-            reply = self.world.shard.check(check, self.world.now)
+            reply = self.world.ask(check)
+        assert isinstance(reply, CheckReply)
         refused = ", ".join(sorted(f"{n}-{p}" for n, _, p in reply.partitions))
         some = f", {Code(reply.partition_code).name} for {refused}" if refused else ""
         return f"{who}: {Code(reply.code).name}{some}"
@@ -137,9 +138,9 @@ class Story:
         return text == "true" if text in ("true", "false") else int(text)
 
     def describe(self) -> list[str]:
-        group = self.world.shard.groups.get(GROUP)
-        if group is None:
+        if GROUP not in self.world.shard.groups:
             return ["no such group"]
+        group = self.world.group(GROUP)
         out = [f"{group.state()}, group epoch {group.epoch}, assignment epoch {group.assignment_epoch}"]
         for m in group.members.values():
             pending = {t: tuple(sorted(ps)) for t, ps in m.pending.items()}
@@ -165,7 +166,7 @@ class Story:
                 hb = replace(hb, topic_names=tuple(filter(None, options["names"].split(","))))
             for key, name in (("regex", "topic_regex"), ("assignor", "server_assignor")):
                 if key in options:
-                    hb = replace(hb, **{name: options[key]})  # type: ignore[arg-type]
+                    hb = replace(hb, **{name: options[key]})
         hb = replace(hb, instance_id=self.instances.get(who) or None, version=int(options.get("version", 1)))
         if "epoch" in options:
             hb = replace(hb, member_epoch=int(options["epoch"]))
@@ -173,7 +174,7 @@ class Story:
             hb = replace(hb, owned=None if options["owned"] == "none" else self.read(options["owned"]))
         for key, name in (("instance", "instance_id"), ("rack", "rack_id")):
             if key in options:
-                hb = replace(hb, **{name: options[key]})  # type: ignore[arg-type]
+                hb = replace(hb, **{name: options[key]})
         if "timeout" in options:
             hb = replace(hb, rebalance_timeout_ms=int(options["timeout"]))
         return self.answer(who, self.world.send(hb))

@@ -5,23 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sidecar.assign import BUILT_IN
-from sidecar.assign.spec import AssignorError
+from sidecar.assign.spec import Assignor, AssignorError
+from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.consumer.run import run
-from sidecar.core.events import (
-    AssignorDone,
-    ConsumerHeartbeat,
-    Effects,
-    GroupConfig,
-    HeartbeatReply,
-    RegexResolved,
-    ResolveRegex,
-    RunAssignor,
-)
-from sidecar.core.records import Partitions, Record, Tombstone, single
+from sidecar.core.consumer.target import AssignorDone, RunAssignor
+from sidecar.core.effects import Effects, Reply
+from sidecar.core.events import NO_TOKEN, Answer, Event
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.records import Partitions, Record, Tombstone, key_of, single
 from sidecar.core.regex import resolve
-from sidecar.core.shard import Now, Shard
+from sidecar.core.shard import Shard
 from sidecar.core.topics import Topic
+from sidecar.core.turn import Now, Ports
 
 
 def topic_id(n: int) -> bytes:
@@ -34,17 +32,27 @@ def topic(n: int, name: str, partitions: int, rack: str = "") -> Topic:
 
 @dataclass
 class World:
-    config: GroupConfig = field(default_factory=lambda: GroupConfig(assignor_offload_enable=False))
+    config: ConsumerConfig = field(
+        default_factory=lambda: ConsumerConfig(assignor_offload_enable=False, join_wait_ms=0)
+    )
     now_ms: int = 1_000_000
     skew_ms: int = 0
-    """By which the wall clock is wrong."""
+    """By how much the wall clock is wrong."""
+    asks_access: bool = False
+    assignors: dict[str, Assignor] = field(default_factory=lambda: dict(BUILT_IN))
 
     def __post_init__(self) -> None:
-        self.shard = Shard(BUILT_IN, lambda group_id: self.config)
+        self.shard = self.empty()
         self.log: list[Record] = []
         self.last = 0
+        self.token = NO_TOKEN
+        self.replies: dict[int, Reply] = {}
         self.asked: list[ResolveRegex] = []
         self.running: list[RunAssignor] = []
+
+    def empty(self) -> Shard:
+        ports = Ports(self.assignors, lambda kind, group_id: self.config, lambda: self.asks_access)
+        return Shard(REGISTRY, ports, self.shard.image if hasattr(self, "shard") else None)
 
     @property
     def now(self) -> Now:
@@ -52,18 +60,28 @@ class World:
 
     def topics(self, *topics: Topic) -> None:
         image, changed = self.shard.image.next(topics)
-        self.shard.topics_changed(image, changed)
+        self.apply(self.shard.topics_changed(image, changed, self.now))
+
+    def request(self, event: Event) -> int:
+        """The token under which the answer comes, now or later, in `replies`."""
+        self.token += 1
+        self.apply(self.shard.handle(event, self.token, self.now))
+        return self.token
+
+    def ask(self, event: Event) -> Answer:
+        """The answer, which must come at once."""
+        return self.replies.pop(self.request(event)).answer
 
     def send(self, hb: ConsumerHeartbeat) -> HeartbeatReply:
-        reply, fx = self.shard.heartbeat(hb, self.now)
-        self.apply(fx)
+        reply = self.ask(hb)
+        assert isinstance(reply, HeartbeatReply)
         return reply
 
     def sleep(self, ms: int, step_ms: int = 100) -> None:
         until = self.now_ms + ms
         while self.now_ms < until:
             self.now_ms = min(until, self.now_ms + step_ms)
-            self.apply(self.shard.tick(self.now))
+            self.apply(self.shard.wake(self.now))
 
     def resolve(self) -> None:
         """Answer what the shard asked of regular expressions."""
@@ -71,7 +89,7 @@ class World:
         for ask in asked:
             image = self.shard.image
             event = RegexResolved(ask.group_id, resolve(ask.regexes, image.by_name), image.names_version)
-            self.apply(self.shard.regex_resolved(event, self.now))
+            self.apply(self.shard.handle(event, NO_TOKEN, self.now))
 
     def finish(self, error: str = "") -> None:
         """The offloaded assignor runs under way come to their end, or fail."""
@@ -80,39 +98,46 @@ class World:
             try:
                 if error:
                     raise AssignorError(error)
-                done = AssignorDone(ask.input, run(ask.input, self.shard.assignors[ask.input.assignor]))
+                done = AssignorDone(ask.group_id, ask.input, run(ask.input, self.assignors[ask.input.assignor]))
             except AssignorError as exc:
-                done = AssignorDone(ask.input, None, str(exc))
-            self.apply(self.shard.assignor_done(done, self.now))
+                done = AssignorDone(ask.group_id, ask.input, None, str(exc))
+            self.apply(self.shard.handle(done, NO_TOKEN, self.now))
 
     def apply(self, fx: Effects) -> None:
         if fx.records:
             self.last = len(self.log)
         self.log += single(fx.records)
-        self.asked += [c for c in fx.commands if isinstance(c, ResolveRegex)]
-        self.running += [c for c in fx.commands if isinstance(c, RunAssignor)]
+        self.asked += [c for c in fx.background if isinstance(c, ResolveRegex)]
+        self.running += [c for c in fx.background if isinstance(c, RunAssignor)]
+        self.replies.update((r.token, r) for r in fx.replies)
 
     def lose(self) -> None:
         """The last event's records never reached the log: they go in one batch, or not at all."""
         del self.log[self.last :]
 
     def group(self, group_id: str) -> ConsumerGroup:
-        return self.shard.groups[group_id]
+        found = self.shard.groups[group_id]
+        assert isinstance(found, ConsumerGroup)
+        return found
 
     def compacted(self) -> list[Record]:
         """The last record of each key, as compaction leaves them, without tombstones."""
         last: dict[tuple[str, str, str], Record] = {}
         for r in self.log:
-            key = (str(r.kind), r.group_id, r.sub_id)
+            key = key_of(r)
             last.pop(key, None)
             if not isinstance(r, Tombstone):
                 last[key] = r
         return list(last.values())
 
+    def rebuilt_group(self, group_id: str) -> ConsumerGroup:
+        found = self.rebuilt().groups[group_id]
+        assert isinstance(found, ConsumerGroup)
+        return found
+
     def rebuilt(self) -> Shard:
         """A new owner's shard, from the compacted log."""
-        shard = Shard(BUILT_IN, lambda group_id: self.config)
-        shard.image = self.shard.image
+        shard = self.empty()
         by_group: dict[str, list[Record]] = {}
         for r in self.compacted():
             by_group.setdefault(r.group_id, []).append(r)

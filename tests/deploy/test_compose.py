@@ -13,7 +13,7 @@ import yaml
 
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.scenario import SIDECAR_ENV
-from sidecar.runtime.settings import load, split
+from sidecar.process.settings import load, split
 
 SERVICE_KEYS = {
     "image",

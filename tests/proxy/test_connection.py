@@ -223,3 +223,14 @@ def test_any_split_and_any_timing_keep_the_order(seed: int) -> None:
                 take(c.from_upstream(broker[:n]))
                 broker = broker[n:]
     assert seen == wanted
+
+
+def test_a_produce_with_a_broken_head_is_left_to_the_broker() -> None:
+    """Also behind a group request: it is parsed while another request is being answered, so nothing may be raised."""
+    broken = request_frame(0, 9, 2, "c", True, b"")
+    broken = broken[:-1] + b"\xff\xff\xff\xff\xff\xff"  # a varint that never ends, in the tags of the header
+    broken = (len(broken) - 4).to_bytes(4, "big") + broken[4:]
+    c = ClientConnection(Limits())
+    (first,) = got(c.from_client(group(1) + broken))
+    assert to_client(c.answer(first.token, b"ONE")) == b"ONE"
+    assert to_upstream(c.more()) == broken

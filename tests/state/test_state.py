@@ -14,20 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.assign.layout import Layout
-from sidecar.core.consumer.table import Table
-from sidecar.core.records import (
+from sidecar.core.consumer.records import (
     CurrentRecord,
     GroupRecord,
     Kind,
     MemberRecord,
     MemberState,
-    Record,
     RegexRecord,
     StaticMemberRecord,
     TargetMemberRecord,
     TargetMetadataRecord,
-    Tombstone,
 )
+from sidecar.core.consumer.table import Table
+from sidecar.core.records import Record, Tombstone
 from sidecar.core.topics import Topic, TopicImage
 from sidecar.native import _kernel, twin
 from sidecar.state.batch import encode_batch
@@ -101,7 +100,7 @@ def test_schemas_are_pinned() -> None:
 @pytest.mark.parametrize("value", [b"", b"\xc3", b"\xc3\x01" + b"x" * 8, b"{}"])
 def test_damaged_values_are_a_state_error(value: bytes) -> None:
     with pytest.raises(StateError):
-        Schemas().decode(value)
+        StateCodec().schemas.decode(value)
 
 
 def test_every_cut_of_a_value_is_a_state_error_or_a_record() -> None:
@@ -117,7 +116,7 @@ def test_every_cut_of_a_value_is_a_state_error_or_a_record() -> None:
 def test_keys_are_plain_avro(a: str, b: str, c: str) -> None:
     raw = encode_key(a, b, c)
     assert decode_key(raw) == StateKey(a, b, c)
-    schema = Schemas().key_schema
+    schema = StateCodec().schemas.key_schema
     assert schemaless_reader(BytesIO(raw), schema, None) == {"kind": a, "group_id": b, "sub_id": c}
     out = BytesIO()
     schemaless_writer(out, schema, {"kind": a, "group_id": b, "sub_id": c})

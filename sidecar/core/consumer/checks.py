@@ -5,9 +5,10 @@ Source: KIP-848 'ConsumerGroupHeartbeat API'; Kafka's GroupCoordinatorService an
 
 from __future__ import annotations
 
+from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup, Member
 from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.events import ConsumerHeartbeat, GroupConfig
 from sidecar.core.records import Epochs, Partitions
 
 
@@ -15,7 +16,7 @@ def _invalid(message: str) -> CoordinatorError:
     return CoordinatorError(Code.INVALID_REQUEST, message)
 
 
-def check_request(hb: ConsumerHeartbeat, config: GroupConfig) -> None:
+def check_request(hb: ConsumerHeartbeat, config: ConsumerConfig) -> None:
     if not hb.member_id and (hb.version >= 1 or hb.member_epoch > 0 or hb.member_epoch == LEAVE_EPOCH):
         raise _invalid("MemberId can't be empty.")
     if not hb.group_id.strip():
@@ -44,7 +45,7 @@ def check_request(hb: ConsumerHeartbeat, config: GroupConfig) -> None:
         )
 
 
-def check_size(group: ConsumerGroup, member_id: str, config: GroupConfig) -> None:
+def check_size(group: ConsumerGroup, member_id: str, config: ConsumerConfig) -> None:
     if len(group.members) >= config.max_size and member_id not in group.members:
         raise CoordinatorError(
             Code.GROUP_MAX_SIZE_REACHED,

@@ -1,32 +1,30 @@
-"""The state of one consumer group and how a record changes it. Decides nothing."""
+"""The hard state of one consumer group and how a record changes it. It decides nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
-from sidecar.core.consumer.run import KnownLayout
-from sidecar.core.consumer.subscriptions import Subscription, Subscriptions
-from sidecar.core.consumer.table import TargetAssignment
-from sidecar.core.errors import InvariantError
-from sidecar.core.records import (
+from sidecar.core.consumer.config import CONSUMER
+from sidecar.core.consumer.records import (
     CurrentRecord,
-    Epochs,
     GroupRecord,
     Kind,
     MemberRecord,
     MemberState,
-    Partitions,
-    Record,
     RegexRecord,
     StaticMemberRecord,
     TargetMemberRecord,
     TargetMetadataRecord,
     TargetRecord,
-    Tombstone,
 )
+from sidecar.core.consumer.subscriptions import Subscription, Subscriptions
+from sidecar.core.consumer.table import TargetAssignment
+from sidecar.core.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.records import Epochs, Partitions, Record, Tombstone
 from sidecar.core.topics import TopicImage
 
 LEAVE_EPOCH = -1
@@ -79,23 +77,9 @@ class Member:
 
 
 @dataclass(slots=True)
-class Flight:
-    """An assignor run under way. `now`: members of its snapshot that have another id since, or None: are gone."""
-
-    run_id: int
-    now: dict[str, str | None] = field(default_factory=dict)
-
-    def gone(self, member_id: str, successor: str | None = None) -> None:
-        """This member left, or handed its place to another id."""
-        for old, current in self.now.items():
-            if current == member_id:
-                self.now[old] = successor
-                return
-        self.now.setdefault(member_id, successor)
-
-
-@dataclass(slots=True)
 class ConsumerGroup:
+    """All of this comes from records, or is derived from what does."""
+
     group_id: str
     epoch: int = INITIAL_EPOCH
     metadata_hash: int = 0
@@ -111,20 +95,11 @@ class ConsumerGroup:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     votes: Counter[str] = field(default_factory=Counter)
     """Members by the assignor that they ask for."""
-    metadata_due: bool = True
-    """Soft: topics of this group changed since its hash was computed."""
-    revision: int = 0
-    """Soft: rises with each replayed record; a remembered reply of an older one is void."""
-    layout: KnownLayout | None = None
-    """Soft: the arrays of the last assignor run."""
-    flight: Flight | None = None
-    """Soft: the assignor run under way; at most one."""
-    failures: int = 0
-    """Soft: assignor runs that failed in a row."""
-    retry_at_ms: int = 0
-    """Soft: monotonic; no run before."""
     _ids: dict[Subscription, tuple[TopicImage, RegexRecord | None, frozenset[bytes]]] = field(default_factory=dict)
     _hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
+
+    kind = CONSUMER
+    protocol_type = "consumer"
 
     # ---- queries ----------------------------------------------------------------------------------------
     def state(self) -> GroupState:
@@ -135,6 +110,18 @@ class ConsumerGroup:
         if all(m.reconciled_to(self.assignment_epoch) for m in self.members.values()):
             return GroupState.STABLE
         return GroupState.RECONCILING
+
+    def state_name(self) -> str:
+        return str(self.state())
+
+    def member_count(self) -> int:
+        return len(self.members)
+
+    def tombstones(self, why: str) -> list[Tombstone]:
+        """Every key that an empty group still has, the group itself last."""
+        keys = [(Kind.REGEX, r) for r in self.regexes] + [(Kind.TARGET_MEMBER, m) for m in self.target]
+        keys += [(Kind.TARGET_METADATA, ""), (Kind.GROUP, "")]
+        return [Tombstone(kind, self.group_id, sub_id, why) for kind, sub_id in keys]
 
     def static_member(self, instance_id: str | None) -> Member | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
@@ -177,29 +164,31 @@ class ConsumerGroup:
     # ---- replay -----------------------------------------------------------------------------------------
     def replay(self, r: Record) -> None:
         """Apply one record. Tolerates what compaction leaves: parts of members, tombstones of the unknown."""
-        self.revision += 1
-        if isinstance(r, Tombstone):
-            self._replay_tombstone(r)
-        elif isinstance(r, GroupRecord):
-            self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
-        elif isinstance(r, MemberRecord):
-            self._replay_member(r)
-        elif isinstance(r, StaticMemberRecord):
-            self.static_members[r.instance_id] = r.member_id
-        elif isinstance(r, TargetMetadataRecord):
-            self.assignment_epoch = r.assignment_epoch
-            self.assignment_timestamp_ms = r.assignment_timestamp_ms
-            self.assignor = r.assignor
-        elif isinstance(r, TargetMemberRecord):
-            self.target.put(r.member_id, r.partitions)
-        elif isinstance(r, TargetRecord):
-            self.target.adopt(r.table)
-            self.replay(r.metadata())
-        elif isinstance(r, CurrentRecord):
-            self._replay_current(r)
-        else:
-            self.regexes[r.regex] = r
-            self.subscriptions.resolved(r.regex, r.topics)
+        apply = _APPLY.get(type(r))
+        if apply is None:
+            raise InvariantError(f"group {self.group_id}: a consumer group has no record {type(r).__name__}")
+        apply(self, r)
+
+    def _replay_group(self, r: GroupRecord) -> None:
+        self.epoch, self.metadata_hash = r.epoch, r.metadata_hash
+
+    def _replay_static(self, r: StaticMemberRecord) -> None:
+        self.static_members[r.instance_id] = r.member_id
+
+    def _replay_target_metadata(self, r: TargetMetadataRecord) -> None:
+        self.assignment_epoch, self.assignment_timestamp_ms = r.assignment_epoch, r.assignment_timestamp_ms
+        self.assignor = r.assignor
+
+    def _replay_target_member(self, r: TargetMemberRecord) -> None:
+        self.target.put(r.member_id, r.partitions)
+
+    def _replay_target(self, r: TargetRecord) -> None:
+        self.target.adopt(r.table)
+        self._replay_target_metadata(r.metadata())
+
+    def _replay_regex(self, r: RegexRecord) -> None:
+        self.regexes[r.regex] = r
+        self.subscriptions.resolved(r.regex, r.topics)
 
     def _replay_member(self, r: MemberRecord) -> None:
         old = self.members.get(r.member_id) or Member(r.member_id)
@@ -284,3 +273,24 @@ class ConsumerGroup:
         elif r.kind is Kind.REGEX:
             self.regexes.pop(r.sub_id, None)
             self.subscriptions.resolved(r.sub_id, ())
+
+
+_APPLY: dict[type, Callable[[ConsumerGroup, Any], None]] = {
+    GroupRecord: ConsumerGroup._replay_group,
+    MemberRecord: ConsumerGroup._replay_member,
+    StaticMemberRecord: ConsumerGroup._replay_static,
+    TargetMetadataRecord: ConsumerGroup._replay_target_metadata,
+    TargetMemberRecord: ConsumerGroup._replay_target_member,
+    TargetRecord: ConsumerGroup._replay_target,
+    CurrentRecord: ConsumerGroup._replay_current,
+    RegexRecord: ConsumerGroup._replay_regex,
+    Tombstone: ConsumerGroup._replay_tombstone,
+}
+
+
+def consumer_group(groups: Mapping[str, Any], group_id: str) -> ConsumerGroup | None:
+    """The group, if it is there. Raises GROUP_ID_NOT_FOUND for a group of another kind, as Kafka does."""
+    group = groups.get(group_id)
+    if group is None or type(group) is ConsumerGroup:
+        return group
+    raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")

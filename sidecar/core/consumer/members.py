@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.target import run_overdue, update_target
-from sidecar.core.records import (
+from sidecar.core.consumer.records import (
     CurrentRecord,
     GroupRecord,
     Kind,
@@ -14,11 +12,10 @@ from sidecar.core.records import (
     MemberState,
     StaticMemberRecord,
     TargetMemberRecord,
-    Tombstone,
 )
-
-if TYPE_CHECKING:
-    from sidecar.core.shard import Turn
+from sidecar.core.consumer.soft import ConsumerSoft
+from sidecar.core.records import Tombstone
+from sidecar.core.turn import Turn
 
 
 def member_record(group_id: str, m: Member, why: str) -> MemberRecord:
@@ -52,19 +49,22 @@ def current_record(turn: Turn, group_id: str, m: Member, why: str) -> CurrentRec
 
 
 def bump_epoch(turn: Turn, group: ConsumerGroup, why: str) -> None:
-    group.metadata_due = False
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    soft.metadata_due = False
     metadata_hash = group.hash_over(turn.image)
     turn.write(GroupRecord(group.group_id, group.epoch + 1, metadata_hash, why))
+    turn.fx.count("rebalances", group.kind)
     turn.fx.log("group epoch", group_id=group.group_id, epoch=group.epoch, why=why)
 
 
 def refresh_metadata_hash(turn: Turn, group: ConsumerGroup) -> None:
     """A topic of the group changed: new hash, new epoch (KIP-848 'Group epoch')."""
-    if not group.metadata_due:
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    if not soft.metadata_due:
         return
     if group.hash_over(turn.image) != group.metadata_hash:
         bump_epoch(turn, group, "topic metadata changed")
-    group.metadata_due = False
+    soft.metadata_due = False
 
 
 def _forget(turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
@@ -77,14 +77,17 @@ def _forget(turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
 def remove_member(turn: Turn, group: ConsumerGroup, member: Member, why: str) -> None:
     """It left, or was fenced: what it owned is free, the epoch rises, the others get a new target."""
     _forget(turn, group, member.member_id, why)
-    if group.flight is not None:
-        group.flight.gone(member.member_id)
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    if soft.flight is not None:
+        soft.flight.gone(member.member_id)
     if member.instance_id is not None and group.static_members.get(member.instance_id) == member.member_id:
         turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, member.instance_id, why))
     drop_regex(turn, group, member.topic_regex, why)
     bump_epoch(turn, group, f"{member.client_id or member.member_id}: {why}")
     # The next heartbeat of any member computes the target, as in Kafka; the timer does if none comes.
-    turn.timers.set(("assign", group.group_id), turn.now.mono_ms + turn.config(group.group_id).assignment_interval_ms)
+    turn.timers.set(
+        ("assign", group.group_id), turn.now.mono_ms + config_of(turn, group.group_id).assignment_interval_ms
+    )
     turn.fx.log("member removed", group_id=group.group_id, member_id=member.member_id, why=why)
 
 
@@ -98,16 +101,17 @@ def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -
     why = f"instance {old.instance_id}: {new.member_id} replaces {old.member_id}"
     target = group.target.of(old.member_id)
     _forget(turn, group, old.member_id, why)
-    if group.flight is not None:
-        group.flight.gone(old.member_id, new.member_id)
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    if soft.flight is not None:
+        soft.flight.gone(old.member_id, new.member_id)
     turn.write(member_record(group.group_id, new, why))
     turn.write(TargetMemberRecord(group.group_id, new.member_id, target, turn.image.names, why))
     turn.write(current_record(turn, group.group_id, new, why))
     turn.write(StaticMemberRecord(group.group_id, new.instance_id or "", new.member_id, why))
 
 
-def arm_session(turn: Turn, group_id: str, member_id: str) -> None:
-    timeout_ms = turn.config(group_id).session_timeout_ms
+def arm_session(turn: Turn, group_id: str, member_id: str, more_ms: int = 0) -> None:
+    timeout_ms = config_of(turn, group_id).session_timeout_ms + more_ms
     turn.timers.set(("session", group_id, member_id), turn.now.mono_ms + timeout_ms)
 
 
@@ -120,22 +124,14 @@ def arm_rebalance(turn: Turn, group_id: str, member: Member) -> None:
         turn.timers.cancel(key)
 
 
-def on_timer(turn: Turn, key: tuple[str, ...], tag: int) -> None:
-    """A session, rebalance or assignment timer of a group ran out."""
-    group = turn.groups.get(key[1])
-    if group is None:
-        return
-    if key[0] == "assign":
-        refresh_metadata_hash(turn, group)
-        update_target(turn, group)
-        return
-    if key[0] == "run":
-        run_overdue(turn, group, tag)
-        return
+def session_timeout(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], tag: int) -> None:
     member = group.members.get(key[2])
-    if member is None:
-        return
-    if key[0] == "session":
+    if member is not None:
         remove_member(turn, group, member, "session timeout")
-    elif member.member_epoch == tag and member.state is MemberState.UNREVOKED_PARTITIONS:
-        remove_member(turn, group, member, f"rebalance timeout in epoch {tag}")
+
+
+def rebalance_timeout(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], epoch: int) -> None:
+    """The member did not give up what it must within its rebalance timeout. `epoch`: in which it was told to."""
+    member = group.members.get(key[2])
+    if member is not None and member.member_epoch == epoch and member.state is MemberState.UNREVOKED_PARTITIONS:
+        remove_member(turn, group, member, f"rebalance timeout in epoch {epoch}")

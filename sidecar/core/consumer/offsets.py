@@ -1,26 +1,26 @@
 """May this member commit or fetch offsets? The offsets themselves stay in the broker's __consumer_offsets.
 
-Source: KIP-848 'OffsetCommit API', KIP-1251 (an older epoch may commit what it still owns), Kafka's
+Source: KIP-848 'OffsetCommit API', KIP-1251 (an older epoch may commit what the member still owns), Kafka's
 ConsumerGroup.validateOffsetCommit / validateOffsetFetch and OffsetMetadataManager.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sidecar.core.consumer.group import Member
+from sidecar.core.consumer.events import CheckReply, CommitCheck, FetchCheck, Place
+from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.errors import Code
-from sidecar.core.events import CheckReply, CommitCheck, FetchCheck
-
-if TYPE_CHECKING:
-    from sidecar.core.shard import Turn
+from sidecar.core.topics import TopicImage
+from sidecar.core.turn import Turn
 
 OK = CheckReply()
 ZERO_ID = b"\0" * 16
 
 
-def check_commit(turn: Turn, c: CommitCheck) -> CheckReply:
-    group = turn.groups.get(c.group_id)
+def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
+    turn.reply(token, _commit(turn.groups.get(c.group_id), turn.image, c))
+
+
+def _commit(group: ConsumerGroup | None, image: TopicImage, c: CommitCheck) -> CheckReply:
     if group is None:
         if c.member_epoch < 0:
             return OK
@@ -40,14 +40,14 @@ def check_commit(turn: Turn, c: CommitCheck) -> CheckReply:
         return OK
     if c.member_epoch > member.member_epoch:
         return CheckReply(stale)
-    refused = frozenset(p for p in c.partitions if not _may_commit(turn, member, c.member_epoch, p))
-    return CheckReply(Code.NONE, stale, refused) if refused else OK
+    refused = frozenset(p for p in c.partitions if not _may_commit(image, member, c.member_epoch, p))
+    return CheckReply(partition_code=stale, partitions=refused) if refused else OK
 
 
-def _may_commit(turn: Turn, member: Member, epoch: int, where: tuple[str, bytes, int]) -> bool:
+def _may_commit(image: TopicImage, member: Member, epoch: int, where: Place) -> bool:
     name, topic_id, partition = where
     if topic_id == ZERO_ID:
-        topic = turn.image.by_name.get(name)
+        topic = image.by_name.get(name)
         topic_id = topic.id if topic is not None else ZERO_ID
     since = member.assigned.get(topic_id, {}).get(partition)
     if since is None:
@@ -55,8 +55,11 @@ def _may_commit(turn: Turn, member: Member, epoch: int, where: tuple[str, bytes,
     return since is not None and epoch >= since
 
 
-def check_fetch(turn: Turn, f: FetchCheck) -> CheckReply:
-    group = turn.groups.get(f.group_id)
+def check_fetch(turn: Turn, f: FetchCheck, token: int) -> None:
+    turn.reply(token, _fetch(turn.groups.get(f.group_id), f))
+
+
+def _fetch(group: ConsumerGroup | None, f: FetchCheck) -> CheckReply:
     if group is None:
         return OK  # nothing is known of it: all offsets are -1
     if f.member_id is None and f.member_epoch < 0:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sidecar.core.consumer.group import Member
-from sidecar.core.records import Epochs, MemberState, Partitions
+from sidecar.core.consumer.records import MemberState
+from sidecar.core.records import Epochs, Partitions
 
 
 @dataclass(frozen=True, slots=True)

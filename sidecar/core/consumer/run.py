@@ -7,19 +7,16 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import compress, filterfalse
-from typing import TYPE_CHECKING
 
 from sidecar.assign.layout import ArrayAssignor, Layout, Problem, owners_of
 from sidecar.assign.spec import Assignor
+from sidecar.core.consumer.group import ConsumerGroup, Member
+from sidecar.core.consumer.records import RegexRecord
 from sidecar.core.consumer.subscriptions import Subscription
 from sidecar.core.consumer.table import Table, TargetAssignment
-from sidecar.core.records import RegexRecord
 from sidecar.core.topics import TopicImage
 from sidecar.native import by_member, changed, lookup
 from sidecar.native.twin import pack, read
-
-if TYPE_CHECKING:
-    from sidecar.core.consumer.group import ConsumerGroup, Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,9 @@ class RunOutput:
     known: KnownLayout
 
 
-def snapshot(group: ConsumerGroup, image: TopicImage, assignor: str, run_id: int) -> RunInput:
+def snapshot(
+    group: ConsumerGroup, known: KnownLayout | None, image: TopicImage, assignor: str, run_id: int
+) -> RunInput:
     """Costs a few copies of references; `copy` is quick where `dict()` is not, after a key was deleted."""
     return RunInput(
         group.group_id,
@@ -78,7 +77,7 @@ def snapshot(group: ConsumerGroup, image: TopicImage, assignor: str, run_id: int
         dict(group.regexes),
         image,
         group.target.frozen(),
-        group.layout,
+        known,
     )
 
 

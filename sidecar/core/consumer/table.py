@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecar.assign.layout import Layout
-from sidecar.assign.spec import Partitions
+from sidecar.core.records import Epochs, Partitions
 from sidecar.native import Ints, by_member, held, lookup, partitions, partitions_all, remap
 
 NOTHING: Partitions = {}
-Epochs = Mapping[bytes, Mapping[int, int]]
-"""Topic id -> partition -> epoch at which it was assigned (KIP-1251)."""
 
 
 @dataclass(frozen=True, slots=True)

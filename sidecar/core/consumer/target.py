@@ -7,94 +7,130 @@ a failing or slow assignor leaves the group on its last target and is tried agai
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import ClassVar
 
-from sidecar.core.consumer.group import ConsumerGroup, Flight
+from sidecar.core.consumer.config import ConsumerConfig, config_of
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.members import refresh_metadata_hash
+from sidecar.core.consumer.records import TargetRecord
 from sidecar.core.consumer.run import RunInput, RunOutput, run, snapshot
-from sidecar.core.events import AssignorDone, GroupConfig, RunAssignor
-from sidecar.core.records import TargetRecord
-
-if TYPE_CHECKING:
-    from sidecar.core.shard import Turn
+from sidecar.core.consumer.soft import ConsumerSoft, Flight
+from sidecar.core.events import Event
+from sidecar.core.turn import Turn
 
 RETRY_MS = 1_000
 RETRY_MAX_MS = 60_000
 """After failed assignor runs: doubled each time, up to this."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunAssignor:
+    """Background work: run this; the answer comes back as `AssignorDone`."""
+
+    input: RunInput
+
+    @property
+    def group_id(self) -> str:
+        return self.input.group_id
+
+
+class AssignorDone(Event):
+    """The end of a run. `output` None: it failed, and `error` says why."""
+
+    inner: ClassVar[bool] = True
+
+    input: RunInput
+    output: RunOutput | None
+    error: str = ""
+
+
+def assign_due(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], tag: int) -> None:
+    """The assignment interval is over and no heartbeat has come meanwhile."""
+    refresh_metadata_hash(turn, group)
+    update_target(turn, group)
+
+
 def update_target(turn: Turn, group: ConsumerGroup) -> None:
     """Begin a run, or compute at once, if the group's epoch asks for it and the interval allows it now."""
-    if group.assignment_epoch >= group.epoch or not group.members or group.flight is not None:
+    if group.assignment_epoch >= group.epoch or not group.members:
         return
-    config = turn.config(group.group_id)
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    if soft.flight is not None:
+        return
+    config = config_of(turn, group.group_id)
     key = ("assign", group.group_id)
-    wait_ms = max(_wait_ms(group, config, turn.now.wall_ms), group.retry_at_ms - turn.now.mono_ms)
+    wait_ms = max(_wait_ms(group, config, turn.now.wall_ms), soft.retry_at_ms - turn.now.mono_ms)
     if wait_ms > 0:
         if turn.timers.deadline(key) is None:
             turn.timers.set(key, turn.now.mono_ms + wait_ms)
         return
     turn.timers.cancel(key)
-    inp = snapshot(group, turn.image, preferred_assignor(group, config), turn.next_run())
+    inp = snapshot(group, soft.layout, turn.image, preferred_assignor(group, config), turn.next_run())
     if config.assignor_offload_enable:
-        group.flight = Flight(inp.run_id)
+        soft.flight = Flight(inp.run_id)
         turn.timers.set(("run", group.group_id), turn.now.mono_ms + config.assignor_timeout_ms, inp.run_id)
-        turn.fx.commands.append(RunAssignor(inp))
+        turn.fx.background.append(RunAssignor(inp))
         return
     try:
-        out = run(inp, turn.assignors[inp.assignor])
+        out = run(inp, turn.ports.assignors[inp.assignor])
     except Exception as exc:  # noqa: BLE001 - plug-in code: whatever it raises, the group keeps its last target
         _failed(turn, group, inp.assignor, repr(exc))
         return
-    _finish(turn, group, inp, out, Flight(inp.run_id), None)
+    _finish(turn, group, inp, out, Flight(inp.run_id))
 
 
 def assignor_done(turn: Turn, event: AssignorDone) -> None:
     """The result of an offloaded run. Of a group that is gone, or of a run that was given up, it is dropped."""
     inp = event.input
     group = turn.groups.get(inp.group_id)
-    if group is None or group.flight is None or group.flight.run_id != inp.run_id:
+    soft: ConsumerSoft | None = None if group is None else turn.soft_of(inp.group_id)
+    if group is None or soft is None or soft.flight is None or soft.flight.run_id != inp.run_id:
         turn.fx.log("assignment dropped", group_id=inp.group_id, epoch=inp.epoch, why="the group moved on")
         return
-    flight, group.flight = group.flight, None
+    flight, soft.flight = soft.flight, None
     turn.timers.cancel(("run", group.group_id))
     if event.output is None:
         _failed(turn, group, inp.assignor, event.error)
         return
-    _finish(turn, group, inp, event.output, flight, event.encoded)
+    _finish(turn, group, inp, event.output, flight)
     update_target(turn, group)  # the epoch may have risen meanwhile: the interval begins now
 
 
-def run_overdue(turn: Turn, group: ConsumerGroup, run_id: int) -> None:
+def run_overdue(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], run_id: int) -> None:
     """The assignor is too slow: its result will be dropped when it comes."""
-    if group.flight is not None and group.flight.run_id == run_id:
-        group.flight = None
-        limit = turn.config(group.group_id).assignor_timeout_ms
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    if soft.flight is not None and soft.flight.run_id == run_id:
+        soft.flight = None
+        limit = config_of(turn, group.group_id).assignor_timeout_ms
         _failed(turn, group, group.assignor, f"no result within {limit} ms")
 
 
 def _failed(turn: Turn, group: ConsumerGroup, assignor: str, error: str) -> None:
-    pause_ms = min(RETRY_MS << min(group.failures, 16), RETRY_MAX_MS)
-    group.failures += 1
-    group.retry_at_ms = turn.now.mono_ms + pause_ms
-    turn.timers.set(("assign", group.group_id), group.retry_at_ms)
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    pause_ms = min(RETRY_MS << min(soft.failures, 16), RETRY_MAX_MS)
+    soft.failures += 1
+    soft.retry_at_ms = turn.now.mono_ms + pause_ms
+    turn.timers.set(("assign", group.group_id), soft.retry_at_ms)
+    turn.fx.count("assignor_failures", assignor)
     turn.fx.log(
         "assignor failed",
         group_id=group.group_id,
         assignor=assignor,
         error=error,
-        failures=group.failures,
+        failures=soft.failures,
         retry_ms=pause_ms,
     )
 
 
-def _wait_ms(group: ConsumerGroup, config: GroupConfig, wall_ms: int) -> int:
+def _wait_ms(group: ConsumerGroup, config: ConsumerConfig, wall_ms: int) -> int:
     last, interval = group.assignment_timestamp_ms, config.assignment_interval_ms
     if last == 0 or interval == 0 or wall_ms < last:
         return 0
     return max(0, last + interval - wall_ms)
 
 
-def preferred_assignor(group: ConsumerGroup, config: GroupConfig) -> str:
+def preferred_assignor(group: ConsumerGroup, config: ConsumerConfig) -> str:
     """The one most members ask for, else the first configured."""
     votes = {name: group.votes[name] for name in config.assignors if group.votes.get(name)}
     return max(votes, key=votes.__getitem__) if votes else config.assignors[0]
@@ -106,12 +142,12 @@ def _finish(
     inp: RunInput,
     out: RunOutput,
     flight: Flight,
-    encoded: object,
 ) -> None:
     """Write the new target: without members that are gone, with the new ids of static ones (KIP-1263 'Assignment
     Offload'), and with the time the calculation finished."""
-    group.layout = out.known
-    group.failures, group.retry_at_ms = 0, 0
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    soft.layout = out.known
+    soft.failures, soft.retry_at_ms = 0, 0
     now_called = {old: new for old, new in flight.now.items() if old in out.table.index}
     table = out.table.renamed(now_called)
     changed = tuple(m for old in out.changed if (m := now_called.get(old, old)) is not None)
@@ -125,9 +161,10 @@ def _finish(
             inp.assignor,
             inp.image.names,
             inp.why,
-            encoded,
+            inp.run_id,
         )
     )
+    turn.fx.count("assignments", inp.assignor)
     turn.fx.log(
         "target assignment",
         group_id=group.group_id,

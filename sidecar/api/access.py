@@ -1,0 +1,93 @@
+"""May the principal of this connection do that? The broker is asked on the client's own connection, and its answers
+are kept for a while.
+
+READ of a group: a Heartbeat (api 12) of an unknown member is refused with GROUP_AUTHORIZATION_FAILED before anything
+else is looked at. DESCRIBE of groups: DescribeGroups. DESCRIBE of topics: ListOffsets, which no other right opens.
+A broker without an authorizer is asked once per connection and group all the same, so that nothing is served to a
+client that has not authenticated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from sidecar.api.call import Call, Kept, Want, ask
+from sidecar.core.errors import Code
+from sidecar.wire.apis import Api
+from sidecar.wire.frames import response_body
+from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.generated import list_offsets as lo
+
+LATEST = -1
+KEPT = 1_000
+"""Answers kept for a connection, of each kind. When there are more, those whose time is over go, or else all."""
+
+
+def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
+    """GROUP_AUTHORIZATION_FAILED or NONE."""
+    known = call.client.readable.get(group_id)
+    if known is not None and known[1] > call.scope.clock():
+        return Code(known[0])
+    probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
+    frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
+    res = hb.HeartbeatResponse.decode(3, frame, response_body(frame, False))
+    refused = res.error_code == Code.GROUP_AUTHORIZATION_FAILED
+    code = Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE
+    _keep(call, call.client.readable, {group_id: code})
+    return code
+
+
+def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, set[str]]:
+    """Those of the groups that the principal may not DESCRIBE."""
+    groups = list(group_ids)
+    if groups and not call.view.authorizer:
+        groups = groups[:1]  # one probe: the broker turns away a client that has not authenticated
+    said = _known(call, call.client.describable, groups)
+    missing = [g for g in groups if g not in said]
+    if missing:
+        probe = dg.DescribeGroupsRequest(groups=missing).encode(0)
+        frame = yield from ask(call, Api.DESCRIBE_GROUPS, 0, probe, flexible=False)
+        res = dg.DescribeGroupsResponse.decode(0, frame, response_body(frame, False))
+        told = {g.group_id: g.error_code for g in res.groups}
+        new = {g: told.get(g, 0) for g in missing}
+        _keep(call, call.client.describable, new)
+        said |= new
+    return {g for g in groups if said[g] == Code.GROUP_AUTHORIZATION_FAILED}
+
+
+def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
+    """Those of the topics that the principal may not DESCRIBE, whether they exist or not."""
+    if not call.view.authorizer:
+        return set()
+    topics = sorted(set(names))
+    said = _known(call, call.client.topics, topics)
+    missing = [t for t in topics if t not in said]
+    if missing:
+        wanted = [lo.ListOffsetsTopic(t, [lo.ListOffsetsPartition(0, timestamp=LATEST)]) for t in missing]
+        probe = lo.ListOffsetsRequest(replica_id=-1, topics=wanted).encode(1)
+        frame = yield from ask(call, Api.LIST_OFFSETS, 1, probe, flexible=False)
+        res = lo.ListOffsetsResponse.decode(1, frame, response_body(frame, False))
+        told = {t.name: t.partitions[0].error_code for t in res.topics if t.partitions}
+        new = {t: told.get(t, 0) for t in missing}
+        _keep(call, call.client.topics, new)
+        said |= new
+    return {t for t in topics if said[t] == Code.TOPIC_AUTHORIZATION_FAILED}
+
+
+def _known(call: Call, kept: Kept, names: list[str]) -> dict[str, int]:
+    """What counts when the request begins goes for all of it, even if it is forgotten while the broker is asked."""
+    now = call.scope.clock()
+    return {n: kept[n][0] for n in names if n in kept and kept[n][1] > now}
+
+
+def _keep(call: Call, kept: Kept, said: dict[str, int] | dict[str, Code]) -> None:
+    now = call.scope.clock()
+    if len(kept) + len(said) > KEPT:
+        for name in [n for n, (_, until) in kept.items() if until <= now]:
+            del kept[name]
+        if len(kept) + len(said) > KEPT:
+            kept.clear()
+    until = now + call.scope.access_keep_ms
+    kept.update((name, (int(code), until)) for name, code in said.items())

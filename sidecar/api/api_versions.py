@@ -1,0 +1,57 @@
+"""ApiVersions (api 18): which APIs and which of their versions a client may use here.
+
+v1: the answer adds the throttle time.
+v3: it is flexible, and the client names its software. The answer's header never has tagged fields (KIP-511).
+v4: the range of a supported feature may begin at 0 (KAFKA-17011).
+
+The broker answers for itself. For the group APIs the client is told what both broker and sidecar can, and what the
+sidecar brings itself while it manages any group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sidecar.api.call import Call, Handler, upstream
+from sidecar.core.errors import Code
+from sidecar.wire.apis import SERVED, Api
+from sidecar.wire.generated import api_versions as av
+
+CONSUMER_COMMIT = 9
+"""Members of consumer groups commit with this version of OffsetCommit. An older broker gets the same bytes as v8."""
+Ranges = Mapping[int, tuple[int, int]]
+"""Api key -> lowest and highest version."""
+
+
+def api_versions(call: Call) -> Handler:
+    # The request goes on as it is, so that the broker itself answers versions that are newer than ours.
+    body = yield from upstream(call)
+    res, used = _decode(body, call.version)
+    theirs = {k.api_key: (k.min_version, k.max_version) for k in res.api_keys}
+    call.client.broker_versions = theirs
+    both = sorted(_merged(theirs, call.scope.managing).items())
+    res.api_keys = [av.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in both]
+    return res.encode(used)
+
+
+def _decode(body: bytes, version: int) -> tuple[av.ApiVersionsResponse, int]:
+    """A broker answers UNSUPPORTED_VERSION in version 0, whatever was asked (KIP-511)."""
+    code = int.from_bytes(body[:2], "big", signed=True)
+    used = 0 if code == Code.UNSUPPORTED_VERSION or version > SERVED[Api.API_VERSIONS].high else version
+    return av.ApiVersionsResponse.decode(used, body), used
+
+
+def _merged(theirs: Ranges, managing: bool) -> Ranges:
+    merged = dict(theirs)
+    for key, spec in SERVED.items():
+        if key == Api.API_VERSIONS:
+            continue
+        if spec.brought:
+            if managing:
+                merged[key] = (spec.low, spec.high)
+        elif key in theirs:
+            low, high = max(spec.low, theirs[key][0]), min(spec.high, theirs[key][1])
+            if key == Api.OFFSET_COMMIT and managing:
+                high = max(CONSUMER_COMMIT, high)
+            merged[key] = (low, high)
+    return merged

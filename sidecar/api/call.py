@@ -1,0 +1,157 @@
+"""What a handler of one API is given, and what it may ask for.
+
+A handler is a generator: it yields a want, is resumed with what came of it, and returns the body of the response, or
+`FORWARD` to let the request pass to the broker as it is. It waits for nothing and knows no connection, so that a test
+can play the front (tests/api). front/front.py drives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sidecar.core.events import Answer, Event
+from sidecar.core.placement import partition_for
+from sidecar.link.messages import SettingsPassed, View
+from sidecar.wire.apis import SERVED, response_flexible
+from sidecar.wire.frames import request_frame, response_body
+
+CLIENT_ID = "kafka-group-sidecar"
+
+
+class Forward:
+    """The request passes to the broker byte for byte, and so does its answer."""
+
+
+FORWARD: Final = Forward()
+
+
+# ---- wants ------------------------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class Ask:
+    """Send this request frame to the broker on the client's own connection. Resumed with the response frame."""
+
+    frame: bytes
+
+
+@dataclass(slots=True)
+class Coordinate:
+    """Send this event to the coordinator. Resumed with its answer."""
+
+    event: Event
+
+
+@dataclass(slots=True)
+class Store:
+    """Send this request to another broker on the sidecar's own connection. Resumed with the response frame."""
+
+    node_id: int
+    api_key: int
+    version: int
+    body: bytes
+    flexible: bool
+
+
+@dataclass(slots=True)
+class Tell:
+    """Send this message to the coordinator. Resumed at once, with None."""
+
+    message: SettingsPassed
+
+
+Want = Ask | Coordinate | Store | Tell
+Handler = Generator[Want, Any, bytes | Forward]
+
+
+# ---- what a handler knows ---------------------------------------------------------------------------------------
+Kept = dict[str, tuple[int, int]]
+"""Name -> error code, until when it counts (monotonic ms)."""
+
+
+@dataclass(slots=True)
+class Client:
+    """What is known of one connection. The kept answers of the broker's authorizer belong to access.py."""
+
+    host: str = ""
+    broker_versions: dict[int, tuple[int, int]] | None = None
+    """The broker's own ranges, once the client has asked for ApiVersions."""
+    readable: Kept = field(default_factory=dict)
+    describable: Kept = field(default_factory=dict)
+    topics: Kept = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What all calls of one front have in common. `managed` says whether this sidecar coordinates a group; `clock`
+    gives monotonic milliseconds; `new_id` makes a member id."""
+
+    node_id: int
+    managed: Callable[[str], bool]
+    managing: bool
+    access_keep_ms: int
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+
+
+@dataclass(slots=True)
+class Call:
+    """One request. Its body begins at `pos` of `frame`."""
+
+    scope: Scope
+    client: Client
+    view: View
+    api_key: int
+    version: int
+    correlation_id: int
+    frame: bytes
+    pos: int
+    client_id: str | None
+
+    def leader_of(self, group_id: str) -> int:
+        """Node id of the broker that keeps the group's offsets; -1 while unknown."""
+        leaders = self.view.leaders
+        return leaders[partition_for(group_id, len(leaders))] if leaders else -1
+
+    def owner_of(self, group_id: str) -> int:
+        """Node id of the broker beside the group's coordinator; -1 while unknown."""
+        owners = self.view.owners
+        return owners[partition_for(group_id, len(owners))] if owners else -1
+
+
+# ---- the steps that handlers share --------------------------------------------------------------------------------
+def ask(call: Call, api_key: int, version: int, body: bytes, flexible: bool) -> Generator[Want, Any, bytes]:
+    """A request of the sidecar's own on the client's connection; returns the response frame."""
+    frame = yield Ask(request_frame(api_key, version, call.correlation_id, CLIENT_ID, flexible, body))
+    assert isinstance(frame, bytes)
+    return frame
+
+
+def upstream(call: Call, body: bytes | None = None) -> Generator[Want, Any, bytes]:
+    """The client's request, as it is or with another body; returns the body of the response."""
+    if body is None:
+        frame = yield Ask(call.frame)
+        assert isinstance(frame, bytes)
+    else:
+        flexible = call.version >= SERVED[call.api_key].flexible_from
+        frame = yield from ask(call, call.api_key, call.version, body, flexible)
+    return frame[response_body(frame, response_flexible(call.api_key, call.version)) :]
+
+
+def store(call: Call, group_id: str, version: int, body: bytes) -> Generator[Want, Any, bytes]:
+    """Send to the broker that keeps this group's offsets: on the client's own connection where that is the broker
+    behind this sidecar, so that the broker authorises it. Returns the body of the response."""
+    flexible = version >= SERVED[call.api_key].flexible_from
+    leader = call.leader_of(group_id)
+    if leader in (call.scope.node_id, -1):
+        frame = yield from ask(call, call.api_key, version, body, flexible)
+    else:
+        frame = yield Store(leader, call.api_key, version, body, flexible)
+    return frame[response_body(frame, response_flexible(call.api_key, version)) :]
+
+
+def coordinate(event: Event) -> Generator[Want, Any, Any]:
+    """The coordinator's answer to this event."""
+    answer = yield Coordinate(event)
+    assert isinstance(answer, Answer)
+    return answer

@@ -1,0 +1,93 @@
+"""ConsumerGroupDescribe (api 69, KIP-848): a consumer group as its members and operators see it.
+
+v0: KIP-848.
+v1: the answer tells each member's type (KIP-1099).
+
+Whoever may not DESCRIBE one of the topics in it is told nothing of the group. The sidecar serves this API even if the
+broker does not have it; groups that are the broker's are then no consumer groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from sidecar.api import access
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
+from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply, TopicPartitions
+from sidecar.core.errors import Code
+from sidecar.wire.generated import consumer_group_describe as cd
+
+NO_OPERATIONS = -2147483648
+"""Authorized operations were not asked for, or are not told."""
+CONSUMER_MEMBER = 1
+HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
+
+
+def consumer_group_describe(call: Call) -> Handler:
+    req = cd.ConsumerGroupDescribeRequest.decode(call.version, call.frame, call.pos)
+    local = [g for g in req.group_ids if call.scope.managed(g)]
+    theirs = [g for g in req.group_ids if g not in local]
+    versions = call.client.broker_versions
+    supported = versions is None or call.api_key in versions
+    if not local and supported:
+        return FORWARD
+    res = cd.ConsumerGroupDescribeResponse()
+    if theirs and supported:
+        req.group_ids = theirs
+        body = yield from upstream(call, req.encode(call.version))
+        res = cd.ConsumerGroupDescribeResponse.decode(call.version, body)
+    elif theirs:
+        res.groups = [_refused(g, Code.GROUP_ID_NOT_FOUND, f"Group {g} is not a consumer group.") for g in theirs]
+    hidden = yield from access.hidden_groups(call, local)
+    for group_id in local:
+        if group_id in hidden:
+            res.groups.append(_refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
+        else:
+            res.groups.append((yield from _describe(call, group_id)))
+    return res.encode(call.version)
+
+
+def _describe(call: Call, group_id: str) -> Generator[Want, Any, cd.DescribedGroup]:
+    told: DescribeReply = yield from coordinate(DescribeConsumerGroup(group_id))
+    if told.code != Code.NONE:
+        # A broker gives no text to a refusal that is not about the group itself.
+        return _refused(group_id, told.code, told.message if told.code == Code.GROUP_ID_NOT_FOUND else None)
+    topics = {name for m in told.members for _, name, _ in (*m.assignment, *m.target)}
+    if (yield from access.hidden_topics(call, topics)):
+        return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
+    return cd.DescribedGroup(
+        group_id=group_id,
+        group_state=told.state,
+        group_epoch=told.epoch,
+        assignment_epoch=told.assignment_epoch,
+        assignor_name=told.assignor,
+        members=[_member(m) for m in told.members],
+        authorized_operations=NO_OPERATIONS,
+    )
+
+
+def _member(m: DescribedMember) -> cd.Member:
+    return cd.Member(
+        member_id=m.member_id,
+        instance_id=m.instance_id,
+        rack_id=m.rack_id,
+        member_epoch=m.member_epoch,
+        client_id=m.client_id,
+        client_host=m.client_host,
+        subscribed_topic_names=list(m.topic_names),
+        subscribed_topic_regex=m.topic_regex or "",
+        assignment=_assignment(m.assignment),
+        target_assignment=_assignment(m.target),
+        member_type=CONSUMER_MEMBER,
+    )
+
+
+def _assignment(parts: Iterable[TopicPartitions]) -> cd.Assignment:
+    return cd.Assignment([cd.TopicPartitions(topic_id, name, list(ps)) for topic_id, name, ps in parts])
+
+
+def _refused(group_id: str, code: Code, message: str | None = None) -> cd.DescribedGroup:
+    return cd.DescribedGroup(
+        error_code=code, error_message=message, group_id=group_id, authorized_operations=NO_OPERATIONS
+    )

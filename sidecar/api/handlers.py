@@ -1,0 +1,42 @@
+"""Which handler serves which API. The versions of each are in wire/apis.py; each file has the notes on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sidecar.api.api_versions import api_versions
+from sidecar.api.call import Call, Handler
+from sidecar.api.classic import heartbeat, join_group, leave_group, sync_group
+from sidecar.api.configs import alter_configs, describe_configs, incremental_alter_configs, list_config_resources
+from sidecar.api.consumer_group_describe import consumer_group_describe
+from sidecar.api.consumer_group_heartbeat import consumer_group_heartbeat
+from sidecar.api.delete_groups import delete_groups
+from sidecar.api.describe_groups import describe_groups
+from sidecar.api.find_coordinator import find_coordinator
+from sidecar.api.list_groups import list_groups
+from sidecar.api.offset_commit import offset_commit, txn_offset_commit
+from sidecar.api.offset_delete import offset_delete
+from sidecar.api.offset_fetch import offset_fetch
+from sidecar.wire.apis import Api
+
+HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
+    Api.OFFSET_COMMIT: offset_commit,
+    Api.OFFSET_FETCH: offset_fetch,
+    Api.FIND_COORDINATOR: find_coordinator,
+    Api.JOIN_GROUP: join_group,
+    Api.HEARTBEAT: heartbeat,
+    Api.LEAVE_GROUP: leave_group,
+    Api.SYNC_GROUP: sync_group,
+    Api.DESCRIBE_GROUPS: describe_groups,
+    Api.LIST_GROUPS: list_groups,
+    Api.API_VERSIONS: api_versions,
+    Api.TXN_OFFSET_COMMIT: txn_offset_commit,
+    Api.DESCRIBE_CONFIGS: describe_configs,
+    Api.ALTER_CONFIGS: alter_configs,
+    Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    Api.LIST_CONFIG_RESOURCES: list_config_resources,
+    Api.DELETE_GROUPS: delete_groups,
+    Api.OFFSET_DELETE: offset_delete,
+    Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+    Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+}

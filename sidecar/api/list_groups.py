@@ -1,0 +1,66 @@
+"""ListGroups (api 16): the groups whose coordinator is here (docs/reference/behaviour.md, rows 1.27 and 1.28).
+
+v1: the answer adds the throttle time.
+v3: it is flexible.
+v4: the client may choose by state, and the answer tells it (KIP-518).
+v5: the client may choose by type, and the answer tells it (KIP-848).
+
+The answer has the broker's groups, without those that the state topic knows, and the managed groups that are owned
+here and that the client may DESCRIBE. Each group is listed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from sidecar.api import access
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
+from sidecar.core.errors import Code
+from sidecar.core.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.wire.generated import list_groups as lg
+
+
+def list_groups(call: Call) -> Handler:
+    if not call.scope.managing:
+        return FORWARD
+    req = lg.ListGroupsRequest.decode(call.version, call.frame, call.pos)
+    body = yield from upstream(call)
+    res = lg.ListGroupsResponse.decode(call.version, body)
+    if res.error_code != Code.NONE:
+        return body
+    here: ListReply = yield from coordinate(ListGroups())
+    if here.code != Code.NONE:
+        return lg.ListGroupsResponse(error_code=here.code).encode(call.version)
+    mine = [g for g in here.groups if call.scope.managed(g.group_id)]
+    hidden = yield from access.hidden_groups(call, [g.group_id for g in mine])
+    mine = sorted((g for g in mine if g.group_id not in hidden), key=lambda g: g.group_id)
+    twice = yield from _known(call, res.groups, mine)
+    if isinstance(twice, Code):
+        return lg.ListGroupsResponse(error_code=twice).encode(call.version)
+    res.groups = [g for g in res.groups if g.group_id not in twice]
+    res.groups += [
+        lg.ListedGroup(g.group_id, g.protocol_type, g.state, g.group_type)
+        for g in mine
+        if _matches(req.states_filter, g.state) and _matches(req.types_filter, g.group_type)
+    ]
+    return res.encode(call.version)
+
+
+def _known(
+    call: Call, theirs: Iterable[lg.ListedGroup], mine: Iterable[Listed]
+) -> Generator[Want, Any, set[str] | Code]:
+    """Those of the broker's groups that are ours to list, here or beside another broker; or why that is not known."""
+    here = {g.group_id for g in mine}
+    managed = {g.group_id for g in theirs if call.scope.managed(g.group_id)}
+    ask = tuple(sorted(managed - here))
+    if not ask:
+        return managed
+    known: KnownReply = yield from coordinate(KnownGroups(candidates=ask))
+    return known.code if known.code != Code.NONE else (managed & here) | known.groups
+
+
+def _matches(wanted: Iterable[str] | None, value: str) -> bool:
+    """A filter compares without regard to case and surrounding blanks; an empty one takes all."""
+    names = {w.strip().lower() for w in wanted or ()}
+    return not names or value.lower() in names

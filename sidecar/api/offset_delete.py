@@ -1,0 +1,47 @@
+"""OffsetDelete (api 47, KIP-496): the offsets of single topics go, at the broker.
+
+v0: KIP-496.
+
+The offsets of a topic stay while a member of the group subscribes to it (Kafka's OffsetMetadataManager).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sidecar.api import access
+from sidecar.api.call import FORWARD, Call, Handler, coordinate, store
+from sidecar.core.errors import Code
+from sidecar.core.events import Standing, StandingReply
+from sidecar.wire.generated import offset_delete as od
+
+
+def offset_delete(call: Call) -> Handler:
+    req = od.OffsetDeleteRequest.decode(call.version, call.frame, call.pos)
+    if not call.scope.managed(req.group_id):
+        return FORWARD
+    if (yield from access.hidden_groups(call, [req.group_id])):
+        return od.OffsetDeleteResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED).encode(call.version)
+    group: StandingReply = yield from coordinate(Standing(req.group_id))
+    if group.code != Code.NONE:
+        return od.OffsetDeleteResponse(error_code=group.code).encode(call.version)
+    kept = [t for t in req.topics if t.name in group.subscribed]
+    req.topics = [t for t in req.topics if t.name not in group.subscribed]
+    res = od.OffsetDeleteResponse()
+    if req.topics or not kept:
+        body = yield from store(call, req.group_id, call.version, req.encode(call.version))
+        res = od.OffsetDeleteResponse.decode(call.version, body)
+        if group.exists and res.error_code == Code.GROUP_ID_NOT_FOUND:
+            # The broker has no offset of it, but the group is there: nothing to delete is no error.
+            res = od.OffsetDeleteResponse(topics=_answers(req.topics, Code.NONE))
+    res.topics += _answers(kept, Code.GROUP_SUBSCRIBED_TO_TOPIC)
+    return res.encode(call.version)
+
+
+def _answers(topics: Iterable[od.OffsetDeleteRequestTopic], code: Code) -> list[od.OffsetDeleteResponseTopic]:
+    return [
+        od.OffsetDeleteResponseTopic(
+            t.name, [od.OffsetDeleteResponsePartition(p.partition_index, code) for p in t.partitions]
+        )
+        for t in topics
+    ]

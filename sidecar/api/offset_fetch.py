@@ -1,0 +1,98 @@
+"""OffsetFetch (api 9): the member is checked here, the broker tells the offsets.
+
+v2: null topics mean all topics, and there is one error code for the whole group.
+v3: the answer adds the throttle time.
+v5: the answer adds the leader epoch.
+v6: it is flexible.
+v7: requireStable holds the answer back while transactional commits are pending (KIP-447).
+v8: it takes several groups (KIP-709).
+v9: it adds member id and member epoch, which are checked; STALE_MEMBER_EPOCH may be answered (KIP-848).
+v10: topics are named by id instead of by name (KIP-848).
+
+The broker knows no members of a managed group, so a checked request goes on without them. It goes to the leader of
+the `__consumer_offsets` partition of the first group in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from sidecar.api import access
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store
+from sidecar.core.consumer.events import CheckReply, FetchCheck
+from sidecar.core.errors import Code
+from sidecar.wire.generated import offset_fetch as of
+
+ONE_ERROR = 2
+"""The first version with an error code for a group; before, each partition has its own."""
+BATCHED = 8
+"""The first version that takes several groups."""
+
+
+def offset_fetch(call: Call) -> Handler:
+    req = of.OffsetFetchRequest.decode(call.version, call.frame, call.pos)
+    asked = _checks(req, call.version)
+    managed = [c for c in asked if call.scope.managed(c.group_id)]
+    if not managed:
+        return FORWARD
+    errors: dict[str, Code] = {}
+    for event in managed:
+        if (code := (yield from _refused(call, event))) != Code.NONE:
+            errors[event.group_id] = code
+    left = [c.group_id for c in asked if c.group_id not in errors]
+    failed = _failed(req, call.version, errors)
+    if not left:
+        return failed.encode(call.version)
+    if call.version >= BATCHED:
+        _strip(req, left)
+    body = yield from store(call, left[0], call.version, req.encode(call.version))
+    if not errors:
+        return body
+    res = of.OffsetFetchResponse.decode(call.version, body)
+    res.groups += failed.groups
+    return res.encode(call.version)
+
+
+def _refused(call: Call, event: FetchCheck) -> Generator[Want, Any, Code]:
+    """A fetch needs DESCRIBE of the group, and a member that is still one."""
+    if (yield from access.hidden_groups(call, [event.group_id])):
+        return Code.GROUP_AUTHORIZATION_FAILED
+    check: CheckReply = yield from coordinate(event)
+    return check.code
+
+
+def _checks(req: of.OffsetFetchRequest, version: int) -> list[FetchCheck]:
+    """One for each group that is asked for."""
+    if version < BATCHED:
+        return [FetchCheck(req.group_id, None, -1)]
+    return [FetchCheck(g.group_id, g.member_id, g.member_epoch) for g in req.groups]
+
+
+def _strip(req: of.OffsetFetchRequest, left: list[str]) -> None:
+    """Only these groups go on, without members."""
+    req.groups = [g for g in req.groups if g.group_id in left]
+    for g in req.groups:
+        g.member_id, g.member_epoch = None, -1
+
+
+def _failed(req: of.OffsetFetchRequest, version: int, errors: dict[str, Code]) -> of.OffsetFetchResponse:
+    if version >= BATCHED:
+        groups = [of.OffsetFetchResponseGroup(group_id=g, error_code=c) for g, c in errors.items()]
+        return of.OffsetFetchResponse(groups=groups)
+    code = next(iter(errors.values()), Code.NONE)
+    if version >= ONE_ERROR:
+        return of.OffsetFetchResponse(error_code=code)
+    topics = [
+        of.OffsetFetchResponseTopic(
+            name=t.name,
+            partitions=[
+                of.OffsetFetchResponsePartition(
+                    partition_index=p, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=code
+                )
+                for p in t.partition_indexes
+            ],
+        )
+        for t in (req.topics or ())
+    ]
+    return of.OffsetFetchResponse(error_code=code, topics=topics)

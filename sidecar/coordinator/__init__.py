@@ -1,0 +1,1 @@
+"""Drives core/service.py: the writer, the tail, the owners' group, background work, settings from the broker."""

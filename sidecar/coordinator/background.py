@@ -1,0 +1,163 @@
+"""The background threads (group.coordinator.background.threads): offloaded assignors and regular expressions.
+
+Each has a queue time and a processing time, the threads an idle ratio: KIP-1263's metrics. A run beyond its limit is
+written off: another thread takes its place, and what it gives in the end is dropped by whoever asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+WINDOW_S = 30.0
+SAMPLES = 8192
+STUCK_PER_KEY = 2
+"""So many runs of one assignor may hang; then it is not started again until one comes back."""
+SWITCH_S = 0.0002
+"""How long a background thread may keep the interpreter while the event loop wants it. Python's own default, 5 ms,
+would be the stall of every heartbeat during an assignment."""
+QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))
+
+
+class Stuck(Exception):
+    """Not started: earlier runs of the same have not come back."""
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    key: str
+    work: Callable[[], Any]
+    done: Callable[[Any, BaseException | None], None]
+    limit_s: float
+    queued: float = field(default_factory=time.monotonic)
+    started: float = 0.0
+    written_off: bool = False
+
+
+class Background:
+    """`submit` from the event loop; `done(result, None)` or `done(None, exception)` comes back on it."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.queue_ms: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
+        self.processing_ms: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._running: set[_Job] = set()
+        self._busy: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
+        self._stuck: Counter[str] = Counter()
+        self._started = time.monotonic()
+        self._lock = threading.Lock()
+        sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
+        for _ in range(threads):
+            self._thread()
+
+    def _thread(self) -> None:
+        threading.Thread(target=self._run, name="background", daemon=True).start()
+
+    def submit(
+        self,
+        key: str,
+        work: Callable[[], T],
+        done: Callable[[T | None, BaseException | None], None],
+        limit_s: float = float("inf"),
+    ) -> None:
+        """`key` names what is run, for counting what hangs."""
+        if self._stuck[key] >= STUCK_PER_KEY:
+            self._loop.call_soon(done, None, Stuck(f"{self._stuck[key]} earlier runs of {key} have not come back"))
+            return
+        self._jobs.put(_Job(key, work, done, limit_s))
+
+    def write_off(self) -> list[str]:
+        """Keys of runs beyond their limit; a new thread takes the place of each."""
+        now = time.monotonic()
+        with self._lock:
+            late = [j for j in self._running if not j.written_off and now - j.started > j.limit_s]
+            for job in late:
+                job.written_off = True
+                self._stuck[job.key] += 1
+        for _ in late:
+            self._thread()
+        return [j.key for j in late]
+
+    def stop(self) -> None:
+        for _ in range(self.threads):
+            self._jobs.put(None)
+
+    # ---- a thread -----------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job.started = time.monotonic()
+            with self._lock:
+                self._running.add(job)
+            result: object = None
+            error: BaseException | None = None
+            try:
+                result = job.work()
+            except BaseException as exc:  # noqa: BLE001 - it travels to whoever asked
+                error = exc
+            ended = time.monotonic()
+            with self._lock:
+                self._running.discard(job)
+                self._busy.append((job.started, ended))
+                self.queue_ms.append((ended, (job.started - job.queued) * 1000))
+                self.processing_ms.append((ended, (ended - job.started) * 1000))
+                if job.written_off:
+                    self._stuck[job.key] -= 1
+            try:
+                self._loop.call_soon_threadsafe(job.done, result, error)
+            except RuntimeError:
+                return  # the loop is closed: the process is ending
+            if job.written_off:
+                return
+
+    # ---- figures ------------------------------------------------------------------------------------------
+    def idle_ratio(self) -> float:
+        """Of the threads, over the last 30 seconds; 1: nothing to do."""
+        now = time.monotonic()
+        begin = max(self._started, now - WINDOW_S)
+        if now - begin <= 0:
+            return 1.0
+        with self._lock:
+            spans = [*self._busy, *((j.started, now) for j in self._running if not j.written_off)]
+        busy = sum(max(0.0, end - max(start, begin)) for start, end in spans)
+        return max(0.0, 1.0 - busy / ((now - begin) * self.threads))
+
+    def recent(self, samples: Iterable[tuple[float, float]]) -> list[float]:
+        begin = time.monotonic() - WINDOW_S
+        with self._lock:
+            return sorted(value for at, value in samples if at >= begin)
+
+
+class BackgroundCollector(Collector):
+    """KIP-1263's metrics, named as Kafka's are by the usual JMX exporter."""
+
+    PREFIX = "kafka_server_group_coordinator_metrics_background_"
+
+    def __init__(self, background: Background) -> None:
+        self.background = background
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        b = self.background
+        yield GaugeMetricFamily(
+            self.PREFIX + "thread_idle_ratio_avg", "Idle share of the background threads, 30 s.", value=b.idle_ratio()
+        )
+        for name, samples in (("queue_time_ms", b.queue_ms), ("processing_time_ms", b.processing_ms)):
+            values = b.recent(samples)
+            for suffix, q in QUANTILES:
+                at = min(len(values) - 1, int(len(values) * q)) if values else -1
+                what = f"{name.replace('_', ' ')} of background tasks, {suffix} of the last 30 s."
+                yield GaugeMetricFamily(f"{self.PREFIX}{name}_{suffix}", what, value=values[at] if values else 0.0)

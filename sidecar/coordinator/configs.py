@@ -1,0 +1,310 @@
+"""The settings in force. Layers, the first that has a value wins: the group's own (state topic, then what the broker
+kept for it before it was managed), what was set at the broker, the sidecar's own configuration, Kafka's default.
+
+The broker is asked again and again, and at once when a change passed through this sidecar. What brokers do not know
+(offload) is kept in the state topic, too, with an empty group id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.writer import WriteLost
+from sidecar.core import config as cf
+from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
+from sidecar.core.errors import TEXT, Code, CoordinatorError
+from sidecar.core.events import Answer, Event
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.placement import partition_for
+from sidecar.kafka.cluster import Cluster
+from sidecar.link.messages import (
+    AlterReply,
+    AlterSettings,
+    ConfiguredGroups,
+    ConfiguredReply,
+    DescribeSettings,
+    SettingChange,
+    SettingsReply,
+    SettingValue,
+)
+from sidecar.link.ports import Logger
+from sidecar.state.codec import Encoded, StateCodec
+from sidecar.state.schema import StateError
+from sidecar.wire.generated import describe_configs as dc
+from sidecar.wire.generated import list_config_resources as lr
+from sidecar.wire.primitives import WireError
+
+PREFIX = "group.consumer."
+GROUPS_KEPT = 100_000
+KNOWN_WITHIN_S = 5.0
+"""So long a request for settings waits until the broker has told its own."""
+KAFKA_CLASSES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+AUTHORIZER = "authorizer.class.name"
+
+
+def _kafka_name(field: str) -> str:
+    return PREFIX + field.replace("_", ".")
+
+
+FIELDS = {
+    _kafka_name(f): f
+    for f in (
+        *(
+            f"{m}{n}"
+            for n in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
+            for m in ("", "min_", "max_")
+        ),
+        "max_size",
+        "regex_refresh_interval_ms",
+        "assignor_offload_enable",
+        "assignors",
+    )
+}
+Append = Callable[[int, list[Encoded]], Awaitable[None]]
+"""Appends records to a partition without a fence. Raises WriteLost."""
+
+
+@dataclass(frozen=True)
+class OwnSettings:
+    """The sidecar's own configuration of consumer groups: `values` by field, `given`: those that were set on purpose,
+    `defaults`: Kafka's."""
+
+    node_id: int
+    values: Mapping[str, Any]
+    given: frozenset[str]
+    defaults: Mapping[str, Any]
+
+
+class Configs:
+    def __init__(
+        self, own: OwnSettings, codec: StateCodec, state: StateLog, managed: Callable[[str], bool], log: Logger
+    ) -> None:
+        self.authorizer = True
+        """Whether the broker has one. True until it says no."""
+        self.wanted = asyncio.Event()
+        """Somebody wants the broker to be asked at once."""
+        self._own = own
+        self._codec = codec
+        self._state = state
+        self._managed = managed
+        self._log = log
+        self._assignors_here: tuple[str, ...] = own.values["assignors"]
+        self._known = asyncio.Event()
+        self._broker: dict[str, tuple[str, int]] = {}
+        self._broker_groups: dict[str, dict[str, str]] = {}
+        self._effective: dict[str, int | bool] | None = None
+        self._groups: dict[str, ConsumerConfig] = {}
+        self._refused = ""
+
+    def poll(self) -> None:
+        self.wanted.set()
+
+    @property
+    def assignor_timeout_s(self) -> float:
+        return float(self._own.values["assignor_timeout_ms"]) / 1000
+
+    # ---- what is in force -----------------------------------------------------------------------------------
+    def group(self, kind: str, group_id: str) -> Any:
+        """What a group of this kind works with. Kinds without settings of their own here have their defaults."""
+        if kind != CONSUMER:
+            return REGISTRY.kinds[kind].config()
+        found = self._groups.get(group_id)
+        if found is None:
+            if len(self._groups) >= GROUPS_KEPT:
+                self._groups.clear()
+            found = self._groups[group_id] = self._make(group_id)
+        return found
+
+    def _make(self, group_id: str) -> ConsumerConfig:
+        effective = self.effective()
+        try:
+            values = cf.level(self.own(group_id), effective)
+        except CoordinatorError as exc:
+            self._log.error("a group's settings are void", group_id=group_id, error=exc.message)
+            values = cf.level({}, effective)
+        return ConsumerConfig(
+            session_timeout_ms=int(values[cf.SESSION]),
+            heartbeat_interval_ms=int(values[cf.HEARTBEAT]),
+            assignment_interval_ms=int(values[cf.INTERVAL]),
+            assignor_offload_enable=bool(values[cf.OFFLOAD]),
+            max_size=int(effective[PREFIX + "max.size"]),
+            regex_refresh_interval_ms=int(effective[PREFIX + "regex.refresh.interval.ms"]),
+            assignors=self._assignors(),
+            assignor_timeout_ms=int(self._own.values["assignor_timeout_ms"]),
+            join_wait_ms=int(self._own.values["join_wait_ms"]),
+        )
+
+    def effective(self) -> dict[str, int | bool]:
+        """Broker level, by broker names."""
+        if self._effective is None:
+            found: dict[str, int | bool] = {}
+            for name, field in FIELDS.items():
+                if field != "assignors":
+                    text = self._chosen(name, field)
+                    found[name] = text == "true" if field == "assignor_offload_enable" else int(text)
+            self._effective = found
+        return self._effective
+
+    def _chosen(self, name: str, field: str) -> str:
+        text, source = self.broker_value(name)
+        if text is None or (source == cf.DEFAULT and field in self._own.given):
+            return cf.text(self._own.values[field])
+        return text
+
+    def broker_value(self, name: str) -> tuple[str | None, int]:
+        """As set at the broker, or through a sidecar for it; its source."""
+        for resource, source in ((str(self._own.node_id), cf.DYNAMIC_BROKER), ("", cf.DYNAMIC_DEFAULT)):
+            text = self._stored("").get(f"{resource}/{name}")
+            if text is not None:
+                return text, source
+        value = self._broker.get(name)
+        return (None, cf.DEFAULT) if value is None else value
+
+    def _assignors(self) -> tuple[str, ...]:
+        text, source = self._broker.get(PREFIX + "assignors", ("", cf.DEFAULT))
+        if source == cf.DEFAULT or "assignors" in self._own.given:
+            return self._assignors_here
+        names = [KAFKA_CLASSES.get(n.strip(), n.strip()) for n in text.split(",")]
+        return tuple(n for n in names if n in self._assignors_here) or self._assignors_here
+
+    def own(self, group_id: str) -> dict[str, str]:
+        """What is set for this group."""
+        theirs = self._broker_groups.get(group_id, {})
+        return {**theirs, **self._stored(group_id)}
+
+    def configured(self) -> list[str]:
+        """Managed groups that have settings of their own in the state topic."""
+        return sorted(g for p in self._state.partitions for g in p.configs if g and self._managed(g))
+
+    def _partition_of(self, group_id: str) -> int:
+        """Settings of brokers are in partition 0."""
+        return partition_for(group_id, len(self._state.partitions)) if group_id else 0
+
+    def _revision(self, group_id: str, name: str) -> int:
+        raw = self._state.partitions[self._partition_of(group_id)].configs.get(group_id, {}).get(name)
+        return 0 if raw is None else self._codec.config_value(raw)[1]
+
+    def _stored(self, group_id: str) -> dict[str, str]:
+        found = {}
+        for name, raw in self._state.partitions[self._partition_of(group_id)].configs.get(group_id, {}).items():
+            try:
+                found[name] = self._codec.config_value(raw)[0]
+            except StateError as exc:
+                self._log.error("setting skipped", group_id=group_id, name=name, error=str(exc))
+        return found
+
+    def changed(self, group_id: str = "") -> None:
+        """In the state topic; "" stands for broker level."""
+        if group_id:
+            self._groups.pop(group_id, None)
+        else:
+            self._effective = None
+            self._groups.clear()
+
+    # ---- requests -------------------------------------------------------------------------------------------
+    async def handle(self, event: Event, append: Append) -> Answer:
+        """Nothing is said of settings before the broker has told its own."""
+        try:
+            async with asyncio.timeout(KNOWN_WITHIN_S):
+                await self._known.wait()
+        except TimeoutError:
+            code = Code.COORDINATOR_NOT_AVAILABLE
+            return event.refused(code, TEXT[code])
+        if isinstance(event, AlterSettings):
+            return await self._alter(event, append)
+        if isinstance(event, DescribeSettings):
+            groups = {g: self._describe(g) for g in event.groups}
+            return SettingsReply(groups=groups, at_broker={g: self._broker_groups.get(g, {}) for g in event.groups})
+        assert isinstance(event, ConfiguredGroups)
+        return ConfiguredReply(groups=tuple(self.configured()))
+
+    def _describe(self, group_id: str) -> tuple[SettingValue, ...]:
+        own, effective = self.own(group_id), self.effective()
+        out = []
+        for s in cf.SETTINGS.values():
+            text, plain = cf.text(effective[s.broker_name]), cf.text(self._own.defaults[FIELDS[s.broker_name]])
+            source = self.broker_value(s.broker_name)[1]
+            if source == cf.DEFAULT and text != plain:
+                source = cf.STATIC
+            out.append(SettingValue(s.name, own.get(s.name), text, source, plain))
+        return tuple(out)
+
+    async def _alter(self, event: AlterSettings, append: Append) -> AlterReply:
+        refused: dict[str, tuple[int, str | None]] = {}
+        for change in event.changes:
+            key = f"{change.resource_type}/{change.name}"
+            try:
+                self._check(change)
+                if not event.validate_only and change.values:
+                    await self._store(change, event.client, append)
+            except CoordinatorError as exc:
+                refused[key] = (exc.code, exc.message)
+            except WriteLost as exc:
+                refused[key] = (Code.REQUEST_TIMED_OUT, str(exc))
+        return AlterReply(refused=refused)
+
+    def _check(self, change: SettingChange) -> None:
+        """Raises CoordinatorError in Kafka's words."""
+        if change.values and change.resource_type == cf.GROUP:
+            after = {**self.own(change.name), **change.values}
+            cf.validate({n: v for n, v in after.items() if v is not None}, self.effective())
+        if change.resource_type == cf.BROKER and (value := change.values.get(cf.BROKER_OFFLOAD)) is not None:
+            cf.parse(cf.OFFLOAD, value)
+
+    async def _store(self, change: SettingChange, client: str, append: Append) -> None:
+        group_id = change.name if change.resource_type == cf.GROUP else ""
+        records = []
+        for key, value in change.values.items():
+            sub_id = key if group_id else f"{change.name}/{key}"
+            revision = self._revision(group_id, sub_id) + 1
+            why = f"changed by {client}"
+            records.append(self._codec.config(group_id, sub_id, value, now().wall_ms, revision, why))
+        await append(self._partition_of(group_id), records)
+
+    # ---- the broker -----------------------------------------------------------------------------------------
+    async def refresh(self, cluster: Cluster) -> bool:
+        """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
+        conn = await cluster.node(self._own.node_id)
+        names = [*FIELDS, AUTHORIZER]
+        broker = dc.DescribeConfigsResource(cf.BROKER, str(self._own.node_id), names)
+        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[broker]))
+        result = res.results[0]
+        if result.error_code != Code.NONE:
+            if self._refused != (text := f"{result.error_code} {result.error_message}"):
+                self._refused = text
+                self._log.warning("the broker does not tell its settings; the sidecar's own apply", error=text)
+            self._known.set()
+            return False
+        found = {c.name: (c.value, c.config_source) for c in result.configs if c.value is not None}
+        had = self.authorizer
+        self.authorizer = bool(found.pop(AUTHORIZER, ("", 0))[0])
+        groups: dict[str, dict[str, str]] = {}
+        try:
+            listed = await conn.request(lr, "ListConfigResources", lr.ListConfigResourcesRequest([cf.GROUP]), low=1)
+            wanted = [r.resource_name for r in listed.config_resources if self._managed(r.resource_name)]
+        except WireError:
+            wanted = []  # a broker that has no settings of groups
+        if wanted:
+            asked = [dc.DescribeConfigsResource(cf.GROUP, g, list(cf.SETTINGS)) for g in wanted]
+            res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=asked))
+            for r in res.results:
+                own = {c.name: c.value for c in r.configs if c.config_source == cf.GROUP_CONFIG and c.value is not None}
+                if own:
+                    groups[r.resource_name] = own
+        self._known.set()
+        changed = found != self._broker or groups != self._broker_groups
+        if changed:
+            if self._broker:
+                new = {n: v for n, v in found.items() if self._broker.get(n) != v}
+                self._log.info("settings of the broker changed", **{n: v for n, (v, _) in new.items()})
+            self._broker, self._broker_groups = found, groups
+            self.changed()
+        return changed or had != self.authorizer

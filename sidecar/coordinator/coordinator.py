@@ -1,0 +1,438 @@
+"""Drives core/service.py: takes messages from fronts, carries out commands, tells the core what came of them.
+
+It decides nothing about groups or ownership. The numbered duties at the top of core/owner.py are fulfilled here:
+fencing and appending by writer.py, following the log by tail.py, background work by background.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.assign.spec import Assignor
+from sidecar.coordinator.background import Background
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.configs import Configs
+from sidecar.coordinator.encoder import Encoder
+from sidecar.coordinator.ownership import Assignment
+from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.unfenced import append_unfenced
+from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
+from sidecar.core.commands import Append, Claim, Fence, Follow, Stop, TookOver, Void, Work
+from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
+from sidecar.core.consumer.run import RunOutput, run
+from sidecar.core.consumer.target import AssignorDone, RunAssignor
+from sidecar.core.effects import Count, Log, Reply
+from sidecar.core.events import NO_TOKEN, Answer, Event
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.regex import resolve
+from sidecar.core.service import Service, ServiceSettings
+from sidecar.core.topics import Topic
+from sidecar.core.turn import Ports
+from sidecar.kafka.cluster import Address, Cluster
+from sidecar.kafka.produce import Appender
+from sidecar.link.messages import (
+    SETTINGS_EVENTS,
+    AccessAnswer,
+    AskAccess,
+    Lease,
+    Request,
+    SettingsPassed,
+    ToCoordinator,
+    Touch,
+    View,
+)
+from sidecar.link.ports import Figures, FrontEnd, Logger, Tasks
+from sidecar.state.codec import OWNER_CLAIM, Encoded, EncodedTargets, Stamp, StateCodec
+from sidecar.state.keys import encode_key
+
+TICK_S = 0.05
+SLICE_S = 0.001
+CLAIM_SERIAL = 0
+FRONT_BITS = 6
+"""A token is the front's own token and, in its last bits, the number of the front."""
+
+
+@dataclass(frozen=True)
+class CoordinatorSettings:
+    topic: str
+    node_id: int
+    address: Address
+    write_timeout_s: float
+    claims_kept: int
+    service: ServiceSettings
+
+
+@dataclass(slots=True)
+class Tenure:
+    """One attempt at owning a partition."""
+
+    attempt: int
+    writer: FencedWriter
+    encoder: Encoder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """What regular expressions matched, until a front has said what of it may be seen."""
+
+    partition: int
+    attempt: int
+    group_id: str
+    token: int
+    topics: Mapping[str, tuple[str, ...]]
+    names_version: int
+
+
+class Coordinator:
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        cluster: Cluster,
+        codec: StateCodec,
+        state: StateLog,
+        configs: Configs,
+        assignors: Mapping[str, Assignor],
+        background: Background,
+        figures: Figures,
+        log: Logger,
+        tasks: Tasks,
+    ) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.assignors = assignors
+        self.appender = Appender(cluster, settings.write_timeout_s)
+        self.assignment = Assignment()
+        self.view = View()
+        self._codec = codec
+        self._state = state
+        self._configs = configs
+        self._background = background
+        self._figures = figures
+        self._log = log
+        self._tasks = tasks
+        ports = Ports(assignors, configs.group, lambda: configs.authorizer)
+        self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
+        self._tenures: dict[int, Tenure] = {}
+        self._fronts: dict[int, FrontEnd] = {}
+        self._numbers: dict[FrontEnd, int] = {}
+        self._matched: dict[int, _Matched] = {}
+        self._draining = False
+        self._loading: set[int] = set()
+        self._perform: dict[type, Callable[[Any], None]] = {
+            Reply: self._reply,
+            Append: self._append,
+            Log: self._tell,
+            Count: self._count,
+            Void: self._broadcast,
+            Fence: self._fence,
+            Claim: self._claim,
+            Follow: self._follow,
+            Stop: self._stop_tenure,
+            Work: self._work,
+            TookOver: self._took_over,
+        }
+        figures("parked").set_function(lambda: self.service.tally.open)
+        self._owned = figures("owned")
+        tasks.spawn(self._tick(), "tick")
+
+    # ---- fronts -------------------------------------------------------------------------------------------
+    def connect(self, front: FrontEnd) -> None:
+        number = next(n for n in range(1 << FRONT_BITS) if n not in self._fronts)
+        self._fronts[number] = front
+        self._numbers[front] = number
+        front.from_coordinator(Lease(self.service.lease_until_ms))
+        front.from_coordinator(self.view)
+
+    def disconnect(self, front: FrontEnd) -> None:
+        """What this front asked is answered into the void; what it was asked, it will not say any more."""
+        number = self._numbers.pop(front)
+        del self._fronts[number]
+        for token in [t for t in self._matched if t & ((1 << FRONT_BITS) - 1) == number]:
+            self._may_see(token, None)
+
+    def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
+        try:
+            if isinstance(message, Request):
+                token = message.token << FRONT_BITS | self._numbers[front]
+                if isinstance(message.event, SETTINGS_EVENTS):
+                    self._tasks.spawn(self._configure(token, message.event), "settings request")
+                else:
+                    self.service.request(token, message.event, now())
+            elif isinstance(message, Touch):
+                self.service.touch(message.group_id, message.member_id, now())
+            elif isinstance(message, AccessAnswer):
+                self._may_see(message.token << FRONT_BITS | self._numbers[front], message.hidden)
+            elif isinstance(message, SettingsPassed):
+                self._configs.poll()
+            self._drain()
+        except Exception as exc:
+            # A front's connection would only be closed by it, and the core be left with commands undone.
+            self._tasks.broken("coordinator", exc)
+            raise
+
+    def _reply(self, reply: Reply) -> None:
+        front = self._fronts.get(reply.token & ((1 << FRONT_BITS) - 1))
+        if front is not None:
+            reply.token >>= FRONT_BITS
+            front.from_coordinator(reply)
+
+    def _broadcast(self, message: Void | View | Lease) -> None:
+        for front in self._fronts.values():
+            front.from_coordinator(message)
+
+    def show(self, view: View) -> None:
+        if view != self.view:
+            self.view = view
+            self._broadcast(view)
+
+    async def _configure(self, token: int, event: Event) -> None:
+        answer: Answer = await self._configs.handle(event, self.append_unfenced)
+        self._reply(Reply(token, answer))
+
+    # ---- commands -----------------------------------------------------------------------------------------
+    def _drain(self) -> None:
+        """Carry out what is due. A command may lead back here: then the outer call goes on with what was added."""
+        if self._draining:
+            return
+        self._draining = True
+        out, perform = self.service.out, self._perform
+        try:
+            i = 0
+            while i < len(out):
+                command = out[i]
+                i += 1
+                perform[type(command)](command)
+            out.clear()
+        finally:
+            self._draining = False
+
+    def _tell(self, line: Log) -> None:
+        getattr(self._log, line.level)(line.event, **line.fields)
+
+    def _count(self, count: Count) -> None:
+        self._figures(count.metric, *count.labels).inc()
+
+    def _took_over(self, c: TookOver) -> None:
+        self._figures("takeover_seconds").observe(c.ms / 1000)
+        self._owned.set(len(self.service.serving()))
+        if c.partition not in self._loading:
+            self._loading.add(c.partition)
+            self._tasks.spawn(self._load(c.partition), f"load-{c.partition}")
+
+    async def _load(self, p: int) -> None:
+        """Decode the groups that nobody has asked for yet, in slices, so that the loop stays free."""
+        owner = self.service.owners[p]
+        more = True
+        while more:
+            until = time.monotonic() + SLICE_S
+            while more and time.monotonic() < until:
+                more = owner.load_next(now())
+            self._drain()
+            await asyncio.sleep(0)
+        self._loading.discard(p)
+
+    # ---- taking over --------------------------------------------------------------------------------------
+    def _fence(self, c: Fence) -> None:
+        p, attempt, s = c.partition, c.attempt, self.settings
+
+        def written(serial: int, offset: int) -> None:
+            if serial == CLAIM_SERIAL:
+                self._claimed(p, attempt, offset)
+            else:
+                self.service.owners[p].committed(attempt, serial)
+                self._drain()
+
+        def failed(why: WriteLost) -> None:
+            self._failed(p, attempt, why)
+
+        writer = FencedWriter(self.cluster, self.appender, s.topic, p, s.write_timeout_s, self._tasks, written, failed)
+        tenure = self._tenures[p] = Tenure(attempt, writer)
+        self._tasks.spawn(self._init(p, tenure), f"fence-{p}")
+
+    async def _init(self, p: int, tenure: Tenure) -> None:
+        try:
+            await tenure.writer.init()
+        except WriteLost as exc:
+            self._failed(p, tenure.attempt, exc)
+            return
+        self._state.revisions[p] = {}
+        tenure.encoder = Encoder(self._codec, tenure.writer.owner_epoch, self._state.revisions[p])
+        self.service.owners[p].fenced(tenure.attempt, tenure.writer.owner_epoch, now())
+        self._drain()
+
+    def _claim(self, c: Claim) -> None:
+        """Append schemas that the partition lacks, the claim, and tombstones of claims too old to be kept."""
+        tenure = self._tenures[c.partition]
+        stamp = Stamp(tenure.writer.owner_epoch, now().wall_ms)
+        host, port = self.settings.address
+        member_id = self.assignment.members.get(self.settings.node_id, ("", "", 0))[0]
+        claim = self._codec.claim(
+            stamp, self.settings.node_id, f"{host}:{port}", member_id, self.assignment.generation, c.why
+        )
+        there = self._state.partitions[c.partition]
+        known = sorted(self._codec.schemas.texts)
+        schemas = [r for r, fp in zip(self._codec.schema_records(), known, strict=True) if fp not in there.schemas]
+        old = sorted(there.claims)[: max(0, len(there.claims) - self.settings.claims_kept)]
+        stale = [Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old]
+        tenure.writer.append([*schemas, *stale, claim], CLAIM_SERIAL)
+
+    def _claimed(self, p: int, attempt: int, offset: int) -> None:
+        if offset < 0:
+            self._failed(p, attempt, WriteLost("the broker does not say where the claim is"))
+        else:
+            self.service.owners[p].claimed(attempt, offset, now())
+            self._drain()
+
+    def _follow(self, c: Follow) -> None:
+        self._tasks.spawn(self._wait_past(c), f"follow-{c.partition}")
+
+    async def _wait_past(self, c: Follow) -> None:
+        await self._state.wait_past(c.partition, c.offset)
+        self.service.owners[c.partition].replayed(c.attempt, now())
+        self._drain()
+
+    def _failed(self, p: int, attempt: int, why: WriteLost) -> None:
+        self.service.owners[p].failed(attempt, str(why), isinstance(why, Fenced), now())
+        self._drain()
+
+    def _stop_tenure(self, c: Stop) -> None:
+        tenure = self._tenures.get(c.partition)
+        if tenure is not None and tenure.attempt == c.attempt:
+            del self._tenures[c.partition]
+            tenure.writer.stop()
+        self._owned.set(len(self.service.serving()))
+
+    # ---- serving ------------------------------------------------------------------------------------------
+    def _append(self, c: Append) -> None:
+        tenure = self._tenures.get(c.partition)
+        if tenure is not None and tenure.attempt == c.attempt and tenure.encoder is not None:
+            tenure.writer.append(tenure.encoder.encode(c.records, now().wall_ms), c.serial)
+
+    def _work(self, c: Work) -> None:
+        if isinstance(c.item, RunAssignor):
+            self._run_assignor(c, c.item)
+        elif isinstance(c.item, ResolveRegex):
+            self._resolve(c, c.item)
+        else:
+            raise TypeError(f"no background work is called {type(c.item).__name__}")
+
+    def _done(self, partition: int, attempt: int, event: Event) -> None:
+        self.service.owners[partition].done(attempt, event, now())
+        self._drain()
+
+    def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
+        inp = ask.input
+        assignor = self.assignors.get(inp.assignor)
+        encoder = self._tenures[c.partition].encoder
+        wall_ms = now().wall_ms
+
+        def work() -> tuple[RunOutput, EncodedTargets | None]:
+            if assignor is None:
+                raise LookupError(f"there is no assignor {inp.assignor}")
+            out = run(inp, assignor)
+            return out, None if encoder is None else encoder.targets(inp, out, wall_ms)
+
+        def done(result: tuple[RunOutput, EncodedTargets | None] | None, error: BaseException | None) -> None:
+            event = AssignorDone(inp.group_id, inp, None, repr(error))
+            if result is not None:
+                event = AssignorDone(inp.group_id, inp, result[0])
+                if encoder is not None and result[1] is not None:
+                    encoder.prepared(inp, result[1])
+            self._done(c.partition, c.attempt, event)
+
+        limit_s = self._configs.assignor_timeout_s
+        self._background.submit(f"assignor {inp.assignor}", work, done, limit_s)
+
+    def _resolve(self, c: Work, ask: ResolveRegex) -> None:
+        """In the background; then, where the broker has an authorizer, on the connection of who asked."""
+        image = self.service.owners[c.partition].image
+
+        def work() -> dict[str, tuple[str, ...]]:
+            return resolve(ask.regexes, image.by_name)
+
+        def done(found: dict[str, tuple[str, ...]] | None, error: BaseException | None) -> None:
+            if found is None:
+                self._log.error("regular expressions were not resolved", group_id=ask.group_id, error=repr(error))
+                found = {}
+            matched = _Matched(c.partition, c.attempt, ask.group_id, ask.token, found, image.names_version)
+            topics = frozenset(t for ts in found.values() for t in ts)
+            if not self._configs.authorizer or not topics:
+                self._resolved(matched, frozenset())
+                return
+            front = self._fronts.get(ask.token & ((1 << FRONT_BITS) - 1))
+            if front is None or ask.token == NO_TOKEN:
+                self._resolved(matched, None)
+            else:
+                self._matched[ask.token] = matched
+                front.from_coordinator(AskAccess(ask.token >> FRONT_BITS, topics))
+
+        self._background.submit("regex", work, done)
+
+    def _may_see(self, token: int, hidden: frozenset[str] | None) -> None:
+        matched = self._matched.pop(token, None)
+        if matched is not None:
+            self._resolved(matched, hidden)
+
+    def _resolved(self, m: _Matched, hidden: frozenset[str] | None) -> None:
+        """`hidden` None: nobody could be asked, so nothing counts; the next heartbeat asks again."""
+        if hidden is None:
+            event = RegexResolved(m.group_id, {}, m.names_version, m.token)
+        else:
+            seen = {r: tuple(t for t in ts if t not in hidden) for r, ts in m.topics.items()}
+            event = RegexResolved(m.group_id, seen, m.names_version)
+        self._done(m.partition, m.attempt, event)
+
+    async def append_unfenced(self, partition: int, records: list[Encoded]) -> None:
+        """Settings: records that any sidecar may write. Returns when the tail has passed them; raises WriteLost."""
+        s = self.settings
+        await append_unfenced(self.cluster, self.appender, self._state, s.topic, partition, records, s.write_timeout_s)
+
+    # ---- what the owners' group says ------------------------------------------------------------------------
+    def owners_assigned(self, a: Assignment) -> None:
+        self.assignment = a
+        self.service.assigned(a.owners, a.generation, len(a.members), now())
+        self._drain()
+
+    def owners_lost(self, why: str) -> None:
+        self._broadcast(Lease(0))
+        self.service.lost(why)
+        self._drain()
+
+    def leased(self) -> bool:
+        return self.service.lease_valid(now())
+
+    def lease_proved(self, until_ms: int) -> None:
+        self.service.lease(until_ms)
+        self._broadcast(Lease(until_ms))
+
+    # ---- time, topics, settings -----------------------------------------------------------------------------
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            for key in self._background.write_off():
+                self._log.error("a background run hangs; another thread takes its place", run=key)
+            self.service.wake(now())
+            self._drain()
+
+    def topics(self, topics: tuple[Topic, ...]) -> None:
+        self.service.topics(topics, now())
+        self._drain()
+
+    def config_changed(self) -> None:
+        self.service.config_changed(now())
+        self._drain()
+
+    # ---- ending -------------------------------------------------------------------------------------------
+    async def stop(self) -> None:
+        """Let the writers finish what they have, then send every client on."""
+        self.service.stopping = True
+        until = time.monotonic() + 1.0
+        while any(t.writer.busy for t in self._tenures.values()) and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        self.service.release_all("stopping")
+        self._drain()
+        self.appender.close()

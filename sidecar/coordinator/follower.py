@@ -1,0 +1,175 @@
+"""Keeps the coordinator informed: of topics, leaders and addresses, of the broker's settings, of the state topic, of
+who owns what. It decides when this sidecar withdraws because its broker is gone, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sidecar.coordinator.configs import Configs
+from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.ownership import Assignment, Ownership, OwnershipSettings
+from sidecar.coordinator.start import OFFSETS, Control
+from sidecar.coordinator.tail import StateLog, Tail
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.link.messages import View
+from sidecar.link.ports import Logger, Tasks
+from sidecar.wire.primitives import WireError
+
+CONTROLLER_LAG_S = 0.1
+"""The controller's word reaches the broker a little after it has answered."""
+
+
+@dataclass(frozen=True)
+class FollowerSettings:
+    broker: str
+    tail_bootstrap: str
+    tail_client_id: str
+    same_listener: bool
+    metadata_refresh_s: float
+    settings_refresh_s: float
+    broker_gone_s: float
+    ownership: OwnershipSettings
+
+
+class Follower:
+    def __init__(
+        self,
+        settings: FollowerSettings,
+        leaders: tuple[int, ...],
+        control: Control,
+        cluster: Cluster,
+        configs: Configs,
+        state: StateLog,
+        coordinator: Coordinator,
+        log: Logger,
+        tasks: Tasks,
+    ) -> None:
+        """`leaders`: of `__consumer_offsets`, as found at the start."""
+        self._settings = settings
+        self._leaders = leaders
+        self._control = control
+        self._cluster = cluster
+        self._configs = configs
+        self._coordinator = coordinator
+        self._log = log
+        self._tasks = tasks
+        self._broker_seen = time.monotonic()
+        s = coordinator.settings
+        coordinator.topics(control.view.topics)
+        self.tail = Tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
+        self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks)
+        self._show()
+        tasks.spawn(self._follow_metadata(), "metadata")
+        tasks.spawn(self._follow_settings(), "settings")
+
+    def _show(self) -> None:
+        self._coordinator.show(self._view())
+
+    def _view(self) -> View:
+        return View(
+            owners=self._coordinator.assignment.owners,
+            leaders=self._leaders,
+            brokers=dict(self._control.view.brokers),
+            authorizer=self._configs.authorizer,
+        )
+
+    # ---- the owners' group --------------------------------------------------------------------------------
+    def owners_assigned(self, a: Assignment) -> None:
+        self._coordinator.owners_assigned(a)
+        self._show()
+
+    def owners_lost(self, why: str) -> None:
+        self._coordinator.owners_lost(why)
+
+    def lease_proved(self, until_ms: int) -> None:
+        self._coordinator.lease_proved(until_ms)
+
+    def offsets_leaders(self) -> Sequence[int]:
+        return self._leaders
+
+    # ---- the state topic ----------------------------------------------------------------------------------
+    def setting_stored(self, group_id: str) -> None:
+        self._configs.changed(group_id)
+        self._coordinator.config_changed()
+
+    def tail_trouble(self, text: str) -> None:
+        self._log.debug("state tail", problem=text)
+
+    def tail_broke(self, exc: BaseException) -> None:
+        self._tasks.broken("state-tail", exc)
+
+    # ---- the brokers --------------------------------------------------------------------------------------
+    async def _follow_metadata(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.metadata_refresh_s)
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        """Topics and client addresses from the broker beside us, leaders from whichever broker answers."""
+        s = self._settings
+        try:
+            await self._control.look()
+            self._broker_seen = time.monotonic()
+            self._coordinator.topics(self._control.view.topics)
+            self.ownership.resume()
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.debug("metadata not refreshed", problem=str(exc) or "timed out")
+            if time.monotonic() - self._broker_seen > s.broker_gone_s:
+                self.ownership.withdraw(f"broker {s.broker} does not answer")
+        view = self._control.view
+        if not s.same_listener:
+            try:
+                view = await self._cluster.refresh([OFFSETS])
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self._log.debug("leaders not refreshed", problem=str(exc) or "timed out")
+        leaders = view.leaders.get(OFFSETS, ())
+        if len(leaders) == len(self._leaders):
+            self._leaders = leaders
+        self._show()
+        self.ownership.placement_changed()
+
+    async def _follow_settings(self) -> None:
+        """The broker's group settings, again and again, and at once when a change passed through us."""
+        wanted = self._configs.wanted
+        while True:
+            await self._read_settings()
+            try:
+                async with asyncio.timeout(self._settings.settings_refresh_s):
+                    await wanted.wait()
+            except TimeoutError:
+                continue
+            wanted.clear()
+            await self._read_settings()
+            await asyncio.sleep(CONTROLLER_LAG_S)
+
+    async def _read_settings(self) -> None:
+        try:
+            if await self._configs.refresh(self._cluster):
+                self._coordinator.config_changed()
+                self._show()
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.debug("settings not read", problem=str(exc) or "timed out")
+
+    # ---- health -------------------------------------------------------------------------------------------
+    def problems(self) -> list[str]:
+        """Why this sidecar is not ready; empty when it is."""
+        if self.ownership.withdrawn:
+            return [f"the broker {self._settings.broker} does not answer; this sidecar owns nothing until it does"]
+        service = self._coordinator.service
+        found = []
+        if not service.map:
+            found.append("no owner is known yet")
+        elif not self._coordinator.leased():
+            found.append("the lease on the owned partitions is not proved")
+        if loading := service.loading():
+            found.append(f"{loading} partitions are being taken over")
+        if problem := service.problem():
+            found.append(f"partitions cannot be taken over: {problem}")
+        return found
+
+    async def stop(self) -> None:
+        await self.ownership.stop()
+        await asyncio.to_thread(self.tail.stop)

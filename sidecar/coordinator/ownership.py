@@ -1,0 +1,327 @@
+"""Who owns which partition: the sidecars are an ordinary classic group on the brokers, and the broker is the arbiter.
+
+Our own wire client, because the placement is ours and a lost peer must be noticed in milliseconds. A second
+connection carries the heartbeats: a parked JoinGroup must not hold them up. What a sidecar may rely on is its
+*lease*: the time of the last request that the broker answered as to a live member, plus the session timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sidecar.core.errors import Code, name_of
+from sidecar.core.placement import place
+from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
+from sidecar.link.ports import Logger, Tasks
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import leave_group as lg
+from sidecar.wire.generated import sync_group as sg
+from sidecar.wire.primitives import WireError
+
+PROTOCOL_TYPE = "sidecar"
+PROTOCOL = "beside-leader-v1"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The whole map, known to every member. `members`: node id -> (member id, host, port)."""
+
+    generation: int = -1
+    owners: tuple[int, ...] = ()
+    members: Mapping[int, tuple[str, str, int]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        members = {str(n): list(m) for n, m in self.members.items()}
+        return json.dumps({"owners": list(self.owners), "members": members}).encode()
+
+    @staticmethod
+    def decode(generation: int, raw: bytes) -> Assignment:
+        j = json.loads(raw)
+        members = {int(n): (str(m[0]), str(m[1]), int(m[2])) for n, m in j["members"].items()}
+        return Assignment(generation, tuple(j["owners"]), members)
+
+
+@dataclass(frozen=True)
+class OwnershipSettings:
+    group_id: str
+    session_timeout_ms: int
+    heartbeat_ms: int
+    peer_links: bool
+
+
+class Listener(Protocol):
+    """Who is told of ownership."""
+
+    def owners_assigned(self, a: Assignment) -> None: ...
+
+    def owners_lost(self, why: str) -> None:
+        """This sidecar is no member of the owners' group any more."""
+
+    def lease_proved(self, until_ms: int) -> None:
+        """The brokers answered as to a live member; until when that counts (monotonic)."""
+
+    def offsets_leaders(self) -> Sequence[int]:
+        """Leader of each partition of `__consumer_offsets`, as known now."""
+
+
+class Ownership:
+    def __init__(
+        self,
+        cluster: Cluster,
+        node_id: int,
+        address: Address,
+        settings: OwnershipSettings,
+        listener: Listener,
+        log: Logger,
+        tasks: Tasks,
+    ) -> None:
+        self.cluster = cluster
+        self.node_id = node_id
+        self.address = address
+        self.settings = settings
+        self.listener = listener
+        self.log = log
+        self.tasks = tasks
+        self.member_id = ""
+        self.assignment = Assignment()
+        self.is_leader = False
+        self._rejoin = asyncio.Event()
+        self._joining = False
+        self._links: dict[int, asyncio.Task[None]] = {}
+        self._stopping = False
+        self._enabled = asyncio.Event()
+        self._enabled.set()
+        self._tasks: list[asyncio.Task[None]] = [
+            self.tasks.spawn(self._run(), "ownership"),
+            self.tasks.spawn(self._heartbeats(), "ownership-heartbeat"),
+        ]
+
+    async def stop(self) -> None:
+        """Leave the group, so that the others need not wait for the session to end."""
+        self._stopping = True
+        tasks = [*self._tasks, *self._links.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.member_id:
+            await self._try_leave(self.member_id)
+
+    async def _try_leave(self, member_id: str) -> None:
+        try:
+            await self._leave(member_id)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self.log.warning("could not leave the owners' group; the session will end by itself", error=str(exc))
+
+    @property
+    def withdrawn(self) -> bool:
+        return not self._enabled.is_set()
+
+    def withdraw(self, why: str) -> None:
+        """Own nothing until `resume`: the broker beside this sidecar is gone, so no client can come here."""
+        if self.withdrawn:
+            return
+        self._enabled.clear()
+        member_id = self.member_id
+        self._lost(why)
+        self._rejoin.set()
+        if member_id:
+            self.tasks.spawn(self._try_leave(member_id), "withdraw")
+
+    def resume(self) -> None:
+        self._enabled.set()
+
+    def placement_changed(self) -> None:
+        """Leadership of `__consumer_offsets` moved: the group's leader asks for a new placement."""
+        if self.is_leader and self.assignment.owners:
+            wanted = place(self.listener.offsets_leaders(), set(self.assignment.members), self.assignment.owners)
+            if tuple(wanted) != self.assignment.owners:
+                self._rejoin.set()
+
+    # ---- the group ----------------------------------------------------------------------------------------
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._enabled.wait()
+                self._joining = True
+                await self._join()
+                self._joining = False
+                if self.withdrawn:
+                    await self._try_leave(self.member_id)
+                    raise _Lost("withdrawn while joining")
+                self._rejoin.clear()
+                self._watch_peers()
+                await self._rejoin.wait()
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self.log.debug("owners' group not reached", error=str(exc) or "timed out")
+                await asyncio.sleep(0.1)
+            except _Lost as exc:
+                self._lost(str(exc))
+                await asyncio.sleep(0.05)
+
+    def _lost(self, why: str) -> None:
+        self.member_id = ""
+        self.is_leader = False
+        self.listener.owners_lost(why)
+
+    async def _join(self) -> None:
+        conn = await self.cluster.coordinator(self.settings.group_id, 0)
+        host, port = self.address
+        meta = json.dumps({"node_id": self.node_id, "host": host, "port": port}).encode()
+        sent = time.monotonic()
+        timeout_ms = self.settings.session_timeout_ms
+        while True:
+            req = jg.JoinGroupRequest(
+                group_id=self.settings.group_id,
+                session_timeout_ms=timeout_ms,
+                rebalance_timeout_ms=timeout_ms,
+                member_id=self.member_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[jg.JoinGroupRequestProtocol(name=PROTOCOL, metadata=meta)],
+            )
+            sent = time.monotonic()
+            res = await conn.request(jg, "JoinGroup", req, timeout_s=timeout_ms / 1000 + 65)
+            if res.error_code == Code.MEMBER_ID_REQUIRED:
+                self.member_id = res.member_id
+                continue
+            break
+        _check(res.error_code, "JoinGroup")
+        self.member_id = res.member_id
+        # The broker kept this member while the request was parked: it answers only to those it knows.
+        self._prove(sent)
+        self.is_leader = res.leader == res.member_id
+        assignments: list[sg.SyncGroupRequestAssignment] = []
+        if self.is_leader:
+            whole = self._place(res.members)
+            assignments = [sg.SyncGroupRequestAssignment(member_id=m.member_id, assignment=whole) for m in res.members]
+        sync = sg.SyncGroupRequest(
+            group_id=self.settings.group_id,
+            generation_id=res.generation_id,
+            member_id=self.member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=PROTOCOL,
+            assignments=assignments,
+        )
+        sent = time.monotonic()
+        out = await conn.request(sg, "SyncGroup", sync, timeout_s=timeout_ms / 1000 + 5)
+        _check(out.error_code, "SyncGroup")
+        self._prove(sent)
+        self.assignment = Assignment.decode(res.generation_id, out.assignment)
+        self.listener.owners_assigned(self.assignment)
+
+    def _place(self, members: list[Any]) -> bytes:
+        alive: dict[int, tuple[str, str, int]] = {}
+        for m in sorted(members, key=lambda m: str(m.member_id)):
+            try:
+                meta = json.loads(m.metadata)
+                node, host, port = int(meta["node_id"]), str(meta["host"]), int(meta["port"])
+            except (ValueError, KeyError, TypeError) as exc:
+                self.log.error("a member of the owners' group is no sidecar", member_id=m.member_id, error=repr(exc))
+                continue
+            if node in alive:
+                self.log.error("two sidecars with one node id; the second gets nothing", node_id=node)
+                continue
+            alive[node] = (m.member_id, host, port)
+        owners = place(self.listener.offsets_leaders(), set(alive), self.assignment.owners)
+        return Assignment(0, tuple(owners), alive).encode()
+
+    async def _heartbeats(self) -> None:
+        """Every `heartbeat_ms`, on its own connection."""
+        conn: Any = None
+        while True:
+            await asyncio.sleep(self.settings.heartbeat_ms / 1000)
+            if not self.member_id or self.assignment.generation < 0:
+                continue
+            try:
+                if conn is None or conn.closed:
+                    shared = await self.cluster.coordinator(self.settings.group_id, 0)
+                    conn = await type(shared).open(*shared.peer(), self.cluster.client_id + "-heartbeat", 2.0)
+                req = hb.HeartbeatRequest(
+                    group_id=self.settings.group_id,
+                    generation_id=self.assignment.generation,
+                    member_id=self.member_id,
+                )
+                member, sent = self.member_id, time.monotonic()
+                res = await conn.request(hb, "Heartbeat", req, timeout_s=self.settings.session_timeout_ms / 2000)
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self.log.debug("owners' heartbeat failed", error=str(exc) or "timed out")
+                if conn is not None:
+                    conn.close()
+                conn = None
+                continue
+            if member != self.member_id:
+                continue
+            code = res.error_code
+            if code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
+                self._prove(sent)
+                if code == Code.REBALANCE_IN_PROGRESS and not self._joining:
+                    self._rejoin.set()
+            elif code == Code.ILLEGAL_GENERATION:
+                if not self._joining:
+                    self._rejoin.set()
+            elif code in (Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID):
+                self._lost(f"owners' group: {Code(code).name}")
+                self._rejoin.set()
+            else:
+                conn.close()
+
+    def _prove(self, sent: float) -> None:
+        self.listener.lease_proved(int(sent * 1000) + self.settings.session_timeout_ms)
+
+    async def _leave(self, member_id: str) -> None:
+        conn = await self.cluster.coordinator(self.settings.group_id, 0)
+        member = lg.MemberIdentity(member_id=member_id)
+        req = lg.LeaveGroupRequest(group_id=self.settings.group_id, member_id=member_id, members=[member])
+        await conn.request(lg, "LeaveGroup", req, timeout_s=2.0)
+
+    # ---- peers --------------------------------------------------------------------------------------------
+    def _watch_peers(self) -> None:
+        """An idle TCP link to each peer: when a process dies its links die at once, long before its session."""
+        if not self.settings.peer_links:
+            return
+        for node, task in list(self._links.items()):
+            if node not in self.assignment.members or task.done():
+                task.cancel()
+                del self._links[node]
+        for node in self.assignment.members:
+            if node != self.node_id and node not in self._links:
+                self._links[node] = self.tasks.spawn(self._link(node), f"link-{node}")
+
+    async def _link(self, node: int) -> None:
+        member_id, host, port = self.assignment.members[node]
+        seen = False
+        while not self._stopping:
+            try:
+                async with asyncio.timeout(0.5):
+                    reader, writer = await asyncio.open_connection(host, port)
+                seen, opened = True, time.monotonic()
+                await reader.read(1)
+                writer.close()
+                # A peer that closes us at once (its limit of connections) must not be hammered.
+                await asyncio.sleep(0.02 if time.monotonic() - opened > 1 else 0.5)
+            except (OSError, TimeoutError) as exc:
+                current = self.assignment.members.get(node, ("", "", 0))[0]
+                if not seen or current != member_id:
+                    return
+                self.log.warning("peer lost; removing it from the owners' group", peer=node, error=str(exc))
+                await self._try_leave(member_id)
+                self._rejoin.set()
+                return
+
+
+class _Lost(Exception):
+    pass
+
+
+def _check(code: int, what: str) -> None:
+    if code == Code.NONE:
+        return
+    name = name_of(code)
+    if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.FENCED_INSTANCE_ID):
+        raise _Lost(f"{what}: {name}")
+    raise ConnectionLost(f"{what}: {name}")

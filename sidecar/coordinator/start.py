@@ -1,0 +1,151 @@
+"""What must be there before a sidecar can coordinate: its broker, `__consumer_offsets`, the state topic."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sidecar.core.errors import Code
+from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
+from sidecar.kafka.net import BrokerConnection
+from sidecar.link.ports import Logger
+from sidecar.wire.primitives import WireError
+
+OFFSETS = "__consumer_offsets"
+RETRY_S = 0.1
+SAY_AGAIN_S = 5.0
+
+
+class StartError(Exception):
+    """The sidecar cannot start; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class StartSettings:
+    """`broker`: its listener for clients; `same_listener`: the sidecar's own clients use it, too; `wait_s` 0: wait for
+    ever; `replicas` 0: three, or as many as there are brokers."""
+
+    node_id: int
+    broker: Address
+    same_listener: bool
+    client_id: str
+    wait_s: float
+    owners_group: str
+    topic: str
+    replicas: int
+    min_compaction_lag_ms: int
+
+
+class Control:
+    """Metadata as clients see it, over the broker's own listener for them."""
+
+    def __init__(self, settings: StartSettings, cluster: Cluster) -> None:
+        self.view = ClusterView()
+        self._settings = settings
+        self._cluster = cluster
+        self._reader = MetadataReader({})
+        self._conn: BrokerConnection | None = None
+
+    async def look(self) -> ClusterView:
+        """Raises ConnectionLost, TimeoutError, WireError."""
+        s = self._settings
+        if self._conn is None or self._conn.closed:
+            self._conn = await BrokerConnection.open(*s.broker, s.client_id)
+        self.view = await self._reader.read(self._conn, self._cluster if s.same_listener else None)
+        return self.view
+
+
+class _Again:
+    """Says the same at most every SAY_AGAIN_S."""
+
+    def __init__(self, say: Callable[[str], None], first: bool) -> None:
+        self._say = say
+        self._said = 0.0 if first else time.monotonic()
+
+    def __call__(self, problem: str) -> None:
+        if time.monotonic() - self._said > SAY_AGAIN_S:
+            self._said = time.monotonic()
+            self._say(problem)
+
+
+async def find_broker(s: StartSettings, control: Control, log: Logger) -> None:
+    """Until the broker answers and is the one we are told it is. Raises StartError."""
+    until = time.monotonic() + s.wait_s if s.wait_s else float("inf")
+    broker = f"{s.broker[0]}:{s.broker[1]}"
+    tell = _Again(lambda problem: log.warning("waiting for the broker", broker=broker, problem=problem), first=True)
+    while True:
+        try:
+            view = await control.look()
+            if s.node_id in view.brokers:
+                return
+            problem = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}"
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            problem = str(exc) or "timed out"
+        if time.monotonic() > until:
+            raise StartError(
+                f"no use of broker {broker} for {s.wait_s:g} s: {problem}. "
+                "Check --broker and --node-id, or raise broker_wait_ms."
+            )
+        tell(problem)
+        await asyncio.sleep(RETRY_S)
+
+
+async def offsets_leaders(s: StartSettings, control: Control, cluster: Cluster, log: Logger) -> tuple[int, ...]:
+    """The leaders of `__consumer_offsets`: its partition count is ours. Asking for a coordinator makes the topic."""
+    tell = _Again(lambda problem: log.warning(f"waiting for {OFFSETS}", problem=problem), first=False)
+    while not (leaders := control.view.leaders.get(OFFSETS, ())) or -1 in leaders:
+        try:
+            await cluster.coordinator(s.owners_group, 0)
+        except ConnectionLost as exc:
+            tell(str(exc))
+        await asyncio.sleep(RETRY_S)
+        await _look_again(control, tell)
+    return leaders
+
+
+async def _look_again(control: Control, tell: Callable[[str], None]) -> None:
+    try:
+        await control.look()
+    except (ConnectionLost, TimeoutError, WireError) as exc:
+        tell(str(exc) or "timed out")
+
+
+async def state_topic(s: StartSettings, control: Control, cluster: Cluster, partitions: int, log: Logger) -> None:
+    """Make it if it is not there. Raises StartError if it does not fit."""
+    tell = _Again(lambda problem: log.warning("waiting for the state topic", problem=problem), first=False)
+    while True:
+        have = control.view.leaders.get(s.topic)
+        if have is not None:  # its partitions may still be without a leader: writers and tail wait for that
+            if len(have) != partitions:
+                raise StartError(
+                    f"{s.topic} has {len(have)} partitions, {OFFSETS} has {partitions}: they must be equal. "
+                    "Name another topic by state.topic, or delete this one while no sidecar runs."
+                )
+            return
+        await _create(s, len(control.view.brokers), cluster, partitions, log)
+        await asyncio.sleep(0.03)
+        await _look_again(control, tell)
+
+
+async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: int, log: Logger) -> None:
+    replicas = s.replicas or min(3, brokers)
+    configs = {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": str(s.min_compaction_lag_ms),
+        "min.insync.replicas": str(min(2, replicas)),
+        "max.message.bytes": str(16 << 20),
+        "unclean.leader.election.enable": "false",
+    }
+    try:
+        code = await cluster.create_topic(s.topic, partitions, replicas, configs)
+    except (ConnectionLost, TimeoutError, WireError) as exc:
+        log.warning("could not create the state topic, trying again", topic=s.topic, error=str(exc) or "timed out")
+        await asyncio.sleep(0.5)
+        return
+    if code == Code.NONE:
+        log.info("created the state topic", topic=s.topic, partitions=partitions, replicas=replicas)
+    elif code != Code.TOPIC_ALREADY_EXISTS:
+        log.warning("could not create the state topic, trying again", topic=s.topic, error_code=code)
+        await asyncio.sleep(0.5)

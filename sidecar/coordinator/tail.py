@@ -1,0 +1,183 @@
+"""Every sidecar tails every partition of `__group_state` and keeps the last value of each key, as bytes.
+
+So a takeover has nothing to fetch: it waits until the tail has passed its own claim. A thread of librdkafka reads,
+the event loop applies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Iterator
+from typing import Protocol
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from sidecar.core.records import Key, Record
+from sidecar.link.ports import Figures, Logger
+from sidecar.state.codec import CONFIG, SCHEMA, StateCodec
+from sidecar.state.fold import PartitionFold
+from sidecar.state.keys import StateKey, decode_key
+from sidecar.state.schema import StateError
+
+SLICE = 200
+"""Records handed to the event loop at once."""
+Item = tuple[int, int, StateKey | None, bytes | None]
+"""Partition, offset, key, value; partition -1: nothing to apply."""
+
+
+class StateLog:
+    """What the tail has read so far: core/owner.py's view of the state topic. It also keeps the revision of each key
+    that was decoded, for the records that the owner will write."""
+
+    def __init__(self, partitions: int, codec: StateCodec, log: Logger, figures: Figures) -> None:
+        self.partitions = [PartitionFold() for _ in range(partitions)]
+        self.revisions: list[dict[Key, int]] = [{} for _ in range(partitions)]
+        self._codec = codec
+        self._log = log
+        self._violations = figures("invariant_violations")
+        self._waiters: list[list[tuple[int, asyncio.Future[None]]]] = [[] for _ in range(partitions)]
+
+    def groups(self, partition: int) -> Collection[str]:
+        return self.partitions[partition].groups
+
+    def records(self, partition: int, group_id: str) -> Iterator[Record]:
+        """A record that cannot be decoded is left out and told."""
+        revisions = self.revisions[partition]
+        for key, value in self.partitions[partition].groups.get(group_id, {}).items():
+            try:
+                record, revision = self._codec.decode(key, value)
+            except StateError as exc:
+                self._log.error("record skipped", key=str(key), error=str(exc))
+                self._violations.inc()
+                continue
+            revisions[(key.kind, key.group_id, key.sub_id)] = revision
+            yield record
+
+    async def wait_past(self, partition: int, offset: int) -> None:
+        """Until the record at `offset` has been applied."""
+        if self.partitions[partition].position > offset:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[partition].append((offset, future))
+        await future
+
+    def apply(self, partition: int, offset: int, key: StateKey | None, value: bytes | None) -> None:
+        fold = self.partitions[partition]
+        if key is None:
+            fold.position = offset + 1
+        else:
+            if key.kind == SCHEMA and value is not None:
+                self._codec.schemas.learn(value.decode())
+            fold.apply(offset, key, value)
+
+    def wake(self, partition: int) -> None:
+        """Release those whose offset was reached."""
+        waiting = self._waiters[partition]
+        if waiting:
+            position = self.partitions[partition].position
+            self._waiters[partition] = [(o, f) for o, f in waiting if position <= o]
+            for offset, future in waiting:
+                if position > offset and not future.done():
+                    future.set_result(None)
+
+
+class Listener(Protocol):
+    """Who is told what the thread finds."""
+
+    def setting_stored(self, group_id: str) -> None:
+        """A setting of this group, or with "" of brokers, stands in the topic."""
+
+    def tail_trouble(self, text: str) -> None: ...
+
+    def tail_broke(self, exc: BaseException) -> None:
+        """The thread has ended by an exception: a bug."""
+
+
+class Tail:
+    """The thread. It starts at once and reads from the beginning."""
+
+    def __init__(self, bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> None:
+        self.topic = topic
+        self._log = log
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._config = {
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            "group.id": f"{topic}-tail-is-no-group",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 250,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.fast.interval.ms": 100,
+            "allow.auto.create.topics": False,
+            "log_level": 2,
+        }
+        self._thread = threading.Thread(target=self._guarded, name="state-tail", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=2)
+
+    # ---- the thread ---------------------------------------------------------------------------------------
+    def _guarded(self) -> None:
+        try:
+            self._run()
+        except Exception as exc:  # noqa: BLE001 - the thread's end must be seen: the process ends with it
+            self._post(self._listener.tail_broke, exc)
+
+    def _run(self) -> None:
+        consumer = Consumer(self._config)
+        partitions = range(len(self._log.partitions))
+        consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in partitions])
+        while not self._stop.is_set():
+            try:
+                # `consume` would wait for its whole count or timeout: take the first as it comes, then what is there.
+                first = consumer.poll(0.2)
+                messages = [] if first is None else [first, *consumer.consume(SLICE, 0)]
+            except KafkaException as exc:
+                self._post(self._listener.tail_trouble, str(exc))
+                continue
+            if messages:
+                self._post(self._apply, [self._item(m) for m in messages])
+        consumer.close()
+
+    def _post(self, fn: Callable[..., None], arg: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(fn, arg)
+        except RuntimeError:
+            self._stop.set()  # the loop is closed: the process is ending
+
+    def _item(self, m: Message) -> Item:
+        error = m.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                self._post(self._listener.tail_trouble, str(error))
+            return (-1, -1, None, None)
+        partition, offset = m.partition(), m.offset()
+        assert partition is not None and offset is not None
+        raw = m.key()
+        try:
+            key = decode_key(raw if isinstance(raw, bytes) else b"")
+        except StateError as exc:
+            self._post(self._listener.tail_trouble, f"{self.topic}-{partition}@{offset}: {exc}")
+            return (partition, offset, None, None)
+        value = m.value()
+        return (partition, offset, key, value if isinstance(value, bytes) else None)
+
+    # ---- the event loop -----------------------------------------------------------------------------------
+    def _apply(self, items: list[Item]) -> None:
+        log = self._log
+        touched: set[int] = set()
+        for partition, offset, key, value in items:
+            if partition >= 0:
+                touched.add(partition)
+                log.apply(partition, offset, key, value)
+                if key is not None and key.kind == CONFIG:
+                    self._listener.setting_stored(key.group_id)
+        for partition in touched:
+            log.wake(partition)

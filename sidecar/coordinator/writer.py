@@ -1,0 +1,246 @@
+"""Fenced appends to one partition of `__group_state`.
+
+`InitProducerId(transactional.id)` fences every earlier writer; then ordinary idempotent batches under that
+producer id and epoch, one in flight, each carrying all that has gathered meanwhile (group commit).
+Facts this rests on: docs/reference/measurements.md, 'Writing state'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+
+from sidecar.core.errors import Code, name_of
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.produce import Appender
+from sidecar.link.ports import Tasks
+from sidecar.state.batch import encode_batch
+from sidecar.state.codec import Encoded
+from sidecar.wire.generated import init_producer_id as ip
+from sidecar.wire.primitives import WireError
+
+TRANSACTIONS = "__transaction_state"
+WRITTEN = {Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER}
+RETRIABLE = {
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.LEADER_NOT_AVAILABLE,
+    Code.NOT_LEADER_OR_FOLLOWER,
+    Code.REQUEST_TIMED_OUT,
+    Code.NOT_ENOUGH_REPLICAS,
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    Code.KAFKA_STORAGE_ERROR,
+}
+INIT_RETRIABLE = {
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+    Code.CONCURRENT_TRANSACTIONS,
+    Code.REQUEST_TIMED_OUT,
+}
+RETRY_S = 0.05
+BATCH_BYTES = 8 << 20
+INIT_LANES = 4
+INIT_S = 2.0
+"""An attempt at a fence; the owner tries again, and says why it must."""
+LARGE_BATCH = 256 << 10
+"""Bytes; larger ones are put together in a thread."""
+
+
+class WriteLost(Exception):
+    """What was appended may or may not be in the log: the state in memory must be rebuilt."""
+
+
+class Fenced(WriteLost):
+    """Another sidecar owns the partition now."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    records: Sequence[Encoded]
+    serial: int
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = sum(len(r.key) + len(r.value or b"") + 64 for r in self.records)
+
+
+class FencedWriter:
+    """`written(serial, offset)` is called in the order of the appends, with the offset of the last record of each,
+    -1 if the broker does not say; `failed(why)` once, and then nothing more. Neither is called from within `append`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        appender: Appender,
+        topic: str,
+        partition: int,
+        write_timeout_s: float,
+        tasks: Tasks,
+        written: Callable[[int, int], None],
+        failed: Callable[[WriteLost], None],
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.stopped = False
+        self._cluster = cluster
+        self._appender = appender
+        self._write_timeout_s = write_timeout_s
+        self._tasks = tasks
+        self._on_written = written
+        self._on_failed = failed
+        self._sequence = 0
+        self._queue: list[_Entry] = []
+        self._sending: list[_Entry] = []
+        self._batch = b""
+        self._deadline = 0.0
+        self._last = ""
+        """What the last try of the batch under way came to."""
+        self._task: asyncio.Task[None] | None = None
+        self._leader = -1
+
+    @property
+    def owner_epoch(self) -> int:
+        return self.producer_id << 16 | self.producer_epoch
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._queue or self._sending)
+
+    async def init(self) -> None:
+        """Shut out everybody before us. Raises WriteLost, saying why, if that does not succeed within INIT_S."""
+        deadline = time.monotonic() + INIT_S
+        txn_id = f"{self.topic}-{self.partition}"
+        while True:
+            try:
+                # A few connections to each broker: it answers a connection's requests one by one.
+                node_id = await self._cluster.coordinator_node(txn_id, 1)
+                conn = await self._cluster.lane(node_id, self.partition % INIT_LANES)
+                req = ip.InitProducerIdRequest(transactional_id=txn_id, transaction_timeout_ms=60_000)
+                res = await conn.request(ip, "InitProducerId", req, high=4)
+                code, why = res.error_code, name_of(res.error_code)
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                code, why = Code.COORDINATOR_NOT_AVAILABLE, str(exc) or "timed out"
+            if code == Code.NONE:
+                self.producer_id, self.producer_epoch, self._sequence = res.producer_id, res.producer_epoch, 0
+                return
+            if code not in INIT_RETRIABLE or time.monotonic() > deadline:
+                raise WriteLost(f"InitProducerId: {why}{await self._remedy()}")
+            await asyncio.sleep(RETRY_S)
+
+    async def _remedy(self) -> str:
+        """What an operator can do where no transaction coordinator comes."""
+        try:
+            view = await self._cluster.refresh([TRANSACTIONS])
+        except (ConnectionLost, TimeoutError, WireError):
+            return ""
+        if view.leaders.get(TRANSACTIONS):
+            return ""
+        return (
+            f". There is no topic {TRANSACTIONS}: the brokers make it with transaction.state.log.replication.factor "
+            f"replicas (3 by default) and cannot with {len(view.brokers)} broker(s). Set that, and "
+            "transaction.state.log.min.isr, to no more than the number of brokers, and restart them"
+        )
+
+    def append(self, records: Sequence[Encoded], serial: int) -> None:
+        """These records are committed together, behind all earlier ones."""
+        if not self.stopped:
+            self._queue.append(_Entry(records, serial))
+            if not self._sending:
+                self._next()
+
+    def stop(self) -> None:
+        """No more appends; what is under way may still reach the log."""
+        self.stopped = True
+        self._queue.clear()
+        self._sending.clear()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    # ---- one batch after the other ------------------------------------------------------------------------
+    def _next(self) -> None:
+        """Send what has gathered, if nothing is under way. Mostly without a task: that costs more than the batch."""
+        if self._sending or not self._queue or self.stopped:
+            return
+        size = taken = 0
+        while taken < len(self._queue) and (taken == 0 or size + self._queue[taken].size <= BATCH_BYTES):
+            size += self._queue[taken].size
+            taken += 1
+        self._sending, self._queue = self._queue[:taken], self._queue[taken:]
+        records = [r for e in self._sending for r in e.records]
+        self._deadline = time.monotonic() + self._write_timeout_s
+        self._last = "no leader"
+        args = (records, int(time.time() * 1000), self.producer_id, self.producer_epoch, self._sequence)
+        self._sequence = (self._sequence + len(records)) & 0x7FFFFFFF
+        if size > LARGE_BATCH:
+            self._work(self._encode_large(args))
+        else:
+            self._batch = encode_batch(*args)
+            self._put()
+
+    async def _encode_large(self, args: tuple[list[Encoded], int, int, int, int]) -> None:
+        self._batch = await asyncio.to_thread(encode_batch, *args)
+        self._task = None
+        self._put()
+
+    def _put(self) -> None:
+        if self._leader < 0:
+            self._work(self._find_leader())
+        else:
+            self._appender.put(self._leader, self.topic, self.partition, self._batch, self._answered)
+
+    def _answered(self, code: int, offset: int, lost: ConnectionLost | None) -> None:
+        """The one place that decides what an answer means. The same batch again is safe: its sequence is the same."""
+        if self.stopped:
+            return
+        if lost is None and code in WRITTEN:
+            self._written(offset)
+            return
+        before, self._last = self._last, str(lost) if lost is not None else name_of(code)
+        where = f"{self.topic}-{self.partition}: {self._last}"
+        if lost is None and code in (Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED):
+            self._fail(Fenced(where))
+        elif lost is None and code not in RETRIABLE:
+            self._fail(
+                WriteLost(f"{where} (next sequence {self._sequence}, epoch {self.producer_epoch}; before: {before})")
+            )
+        else:
+            self._leader = -1
+            self._work(self._find_leader(RETRY_S))
+
+    async def _find_leader(self, pause_s: float = 0.0) -> None:
+        """Then the batch is put again, until its time is over."""
+        while self._leader < 0:
+            if time.monotonic() >= self._deadline:
+                self._task = None
+                self._fail(WriteLost(f"{self.topic}-{self.partition}: {self._last} for {self._write_timeout_s} s"))
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = RETRY_S
+            try:
+                leaders = (await self._cluster.refresh([self.topic])).leaders.get(self.topic, ())
+                self._leader = leaders[self.partition] if self.partition < len(leaders) else -1
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self._last = str(exc) or "timed out"
+        self._task = None
+        self._put()
+
+    def _written(self, offset: int) -> None:
+        sent, self._sending = self._sending, []
+        self._batch = b""
+        at = offset
+        for entry in sent:
+            at += len(entry.records)
+            self._on_written(entry.serial, at - 1 if offset >= 0 else -1)
+        self._next()
+
+    def _fail(self, why: WriteLost) -> None:
+        self.stop()
+        self._on_failed(why)
+
+    def _work(self, work: Coroutine[None, None, None]) -> None:
+        self._task = self._tasks.spawn(work, f"writer-{self.partition}")

@@ -1,0 +1,33 @@
+"""The settings of one consumer group as the coordinator uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.turn import Turn
+
+CONSUMER = "consumer"
+"""The name of this kind of group, as ListGroups and the settings spell it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """Kafka's names with dots as underscores; docs/reference/behaviour.md, section 7, has defaults and ranges."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2_147_483_647
+    assignors: tuple[str, ...] = ("uniform", "range")
+    assignment_interval_ms: int = 1_000
+    assignor_offload_enable: bool = True
+    assignor_timeout_ms: int = 30_000
+    regex_refresh_interval_ms: int = 600_000
+    regex_min_interval_ms: int = 10_000
+    join_wait_ms: int = 500
+    """How long the answer to a joining member waits for the assignor run under way; 0: not at all, as KIP-1263."""
+
+
+def config_of(turn: Turn, group_id: str) -> ConsumerConfig:
+    found = turn.ports.config(CONSUMER, group_id)
+    assert isinstance(found, ConsumerConfig)
+    return found

@@ -1,0 +1,102 @@
+"""Events of consumer groups and their answers. Times are milliseconds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from sidecar.assign.spec import Partitions
+from sidecar.core.events import Answer, Event
+
+Place = tuple[str, bytes, int]
+"""Topic name or "", topic id or zeros, partition."""
+
+
+class HeartbeatReply(Answer):
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None
+
+
+class ConsumerHeartbeat(Event):
+    """ConsumerGroupHeartbeat (api 68, KIP-848). `None` means: not changed since the last one."""
+
+    answer: ClassVar[type[Answer]] = HeartbeatReply
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+    client_id: str = ""
+    client_host: str = ""
+    version: int = 1
+    new_member_id: str = ""
+    """Used for a v0 request without a member id: the caller brings the randomness."""
+
+
+class CheckReply(Answer):
+    """`partitions` lists those refused with `partition_code`, when only some are."""
+
+    partition_code: int = 0
+    partitions: frozenset[Place] = frozenset()
+
+
+class CommitCheck(Event):
+    """May this member commit? (OffsetCommit, TxnOffsetCommit; KIP-848 'Offset commit', KIP-1251)."""
+
+    answer: ClassVar[type[Answer]] = CheckReply
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    version: int
+    transactional: bool
+    partitions: tuple[Place, ...]
+
+
+class FetchCheck(Event):
+    """May this member fetch offsets? (OffsetFetch v9 and newer)."""
+
+    answer: ClassVar[type[Answer]] = CheckReply
+
+    member_id: str | None
+    member_epoch: int
+
+
+TopicPartitions = tuple[bytes, str, tuple[int, ...]]
+"""Topic id, name, sorted partitions."""
+
+
+class DescribedMember(Struct, gc=False):
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    topic_regex: str | None
+    assignment: tuple[TopicPartitions, ...]
+    """With what the member must still give up: it answers for that as well."""
+    target: tuple[TopicPartitions, ...]
+
+
+class DescribeReply(Answer):
+    state: str = ""
+    epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+class DescribeConsumerGroup(Event):
+    """ConsumerGroupDescribe (api 69, KIP-848)."""
+
+    answer: ClassVar[type[Answer]] = DescribeReply

@@ -1,0 +1,311 @@
+"""The records of consumer groups. state/ turns them into Avro by their `body`; `of` is its inverse.
+
+The names in `Kind` and the fields of `body` are published: they stand in the state topic and in state/schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sidecar.core.consumer.table import Table
+from sidecar.core.records import Epochs, Partitions, RecordKind
+
+Body = Mapping[str, Any]
+
+
+class Kind(StrEnum):
+    GROUP = "group"
+    MEMBER = "member"
+    STATIC_MEMBER = "static_member"
+    TARGET_METADATA = "target_metadata"
+    TARGET_MEMBER = "target_member"
+    CURRENT = "current"
+    REGEX = "regex"
+
+
+class MemberState(StrEnum):
+    """KIP-848, reconciliation of one member."""
+
+    STABLE = "STABLE"
+    UNREVOKED_PARTITIONS = "UNREVOKED_PARTITIONS"
+    UNRELEASED_PARTITIONS = "UNRELEASED_PARTITIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """The group's epoch and the hash of the topics it subscribes to."""
+
+    group_id: str
+    epoch: int
+    metadata_hash: int
+    why: str = ""
+
+    kind = Kind.GROUP
+
+    @property
+    def sub_id(self) -> str:
+        return ""
+
+    def body(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "metadata_hash": self.metadata_hash}
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> GroupRecord:
+        return cls(group_id, b["epoch"], b["metadata_hash"], b["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member's subscription."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topic_names: tuple[str, ...]
+    topic_regex: str | None
+    server_assignor: str | None
+    why: str = ""
+
+    kind = Kind.MEMBER
+
+    @property
+    def sub_id(self) -> str:
+        return self.member_id
+
+    def body(self) -> dict[str, Any]:
+        return {**{n: getattr(self, n) for n in MEMBER_FIELDS}, "topic_names": list(self.topic_names)}
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> MemberRecord:
+        fields = {n: b[n] for n in MEMBER_FIELDS}
+        return cls(group_id, sub_id, topic_names=tuple(b["topic_names"]), why=b["why"], **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticMemberRecord:
+    """KIP-345: which member holds an instance id."""
+
+    group_id: str
+    instance_id: str
+    member_id: str
+    why: str = ""
+
+    kind = Kind.STATIC_MEMBER
+
+    @property
+    def sub_id(self) -> str:
+        return self.instance_id
+
+    def body(self) -> dict[str, Any]:
+        return {"member_id": self.member_id}
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> StaticMemberRecord:
+        return cls(group_id, sub_id, b["member_id"], b["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMetadataRecord:
+    """Epoch of the target assignment and when its calculation finished (KIP-1263, Records)."""
+
+    group_id: str
+    assignment_epoch: int
+    assignment_timestamp_ms: int
+    assignor: str
+    why: str = ""
+
+    kind = Kind.TARGET_METADATA
+
+    @property
+    def sub_id(self) -> str:
+        return ""
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "assignment_epoch": self.assignment_epoch,
+            "assignment_timestamp_ms": self.assignment_timestamp_ms,
+            "assignor": self.assignor,
+        }
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMetadataRecord:
+        return cls(group_id, b["assignment_epoch"], b["assignment_timestamp_ms"], b["assignor"], b["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMemberRecord:
+    """What one member shall own."""
+
+    group_id: str
+    member_id: str
+    partitions: Partitions
+    names: Mapping[bytes, str] = field(default_factory=dict)
+    why: str = ""
+
+    kind = Kind.TARGET_MEMBER
+
+    @property
+    def sub_id(self) -> str:
+        return self.member_id
+
+    def body(self) -> dict[str, Any]:
+        names = self.names
+        parts = [
+            {"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps)} for t, ps in self.partitions.items()
+        ]
+        return {"partitions": parts}
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> TargetMemberRecord:
+        parts = {i["topic_id"]: tuple(i["partitions"]) for i in b["partitions"]}
+        return cls(group_id, sub_id, parts, _names(b["partitions"]), b["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """A whole new target assignment at once. Written as one `TargetMemberRecord` for each of `changed` and the
+    metadata record; `parts` gives those. Whoever
+    ran the assignor may have made the members' values beforehand: `run_id` says of which run this is."""
+
+    group_id: str
+    table: Table
+    changed: tuple[str, ...]
+    assignment_epoch: int
+    assignment_timestamp_ms: int
+    assignor: str
+    names: Mapping[bytes, str]
+    why: str = ""
+    run_id: int = 0
+
+    kind = Kind.TARGET_METADATA
+
+    @property
+    def sub_id(self) -> str:
+        return ""
+
+    def metadata(self) -> TargetMetadataRecord:
+        return TargetMetadataRecord(
+            self.group_id, self.assignment_epoch, self.assignment_timestamp_ms, self.assignor, self.why
+        )
+
+    def member(self, member_id: str) -> TargetMemberRecord:
+        parts = self.table.get(member_id) or {}
+        return TargetMemberRecord(self.group_id, member_id, parts, self.names, self.why)
+
+    def parts(self) -> Iterator[TargetMemberRecord | TargetMetadataRecord]:
+        for member_id in self.changed:
+            yield self.member(member_id)
+        yield self.metadata()
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRecord:
+    """What one member owns now; `pending` is still its own until it says it gave it up."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    previous_epoch: int
+    state: MemberState
+    assigned: Epochs
+    pending: Epochs
+    names: Mapping[bytes, str] = field(default_factory=dict)
+    """Of these topics at least."""
+    why: str = ""
+
+    kind = Kind.CURRENT
+
+    @property
+    def sub_id(self) -> str:
+        return self.member_id
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "member_epoch": self.member_epoch,
+            "previous_epoch": self.previous_epoch,
+            "state": str(self.state),
+            "assigned": _owned(self.assigned, self.names),
+            "pending": _owned(self.pending, self.names),
+        }
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> CurrentRecord:
+        return cls(
+            group_id,
+            sub_id,
+            b["member_epoch"],
+            b["previous_epoch"],
+            MemberState(b["state"]),
+            _epochs(b["assigned"]),
+            _epochs(b["pending"]),
+            _names(b["assigned"], b["pending"]),
+            b["why"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RegexRecord:
+    """The topics a regular expression stands for."""
+
+    group_id: str
+    regex: str
+    topics: tuple[str, ...]
+    names_version: int
+    resolved_ms: int
+    why: str = ""
+
+    kind = Kind.REGEX
+
+    @property
+    def sub_id(self) -> str:
+        return self.regex
+
+    def body(self) -> dict[str, Any]:
+        return {"topics": list(self.topics), "names_version": self.names_version, "resolved_ms": self.resolved_ms}
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, b: Body) -> RegexRecord:
+        return cls(group_id, sub_id, tuple(b["topics"]), b["names_version"], b["resolved_ms"], b["why"])
+
+
+MEMBER_FIELDS = (
+    "instance_id",
+    "rack_id",
+    "client_id",
+    "client_host",
+    "rebalance_timeout_ms",
+    "topic_regex",
+    "server_assignor",
+)
+RECORDS = (
+    RecordKind(Kind.GROUP, GroupRecord, "group-v1", root=True),
+    RecordKind(Kind.REGEX, RegexRecord, "regex-v1"),
+    RecordKind(Kind.MEMBER, MemberRecord, "member-v1"),
+    RecordKind(Kind.STATIC_MEMBER, StaticMemberRecord, "static_member-v1"),
+    RecordKind(Kind.TARGET_METADATA, TargetMetadataRecord, "target_metadata-v1"),
+    RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "target_member-v1"),
+    RecordKind(Kind.CURRENT, CurrentRecord, "current-v1"),
+)
+"""In the order in which a rebuild replays them."""
+
+
+def _owned(parts: Epochs, names: Mapping[bytes, str]) -> list[dict[str, Any]]:
+    return [
+        {"topic_id": t, "topic_name": names.get(t, ""), "partitions": list(ps), "epochs": list(ps.values())}
+        for t, ps in parts.items()
+    ]
+
+
+def _epochs(items: Iterable[Body]) -> dict[bytes, dict[int, int]]:
+    return {i["topic_id"]: dict(zip(i["partitions"], i["epochs"], strict=True)) for i in items}
+
+
+def _names(*lists: Iterable[Body]) -> dict[bytes, str]:
+    return {i["topic_id"]: i["topic_name"] for items in lists for i in items}

@@ -1,0 +1,79 @@
+"""Subscriptions by regular expression: when one is resolved, and what comes of it (KIP-848 'Regular expressions')."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sidecar.core.consumer.config import config_of
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.members import bump_epoch
+from sidecar.core.consumer.records import RegexRecord
+from sidecar.core.consumer.soft import ConsumerSoft
+from sidecar.core.consumer.target import update_target
+from sidecar.core.events import NO_TOKEN, Event
+from sidecar.core.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveRegex:
+    """Background work: match these expressions against the topic names. `token`: the request on whose connection the
+    broker's authorizer can be asked. `RegexResolved` follows in any case, with no topics if nobody could tell."""
+
+    group_id: str
+    token: int
+    regexes: tuple[str, ...]
+
+
+class RegexResolved(Event):
+    inner: ClassVar[bool] = True
+
+    topics: Mapping[str, tuple[str, ...]]
+    names_version: int
+    unheard: int = NO_TOKEN
+    """The request on whose connection nobody could be asked any more: its client is gone."""
+
+
+def refresh_regexes(turn: Turn, group: ConsumerGroup, token: int) -> None:
+    """Ask for resolution of what is unresolved, or due: new topic names, or the refresh interval."""
+    used = group.subscriptions.regexes()
+    if not used:
+        return
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    if soft.resolving:
+        return
+    config = config_of(turn, group.group_id)
+    known = [group.regexes[r] for r in used if r in group.regexes]
+    last_ms = max((r.resolved_ms for r in known), default=0)
+    since_ms = turn.now.wall_ms - last_ms
+    if 0 <= since_ms <= config.regex_min_interval_ms and len(known) == len(used):
+        return
+    due = (
+        len(known) != len(used)
+        or any(r.names_version != turn.image.names_version for r in known)
+        or not 0 <= since_ms <= config.regex_refresh_interval_ms
+    )
+    if due:
+        soft.resolving = True
+        turn.fx.background.append(ResolveRegex(group.group_id, token, tuple(used)))
+
+
+def regex_resolved(turn: Turn, event: RegexResolved) -> None:
+    """The answer to `ResolveRegex`: a changed set of topics bumps the epoch (KIP-848 'Regular expressions')."""
+    group = turn.groups.get(event.group_id)
+    if group is None:
+        return
+    turn.soft_of(event.group_id).resolving = False
+    turn.changed(event.group_id)  # an answer granted meanwhile asked for nothing, whatever came of this
+    changed = False
+    for regex, topics in event.topics.items():
+        if group.regex_users(regex) == 0:
+            continue
+        old = group.regexes.get(regex)
+        changed |= (old.topics if old else ()) != topics
+        why = "resolved" if old is None else "refreshed"
+        turn.write(RegexRecord(group.group_id, regex, topics, event.names_version, turn.now.wall_ms, why))
+    if changed or group.hash_over(turn.image) != group.metadata_hash:
+        bump_epoch(turn, group, "topics of a regular expression changed")
+        update_target(turn, group)

@@ -1,0 +1,187 @@
+"""What a heartbeat of a member does: subscribe, refresh, assign, reconcile. All checks come before the first write:
+once a record is written the answer is a success.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sidecar.core.consumer.checks import check_epoch, check_size, held_by_instance, unknown_member
+from sidecar.core.consumer.config import config_of
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, consumer_group
+from sidecar.core.consumer.members import (
+    arm_rebalance,
+    arm_session,
+    bump_epoch,
+    current_record,
+    drop_regex,
+    member_record,
+    refresh_metadata_hash,
+    replace_static,
+)
+from sidecar.core.consumer.reconcile import Target, reconcile, settled
+from sidecar.core.consumer.records import Kind, StaticMemberRecord
+from sidecar.core.consumer.regexes import refresh_regexes
+from sidecar.core.consumer.target import update_target
+from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.records import Epochs, Tombstone
+from sidecar.core.regex import validate
+from sidecar.core.turn import Turn
+
+
+def step(turn: Turn, hb: ConsumerHeartbeat, token: int) -> HeartbeatReply:
+    """The answer that the request would get at once. `token` is that of the request, or of the one it stands for."""
+    config = config_of(turn, hb.group_id)
+    group = consumer_group(turn.groups, hb.group_id)
+    if group is None:
+        if hb.member_epoch != 0:
+            raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Consumer group {hb.group_id} not found.")
+        group = ConsumerGroup(hb.group_id)  # to check against; the member's record makes the real one
+    member_id = hb.member_id or hb.new_member_id
+    check_size(group, member_id, config)
+    member, replaced = _find_or_make(group, hb, member_id)
+    updated = _with_request(member, hb)
+    if updated.topic_regex and updated.topic_regex != member.topic_regex and not group.regex_users(updated.topic_regex):
+        validate(updated.topic_regex)
+
+    # From here on nothing may be refused.
+    if replaced is not None:
+        replace_static(turn, group, replaced, member)
+    group, changed = _update_subscription(turn, group, member, updated, token)
+    refresh_metadata_hash(turn, group)
+    update_target(turn, group)
+    known = group.members.get(member_id, updated)
+    final = _reconcile(turn, group, known, changed, hb)
+    arm_session(turn, group.group_id, member_id)
+    full = (
+        hb.rebalance_timeout_ms != -1
+        and (hb.topic_names is not None or hb.topic_regex is not None)
+        and hb.owned is not None
+    )
+    moved = final is not member and not _same_partitions(final.assigned, member.assigned)
+    due = hb.member_epoch == 0 or full or moved
+    return HeartbeatReply(
+        member_id=member_id,
+        member_epoch=final.member_epoch,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        assignment=final.assigned_partitions() if due else None,
+    )
+
+
+def _find_or_make(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -> tuple[Member, Member | None]:
+    """The member as it is before this request, and the static member that it replaces, if any."""
+    joining = hb.member_epoch == 0
+    if hb.instance_id is not None:
+        if not joining:
+            held = held_by_instance(group, hb.instance_id, member_id)
+            check_epoch(held, hb.member_epoch, hb.owned)
+            return held, None
+        holder = group.static_member(hb.instance_id)
+        if holder is not None:
+            if holder.member_epoch != STATIC_LEAVE_EPOCH:
+                raise CoordinatorError(
+                    Code.UNRELEASED_INSTANCE_ID,
+                    f"Static member {member_id} with instance id {hb.instance_id} cannot join the group because "
+                    f"the instance id is owned by {holder.member_id} member.",
+                )
+            return replace(holder, member_id=member_id, member_epoch=0, previous_epoch=0), holder
+    member = group.members.get(member_id)
+    if member is None:
+        if not joining:
+            raise unknown_member(member_id, group.group_id)
+        return Member(member_id), None
+    check_epoch(member, hb.member_epoch, hb.owned)
+    return member, None
+
+
+def _with_request(member: Member, hb: ConsumerHeartbeat) -> Member:
+    """What the request leaves out stays as it was. A steady heartbeat gives the same object back."""
+    if (
+        hb.topic_names is None
+        and hb.topic_regex is None
+        and hb.rebalance_timeout_ms in (-1, member.rebalance_timeout_ms)
+        and hb.client_id == member.client_id
+        and hb.client_host == member.client_host
+        and (hb.rack_id is None or hb.rack_id == member.rack_id)
+        and (hb.instance_id is None or hb.instance_id == member.instance_id)
+        and (hb.server_assignor is None or hb.server_assignor == member.server_assignor)
+    ):
+        return member
+    names = member.topic_names if hb.topic_names is None else tuple(sorted(set(hb.topic_names)))
+    return replace(
+        member,
+        instance_id=member.instance_id if hb.instance_id is None else hb.instance_id,
+        rack_id=member.rack_id if hb.rack_id is None else hb.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if hb.rebalance_timeout_ms == -1 else hb.rebalance_timeout_ms,
+        server_assignor=member.server_assignor if hb.server_assignor is None else hb.server_assignor,
+        topic_names=names,
+        topic_regex=member.topic_regex if hb.topic_regex is None else hb.topic_regex,
+        client_id=hb.client_id,
+        client_host=hb.client_host,
+    )
+
+
+def _update_subscription(
+    turn: Turn, group: ConsumerGroup, member: Member, updated: Member, token: int
+) -> tuple[ConsumerGroup, bool]:
+    """Write the member and bump the epoch where its subscription asks for it. Returns the group, which the record of
+    its first member has made, and whether the subscription changed."""
+    new = updated.member_id not in group.members
+    if updated is member and not new:
+        refresh_regexes(turn, group, token)
+        return group, False
+    names_changed = updated.topic_names != member.topic_names
+    regex_changed = updated.topic_regex != member.topic_regex
+    if new or updated != member:
+        why = "joined" if new else "subscription changed" if names_changed or regex_changed else "details changed"
+        turn.write(member_record(group.group_id, updated, why))
+        group = turn.groups[group.group_id]
+        if updated.instance_id is not None and group.static_members.get(updated.instance_id) != updated.member_id:
+            turn.write(StaticMemberRecord(group.group_id, updated.instance_id, updated.member_id, why))
+        if not new and member.instance_id not in (None, updated.instance_id):
+            turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, member.instance_id or "", why))
+        if new:
+            turn.fx.log("member joined", group_id=group.group_id, member_id=updated.member_id, client=updated.client_id)
+    if regex_changed:
+        drop_regex(turn, group, member.topic_regex, "no member uses it")
+    resolved = regex_changed and (not updated.topic_regex or updated.topic_regex in group.regexes)
+    # An unresolved regex bumps the epoch when it is resolved, not now: the target would be computed twice.
+    if names_changed or (resolved and bool(updated.topic_regex or member.topic_regex)):
+        who = updated.client_id or updated.member_id
+        bump_epoch(turn, group, f"{who} {'joined' if new else 'changed its subscription'}")
+    refresh_regexes(turn, group, token)
+    return group, names_changed or regex_changed
+
+
+def _reconcile(turn: Turn, group: ConsumerGroup, member: Member, changed: bool, hb: ConsumerHeartbeat) -> Member:
+    epoch = group.assignment_epoch
+    if not changed and member.reconciled_to(epoch):
+        return member
+    subscribed = group.subscribed_ids(member, turn.image)
+    if (
+        not member.pending
+        and not member.reconciled_to(epoch)
+        and group.target.held(member.member_id, member.assigned, subscribed)
+    ):
+        final = settled(member, epoch)
+    else:
+        target = Target(epoch, group.target.of(member.member_id))
+        owners = group.owners
+        final = reconcile(
+            member, target, subscribed, changed, hb.owned, lambda t, p: owners[t].get(p) if t in owners else None
+        )
+    if final != member:
+        turn.write(current_record(turn, group.group_id, final, _why(member, final, epoch)))
+        arm_rebalance(turn, group.group_id, final)
+    return final
+
+
+def _same_partitions(a: Epochs, b: Epochs) -> bool:
+    return a is b or (a.keys() == b.keys() and all(ps.keys() == b[t].keys() for t, ps in a.items()))
+
+
+def _why(old: Member, new: Member, epoch: int) -> str:
+    if new.pending and new.pending != old.pending:
+        return f"must revoke for epoch {epoch}"
+    return f"reconciling to epoch {epoch}" if new.state != "STABLE" else f"reached epoch {epoch}"

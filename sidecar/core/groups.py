@@ -1,0 +1,96 @@
+"""What the shard asks of a group, whatever its kind, and the registry of kinds.
+
+A kind of group is one folder beside this file and one row in kinds.py: its class (hard state, changed by replay
+alone), its soft state, the events it answers, its timers, its records. Neither shard, state nor audit names a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sidecar.core.events import Event
+from sidecar.core.records import Record, RecordKind, Tombstone
+from sidecar.core.turn import Soft, Turn
+
+
+class Group(Protocol):
+    """The hard state of one group."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def protocol_type(self) -> str:
+        """As ListGroups shows it."""
+
+    def state_name(self) -> str:
+        """The state by its name in the protocol."""
+
+    def member_count(self) -> int: ...
+
+    def subscribed_topics(self) -> frozenset[str]: ...
+
+    def replay(self, record: Record) -> None:
+        """Apply one record. Must accept what compaction leaves: parts of members, tombstones of the unknown."""
+
+    def tombstones(self, why: str) -> Sequence[Tombstone]:
+        """Every key of an empty group, the root last."""
+
+
+Handler = Callable[[Turn, Any, int], None]
+"""(turn, event, token)."""
+TimerHandler = Callable[[Turn, Any, tuple[str, ...], int], None]
+"""(turn, group, timer key, tag). The key is (timer name, group id, ...)."""
+
+
+@dataclass(frozen=True)
+class GroupKind:
+    name: str
+    make: Callable[[str], Group]
+    soft: Callable[[], Soft]
+    config: Callable[[], Any]
+    """Makes the settings that a group of this kind has by default."""
+    records: tuple[RecordKind, ...]
+    """In the order in which a rebuild replays them."""
+    events: Mapping[type[Event], Handler]
+    timers: Mapping[str, TimerHandler]
+    loaded: Callable[[Turn, Any], None]
+    """Arms the timers of a group that was rebuilt."""
+    touched: Callable[[Turn, Any, str], None]
+    """A member was heard whose answer the front knows: (turn, group, member id)."""
+    topics_changed: Callable[[Turn, Any, frozenset[str]], None]
+    released: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
+    """The group is about to be deleted: answer whoever still waits."""
+
+
+@dataclass(frozen=True)
+class RecordRow:
+    kind: GroupKind
+    record: RecordKind
+    order: int
+
+
+class Registry:
+    """The kinds of groups and, derived from them, of records, events and timers. Names must be unique."""
+
+    def __init__(self, kinds: Sequence[GroupKind]) -> None:
+        self.kinds = {k.name: k for k in kinds}
+        self.records: dict[str, RecordRow] = {}
+        self.events: dict[type[Event], Handler] = {}
+        self.timers: dict[str, TimerHandler] = {}
+        for kind in kinds:
+            rows = {r.name: RecordRow(kind, r, i) for i, r in enumerate(kind.records)}
+            parts: list[tuple[dict[Any, Any], Mapping[Any, Any]]] = [
+                (self.records, rows),
+                (self.events, kind.events),
+                (self.timers, kind.timers),
+            ]
+            for known, added in parts:
+                if twice := known.keys() & added.keys():
+                    raise ValueError(f"{twice} of kind {kind.name} is taken already")
+                known.update(added)

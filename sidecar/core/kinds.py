@@ -1,0 +1,9 @@
+"""The table of kinds of groups: one row each."""
+
+from __future__ import annotations
+
+from sidecar.core.consumer.kind import CONSUMER
+from sidecar.core.groups import Registry
+
+KINDS = (CONSUMER,)
+REGISTRY = Registry(KINDS)

@@ -1,0 +1,405 @@
+"""One partition of `__group_state` in one sidecar: taking it over, serving it, giving it up. No IO, no clock.
+
+          assigned          fenced            claimed             replayed
+ELSEWHERE ────────► FENCING ───────► CLAIMING ────────► REPLAYING ─────────► SERVING
+                       ▲                │ failed           │ failed             │ failed, broken
+                       │ rested         ▼                  ▼                    ▼
+                       └──────────── PAUSING ◄─────────────┴────────────────────┘
+From each of them `released` leads back to ELSEWHERE, and `renewed` from SERVING to FENCING.
+
+Whoever drives an owner has these duties:
+ 1. It calls one method at a time, with the time of the call, and carries out the commands in `out`, in their order,
+    before it waits for anything.
+ 2. `Fence`: it shuts out every earlier writer (InitProducerId), and then reports `fenced` with the owner epoch.
+ 3. `Claim`: it appends the claim under that fence, and reports `claimed` with the claim's offset. Records of an
+    earlier owner may still have come in between: so the state is read only after the claim.
+ 4. `Follow`: it waits until its copy of the log holds everything through that offset, and reports `replayed`. From
+    then on `Log.groups` and `Log.records` give the last values of the keys, void records left out.
+ 5. `Append`: it writes the records of one command together or not at all, commands in their order, and reports
+    `committed(serial)` when that and everything before it is on all in-sync replicas. If it cannot say so in the
+    end, it reports `failed`. It may gather many commands in one batch.
+ 6. A failure of 2 to 5 is reported once, as `failed`, with the attempt that it belongs to; then nothing more of
+    that attempt may reach the log as far as the driver can help it.
+ 7. `Work` always ends in `done`, also when it failed; in the same attempt or never.
+ 8. It sends a `Reply` to whoever holds the token, and a `Void` before any reply that follows it.
+ 9. It calls `wake` at least every 100 ms or so, and `load_next` while there is time, until it returns False.
+10. It asks nothing of an owner while its lease is not proved (service.py).
+
+In return: a request is answered once, never before its records are committed, and with NOT_COORDINATOR if that
+becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from traceback import format_exception
+from typing import Protocol
+
+from sidecar.core.commands import Append, Claim, Command, Fence, Follow, Stop, TookOver, Void, Work
+from sidecar.core.effects import Count, Effects, Log, Reply
+from sidecar.core.errors import TEXT, Code, InvariantError
+from sidecar.core.events import NO_TOKEN, Answer, Event
+from sidecar.core.groups import Registry
+from sidecar.core.records import Record
+from sidecar.core.shard import Shard
+from sidecar.core.topics import TopicImage
+from sidecar.core.turn import Now, Ports
+
+RETRY_MS, RETRY_MAX_MS = 50, 2_000
+"""Between two attempts at a takeover: doubled each time, up to the second."""
+REBUILD_MS = 100
+FENCED_MS = 1_000
+"""After another sidecar has shut this one out: the brokers' group will say soon who owns the partition."""
+
+
+class Phase(StrEnum):
+    ELSEWHERE = "elsewhere"
+    FENCING = "fencing"
+    CLAIMING = "claiming"
+    REPLAYING = "replaying"
+    SERVING = "serving"
+    PAUSING = "pausing"
+
+
+P = Phase
+TRANSITIONS: Mapping[Phase, Mapping[str, Phase]] = {
+    P.ELSEWHERE: {"assigned": P.FENCING},
+    P.FENCING: {"fenced": P.CLAIMING, "failed": P.PAUSING, "released": P.ELSEWHERE},
+    P.CLAIMING: {"claimed": P.REPLAYING, "failed": P.PAUSING, "released": P.ELSEWHERE},
+    P.REPLAYING: {"replayed": P.SERVING, "failed": P.PAUSING, "released": P.ELSEWHERE},
+    P.SERVING: {"failed": P.PAUSING, "renewed": P.FENCING, "released": P.ELSEWHERE},
+    P.PAUSING: {"rested": P.FENCING, "released": P.ELSEWHERE},
+}
+
+
+class LogView(Protocol):
+    """The driver's copy of the state topic."""
+
+    def groups(self, partition: int) -> Collection[str]:
+        """Ids of the groups that have records there."""
+
+    def records(self, partition: int, group_id: str) -> Iterable[Record]:
+        """The last value of each key of this group."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Requests without an answer, of all owners of one sidecar."""
+
+    open: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A request that came before the partition was served."""
+
+    token: int
+    event: Event
+    until_ms: int
+
+
+class Owner:
+    def __init__(
+        self,
+        partition: int,
+        registry: Registry,
+        ports: Ports,
+        log: LogView,
+        hold_ms: int,
+        tally: Tally,
+        out: list[Command],
+    ) -> None:
+        self.partition = partition
+        self.phase = Phase.ELSEWHERE
+        self.attempt = 0
+        self.shard: Shard | None = None
+        self.undecoded: set[str] = set()
+        self.image = TopicImage()
+        self.problem = ""
+        """Why the last attempt to take over failed; empty once one has succeeded."""
+        self._registry, self._ports, self._log = registry, ports, log
+        self._hold_ms = hold_ms
+        self._tally = tally
+        self._out = out
+        self._open: dict[int, type[Answer]] = {}
+        self._parked: deque[tuple[int, Reply]] = deque()
+        self._held: list[_Held] = []
+        self._serial = self._committed = 0
+        self._owner_epoch = -1
+        self._rest_until_ms = 0
+        self._pause_ms = RETRY_MS
+        self._why = ""
+        self.fenced_ms = 0
+        self._since_ms = self._claimed_ms = self._served_ms = 0
+
+    # ---- ownership ----------------------------------------------------------------------------------------
+    def assigned(self, now: Now) -> None:
+        self._pause_ms, self._since_ms = RETRY_MS, now.mono_ms
+        self._begin("assigned", "assigned")
+
+    def released(self, why: str) -> None:
+        if self.phase is not Phase.ELSEWHERE:
+            self._drop("released", why)
+            self._refuse_held(Code.NOT_COORDINATOR)
+
+    def renew(self, now: Now) -> None:
+        """Brokers forget fences: take over from ourselves."""
+        self._drop("renewed", "renewing the fence", stay=True)
+        self._since_ms = now.mono_ms
+        self._fence("fence renewed")
+
+    def fenced(self, attempt: int, owner_epoch: int, now: Now) -> None:
+        if attempt == self.attempt and self.phase is Phase.FENCING:
+            self._go("fenced")
+            self._owner_epoch, self.fenced_ms = owner_epoch, now.mono_ms
+            self._out.append(Claim(self.partition, attempt, self._why))
+
+    def claimed(self, attempt: int, offset: int, now: Now) -> None:
+        if attempt == self.attempt and self.phase is Phase.CLAIMING:
+            self._go("claimed")
+            self._claimed_ms = now.mono_ms
+            self._out.append(Follow(self.partition, attempt, offset))
+
+    def replayed(self, attempt: int, now: Now) -> None:
+        if attempt != self.attempt or self.phase is not Phase.REPLAYING:
+            return
+        self._go("replayed")
+        self.problem = ""
+        self._serial = self._committed = 0
+        self.undecoded = set(self._log.groups(self.partition))
+        self.shard = Shard(self._registry, self._ports, self.image)
+        self._served_ms = now.mono_ms
+        ms = now.mono_ms - self._since_ms
+        groups = len(self.undecoded)
+        self._out.append(TookOver(self.partition, self._owner_epoch, groups, ms))
+        told = {
+            "partition": self.partition,
+            "owner_epoch": self._owner_epoch,
+            "groups": groups,
+            "ms": ms,
+            "fence_ms": self.fenced_ms - self._since_ms,
+            "claim_ms": self._claimed_ms - self.fenced_ms,
+        }
+        self._out.append(Log("took over", told, "info" if groups else "debug"))
+        held, self._held = self._held, []
+        for h in held:
+            self._tally.open -= 1
+            self.request(h.token, h.event, now)
+
+    def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> None:
+        """A fence, a claim or an append failed. `shut_out`: because another sidecar owns the partition now."""
+        if attempt != self.attempt or self.phase in (Phase.ELSEWHERE, Phase.PAUSING):
+            return
+        if self.phase is Phase.SERVING:
+            self._out.append(Count("fenced", ("fenced" if shut_out else "write lost",)))
+            self._out.append(Log("shard dropped", {"partition": self.partition, "why": why}, "error"))
+            rest_ms = FENCED_MS if shut_out else REBUILD_MS
+        else:
+            self.problem = why
+            told = {"partition": self.partition, "error": why}
+            self._out.append(Log("takeover failed, trying again", told, "debug"))
+            rest_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, RETRY_MAX_MS)
+        self._rest(why, rest_ms, now)
+
+    def _broken(self, exc: Exception, now: Now) -> None:
+        """A bug, or a contradiction in the state: what is in memory cannot be trusted any more, the log can."""
+        trail = "".join(format_exception(exc)[-3:])
+        told = {"partition": self.partition, "error": repr(exc), "trail": trail}
+        self._out.append(Count("invariant_violations"))
+        self._out.append(Log("a turn broke; the partition is rebuilt from the log", told, "error"))
+        if self.shard is not None:
+            self._out.append(Void(tuple(self.shard.soft)))  # what the turn itself voided is lost with its effects
+        self._rest(f"a turn broke: {exc!r}", REBUILD_MS, now)
+
+    def _rest(self, why: str, rest_ms: int, now: Now) -> None:
+        if self.phase is Phase.SERVING:
+            self._since_ms = now.mono_ms
+        self._drop("failed", why)
+        self._rest_until_ms = now.mono_ms + rest_ms
+
+    # ---- requests -----------------------------------------------------------------------------------------
+    def request(self, token: int, event: Event, now: Now) -> None:
+        shard = self.shard
+        if shard is None:
+            self._hold(token, event, now)
+            return
+        self._open[token] = event.answer
+        self._tally.open += 1
+        try:
+            if event.group_id in self.undecoded:
+                self._decode(shard, event.group_id, now)
+            fx = shard.handle(event, token, now)
+        except Exception as exc:  # noqa: BLE001 - whatever a turn raises, its shard is dropped
+            self._broken(exc, now)
+        else:
+            self._settle(fx)
+
+    def done(self, attempt: int, event: Event, now: Now) -> None:
+        """Background work has ended."""
+        if attempt == self.attempt and self.shard is not None:
+            shard = self.shard
+            self._run(lambda: shard.handle(event, NO_TOKEN, now), now)
+
+    def touch(self, group_id: str, member_id: str, now: Now) -> None:
+        """A front answered this member under a grant."""
+        if self.shard is not None:
+            try:
+                self.shard.touch(group_id, member_id, now)
+            except Exception as exc:  # noqa: BLE001 - whatever a turn raises, its shard is dropped
+                self._broken(exc, now)
+
+    def _hold(self, token: int, event: Event, now: Now) -> None:
+        """Clients do worse with COORDINATOR_LOAD_IN_PROGRESS than with a slow answer: wait for the takeover a while."""
+        if self.phase is Phase.ELSEWHERE or not self._hold_ms:
+            loading = self.phase is not Phase.ELSEWHERE
+            code = Code.COORDINATOR_LOAD_IN_PROGRESS if loading else Code.NOT_COORDINATOR
+            self._out.append(Reply(token, event.refused(code, TEXT[code])))
+        else:
+            self._tally.open += 1
+            self._held.append(_Held(token, event, now.mono_ms + self._hold_ms))
+
+    def _refuse_held(self, code: Code, now_ms: int | None = None) -> None:
+        """Refuse those whose time is over, or all."""
+        due = [h for h in self._held if now_ms is None or h.until_ms <= now_ms]
+        if due:
+            self._held = [h for h in self._held if h not in due]
+            self._tally.open -= len(due)
+            self._out += [Reply(h.token, h.event.refused(code, TEXT[code])) for h in due]
+
+    # ---- commits ------------------------------------------------------------------------------------------
+    def committed(self, attempt: int, serial: int) -> None:
+        if attempt != self.attempt or self.shard is None:
+            return
+        self._committed = serial
+        parked = self._parked
+        while parked and parked[0][0] <= serial:
+            self._release(self.shard, parked.popleft()[1])
+
+    @property
+    def idle(self) -> bool:
+        """Everything that was written is committed."""
+        return self._serial == self._committed
+
+    def _run(self, turn: Callable[[], Effects], now: Now) -> None:
+        try:
+            fx = turn()
+        except Exception as exc:  # noqa: BLE001 - whatever a turn raises, its shard is dropped
+            self._broken(exc, now)
+        else:
+            self._settle(fx)
+
+    def _settle(self, fx: Effects) -> None:
+        out, shard = self._out, self.shard
+        assert shard is not None
+        if fx.records:
+            self._serial += 1
+            out.append(Append(self.partition, self.attempt, self._serial, fx.records))
+        if fx.notes:
+            out += fx.notes
+        for item in fx.background:
+            out.append(Work(self.partition, self.attempt, item))
+        if fx.voided:
+            out.append(Void(tuple(fx.voided)))
+        for reply in fx.replies:
+            if self._serial == self._committed:
+                self._release(shard, reply)
+            else:
+                self._parked.append((self._serial, reply))
+
+    def _release(self, shard: Shard, reply: Reply) -> None:
+        if self._open.pop(reply.token, None) is None:
+            return
+        self._tally.open -= 1
+        grant = reply.grant
+        if grant is not None:
+            soft = shard.soft.get(grant.group_id)
+            if soft is not None and soft.revision == grant.revision:
+                soft.granted = True
+            else:
+                reply.grant = None  # the group has changed while the answer waited
+        self._out.append(reply)
+
+    # ---- time, topics, settings ---------------------------------------------------------------------------
+    def wake(self, now: Now, proved: bool = True) -> None:
+        """Timers of groups, and of the takeover itself. Not `proved`: the lease is over, and the partition may have
+        another owner by now, who must not be shut out."""
+        if self._held:
+            self._refuse_held(Code.COORDINATOR_LOAD_IN_PROGRESS, now.mono_ms)
+        if not proved:
+            return
+        if self.phase is Phase.PAUSING and now.mono_ms >= self._rest_until_ms:
+            self._begin("rested", "rebuilt")
+        shard = self.shard
+        if shard is not None:
+            due = shard.timers.next_ms()
+            if due is not None and due <= now.mono_ms:
+                self._run(lambda: shard.wake(now), now)
+
+    def shift(self, by_ms: int, now: Now) -> None:
+        """Nobody could be heard for so long: every member gets that time back, as far as it has been served here."""
+        if self.shard is not None:
+            self.shard.timers.shift(min(by_ms, now.mono_ms - self._served_ms))
+
+    def topics_changed(self, image: TopicImage, changed: frozenset[str], now: Now) -> None:
+        self.image = image
+        shard = self.shard
+        if shard is not None:
+            self._run(lambda: shard.topics_changed(image, changed, now), now)
+
+    def config_changed(self, now: Now) -> None:
+        shard = self.shard
+        if shard is not None:
+            self._run(lambda: shard.config_changed(now), now)
+
+    def load_next(self, now: Now) -> bool:
+        """Decode one more group. False: none is left."""
+        if self.shard is None or not self.undecoded:
+            return False
+        try:
+            self._decode(self.shard, next(iter(self.undecoded)), now)
+        except Exception as exc:  # noqa: BLE001 - records that contradict each other: build anew, ask for help
+            self._broken(exc, now)
+        return bool(self.undecoded)
+
+    def load_all(self, now: Now) -> None:
+        while self.load_next(now):
+            pass
+
+    def _decode(self, shard: Shard, group_id: str, now: Now) -> None:
+        self.undecoded.discard(group_id)
+        shard.load(group_id, self._log.records(self.partition, group_id), now)
+
+    # ---- phases -------------------------------------------------------------------------------------------
+    def _go(self, signal: str) -> None:
+        then = TRANSITIONS[self.phase].get(signal)
+        if then is None:
+            raise InvariantError(f"partition {self.partition}: {signal} while {self.phase}")
+        self.phase = then
+
+    def _begin(self, signal: str, why: str) -> None:
+        self._go(signal)
+        self._fence(why)
+
+    def _fence(self, why: str) -> None:
+        self.attempt += 1
+        self._why = why
+        self._out.append(Fence(self.partition, self.attempt))
+
+    def _drop(self, signal: str, why: str, stay: bool = False) -> None:
+        """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
+        self._go(signal)
+        shard, self.shard = self.shard, None
+        self.undecoded = set()
+        self._out.append(Stop(self.partition, self.attempt, why))
+        if shard is not None:
+            granted = tuple(g for g, soft in shard.soft.items() if soft.granted)
+            if granted:
+                self._out.append(Void(granted))
+        self._parked.clear()
+        waiting, self._open = self._open, {}
+        self._tally.open -= len(waiting)
+        code = Code.NOT_COORDINATOR
+        self._out += [Reply(token, answer(code, TEXT[code])) for token, answer in waiting.items()]

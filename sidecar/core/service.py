@@ -1,0 +1,218 @@
+"""The group coordinator of one sidecar: which partition a request belongs to, the lease, what concerns all partitions.
+
+A *lease* says until when this sidecar may take itself for the owner of what it was assigned: the brokers answered it
+as a live member, and will not give its partitions away before the session that began then is over. Every request
+looks at it, so that a process that was suspended finds out before it answers.
+
+The driver has, beside those of owner.py, these duties: it reports `lease` whenever the brokers have answered, with the
+time at which it *asked* them; `assigned` when the owners' group has a new map; `lost` when this sidecar is out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sidecar.core.commands import Command
+from sidecar.core.effects import Log, Reply
+from sidecar.core.errors import TEXT, Code
+from sidecar.core.events import Event, KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.core.groups import Registry
+from sidecar.core.owner import LogView, Owner, Phase, Tally
+from sidecar.core.placement import partition_for
+from sidecar.core.topics import Topic, TopicImage
+from sidecar.core.turn import Now, Ports
+
+GAP_MS = 1_000
+"""A pause of the whole process that is longer is given back to every member's session."""
+SAY_AGAIN_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """`hold_ms`: how long a request waits for a takeover, 0: not at all; `parked_max`: requests without an answer;
+    `fence_interval_ms`: how often a fence is renewed."""
+
+    hold_ms: int = 3_000
+    parked_max: int = 100_000
+    fence_interval_ms: int = 3_600_000
+
+
+class Service:
+    """`out` holds the commands that are due; the driver takes them out."""
+
+    def __init__(
+        self,
+        node_id: int,
+        partitions: int,
+        registry: Registry,
+        ports: Ports,
+        log: LogView,
+        settings: ServiceSettings | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.settings = settings or ServiceSettings()
+        self.out: list[Command] = []
+        self.tally = Tally()
+        self.owners = [
+            Owner(p, registry, ports, log, self.settings.hold_ms, self.tally, self.out) for p in range(partitions)
+        ]
+        self.map: Sequence[int] = ()
+        """Node id of each partition's owner, as the owners' group says; -1 or short while unknown."""
+        self.stopping = False
+        self._log = log
+        self._lease_until_ms = 0
+        self._image = TopicImage()
+        self._topics: tuple[Topic, ...] = ()
+        self._woken_ms = 0
+        self._deaf_ms = 0
+        self._said_ms = -SAY_AGAIN_MS
+
+    # ---- ownership ----------------------------------------------------------------------------------------
+    def assigned(self, owners: Sequence[int], generation: int, sidecars: int, now: Now) -> None:
+        """The owners' group has a new map."""
+        self.map = owners
+        mine = {p for p, n in enumerate(owners) if n == self.node_id}
+        gained = [p for p in mine if self.owners[p].phase is Phase.ELSEWHERE]
+        told = {"generation": generation, "mine": len(mine), "gained": len(gained), "sidecars": sidecars}
+        self.out.append(Log("owners", told))
+        for p, owner in enumerate(self.owners):
+            if p not in mine:
+                owner.released("moved to another sidecar")
+        for p in gained:
+            self.owners[p].assigned(now)
+
+    def lost(self, why: str) -> None:
+        """This sidecar is out of the owners' group: it owns nothing until it is assigned again."""
+        mine = sum(o.phase is not Phase.ELSEWHERE for o in self.owners)
+        self.out.append(Log("ownership lost", {"why": why, "partitions": mine}, "warning"))
+        self._lease_until_ms = 0
+        self.release_all(why)
+
+    def release_all(self, why: str) -> None:
+        for owner in self.owners:
+            owner.released(why)
+
+    def lease(self, until_ms: int) -> None:
+        """The brokers know this sidecar as a live member; counted from when they were asked."""
+        self._lease_until_ms = max(self._lease_until_ms, until_ms)
+
+    @property
+    def lease_until_ms(self) -> int:
+        return self._lease_until_ms
+
+    def lease_valid(self, now: Now) -> bool:
+        return now.mono_ms < self._lease_until_ms
+
+    # ---- requests -----------------------------------------------------------------------------------------
+    def partition_of(self, group_id: str) -> int:
+        return partition_for(group_id, len(self.owners))
+
+    def owner_of(self, group_id: str) -> Owner:
+        return self.owners[partition_for(group_id, len(self.owners))]
+
+    def request(self, token: int, event: Event, now: Now) -> None:
+        """Answered by a `Reply` with this token, now or later."""
+        if self.stopping or self.tally.open >= self.settings.parked_max:
+            self._refuse(token, event, Code.COORDINATOR_NOT_AVAILABLE)
+        elif isinstance(event, ListGroups):
+            self.out.append(Reply(token, self._list(now)))
+        elif isinstance(event, KnownGroups):
+            self.out.append(Reply(token, KnownReply(groups=frozenset(filter(self.known, event.candidates)))))
+        elif now.mono_ms >= self._lease_until_ms:
+            self._refuse(token, event, Code.NOT_COORDINATOR)
+        else:
+            self.owner_of(event.group_id).request(token, event, now)
+
+    def _refuse(self, token: int, event: Event, code: Code) -> None:
+        self.out.append(Reply(token, event.refused(code, TEXT[code])))
+
+    def touch(self, group_id: str, member_id: str, now: Now) -> None:
+        """A front has answered this member under a grant, so the member was heard."""
+        if now.mono_ms < self._lease_until_ms:
+            self.owner_of(group_id).touch(group_id, member_id, now)
+
+    def known(self, group_id: str) -> bool:
+        owner = self.owner_of(group_id)
+        if owner.shard is not None:
+            return group_id in owner.shard.groups or group_id in owner.undecoded
+        return group_id in self._log.groups(owner.partition)
+
+    def _list(self, now: Now) -> ListReply:
+        """Every group whose coordinator is here; a partition that is being taken over fails the whole list (row 1.27
+        of docs/reference/behaviour.md)."""
+        if not self.lease_valid(now):
+            return ListReply()
+        if any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in self.owners):
+            return ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)
+        found: list[Listed] = []
+        for owner in self.owners:
+            owner.load_all(now)
+            if owner.shard is not None:
+                found += owner.shard.listed()
+        return ListReply(groups=tuple(found))
+
+    # ---- time, topics, settings ---------------------------------------------------------------------------
+    def wake(self, now: Now) -> None:
+        """To be called every 50 ms or so."""
+        gap_ms = now.mono_ms - self._woken_ms if self._woken_ms else 0
+        self._woken_ms = now.mono_ms
+        valid = self.lease_valid(now)
+        if gap_ms > GAP_MS:
+            self.out.append(Log("the process stood still", {"ms": gap_ms}, "warning"))
+        if gap_ms > GAP_MS or not valid:
+            self._deaf_ms += gap_ms
+        if valid and self._deaf_ms:
+            # Nobody could be heard meanwhile: members get that time back, none is expired for it.
+            for owner in self.owners:
+                owner.shift(self._deaf_ms, now)
+            self._deaf_ms = 0
+        for owner in self.owners:
+            owner.wake(now, valid)
+            if valid and owner.shard is not None:
+                self._renew(owner, now)
+        self._tell_problem(now)
+
+    def _renew(self, owner: Owner, now: Now) -> None:
+        since_ms = now.mono_ms - owner.fenced_ms
+        if since_ms > self.settings.fence_interval_ms and owner.idle:
+            owner.renew(now)
+
+    def problem(self) -> str:
+        """Why partitions cannot be taken over; empty if nothing hinders it."""
+        return next((o.problem for o in self.owners if o.problem), "")
+
+    def _tell_problem(self, now: Now) -> None:
+        problem = self.problem()
+        if problem and now.mono_ms - self._said_ms >= SAY_AGAIN_MS:
+            self._said_ms = now.mono_ms
+            waiting = sum(bool(o.problem) for o in self.owners)
+            told = {"partitions": waiting, "problem": problem}
+            self.out.append(Log("partitions cannot be taken over", told, "warning"))
+
+    def topics(self, topics: tuple[Topic, ...], now: Now) -> None:
+        """A listing of all topics; the same object as last time is the same listing."""
+        if topics is self._topics:
+            return
+        self._topics = topics
+        image, changed = self._image.next(topics)
+        if changed:
+            self._image = image
+            for owner in self.owners:
+                owner.topics_changed(image, changed, now)
+
+    def config_changed(self, now: Now) -> None:
+        for owner in self.owners:
+            owner.config_changed(now)
+
+    # ---- what an operator sees ----------------------------------------------------------------------------
+    def serving(self) -> list[int]:
+        return [o.partition for o in self.owners if o.phase is Phase.SERVING]
+
+    def owner_node(self, group_id: str) -> int:
+        """Node id beside which the owner of this group stands; -1 while unknown."""
+        p = self.partition_of(group_id)
+        return self.map[p] if p < len(self.map) else -1
+
+    def loading(self) -> int:
+        return sum(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in self.owners)

@@ -1,0 +1,81 @@
+"""What one event may see and do: fields and ports, never the shard itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.assign.spec import Assignor
+from sidecar.core.effects import Effects, Grant, Reply
+from sidecar.core.events import NO_TOKEN, Answer
+from sidecar.core.records import Record
+from sidecar.core.timers import Timers
+from sidecar.core.topics import TopicImage
+
+
+@dataclass(slots=True)
+class Now:
+    """`mono_ms` drives timers, `wall_ms` is written down. Nobody changes one."""
+
+    mono_ms: int
+    wall_ms: int
+
+
+@dataclass(slots=True)
+class Soft:
+    """What a coordinator knows of a group beside its records; it is lost with the coordinator. Kinds of groups add
+    fields of their own."""
+
+    revision: int = 0
+    """Rises with each change of the group; a remembered answer of an older revision is void."""
+    granted: bool = False
+    """Some front may hold a grant of this revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the coordinator is given. `config(kind, group_id)` returns the settings in force for that group;
+    `asks_access()` says whether topics found by a regular expression must be shown to the broker's authorizer."""
+
+    assignors: Mapping[str, Assignor]
+    config: Callable[[str, str], Any]
+    asks_access: Callable[[], bool] = lambda: False
+
+
+@dataclass(slots=True)
+class Turn:
+    """One shard has one turn and begins it anew for each event."""
+
+    ports: Ports
+    timers: Timers
+    groups: Mapping[str, Any]
+    """Only replay changes it."""
+    replay: Callable[[Record], None]
+    changed: Callable[[str], None]
+    """Voids what was granted to members of this group, though no record of it was written."""
+    soft_of: Callable[[str], Any]
+    image: TopicImage
+    now: Now
+    fx: Effects
+    runs: int = 0
+
+    def begin(self, now: Now) -> Effects:
+        self.now = now
+        self.fx = Effects()
+        return self.fx
+
+    def write(self, record: Record) -> None:
+        """Append a record; it changes the state at once, so that later steps of the same event see it."""
+        self.fx.records.append(record)
+        self.replay(record)
+
+    def reply(self, token: int, answer: Answer, grant: Grant | None = None) -> None:
+        """Answer this request, now or after its own event has ended. The answer leaves when all is committed that
+        was written before it."""
+        if token != NO_TOKEN:
+            self.fx.replies.append(Reply(token, answer, grant))
+
+    def next_run(self) -> int:
+        self.runs += 1
+        return self.runs

@@ -1,0 +1,328 @@
+"""What becomes of each request that does not simply pass: runs its handler, answers what it wants.
+
+A handler (api/) is a generator and runs until it must wait: for the broker, on the client's connection; for another
+broker; for the coordinator. Nothing here knows a group. Of the coordinator a front sees messages, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+from sidecar.api.access import hidden_topics
+from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Scope, Store, Tell
+from sidecar.api.handlers import HANDLERS
+from sidecar.core.errors import TEXT, Code
+from sidecar.core.events import Event
+from sidecar.front.session import Session
+from sidecar.front.steady import Grants, touch_due
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.link.messages import (
+    AccessAnswer,
+    Address,
+    AskAccess,
+    Grant,
+    Lease,
+    Reply,
+    Request,
+    ToCoordinator,
+    ToFront,
+    View,
+    Void,
+)
+from sidecar.link.ports import Figures, FrontEnd, Logger, Tasks
+from sidecar.proxy.connection import Close, Got
+from sidecar.wire.apis import SERVED, Api, response_flexible
+from sidecar.wire.frames import SIZE, Limits, header_end, response_frame
+from sidecar.wire.primitives import WireError
+
+GROUPS_KEPT = 65_536
+EARLY_TICK_S = 0.1
+
+
+@dataclass(frozen=True)
+class FrontSettings:
+    """`hold_ms`: how long a request waits for a coordinator that is still starting."""
+
+    node_id: int
+    broker: Address
+    limits: Limits
+    managed: Callable[[str], bool]
+    managing: bool
+    header_timeout_s: float = 30.0
+    in_flight_max: int = 256
+    connections_max: int = 10_000
+    steady_replies: int = 16
+    access_keep_ms: int = 10_000
+    hold_ms: int = 3_000
+
+
+def now_ms() -> int:
+    return int(time.monotonic() * 1000)
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One request whose handler has not ended."""
+
+    session: Session
+    got: Got
+    call: Call
+    handler: Handler
+    event: Event | None = None
+    """What the coordinator was asked, until it answers."""
+    grant: Grant | None = None
+
+
+class Front:
+    def __init__(
+        self,
+        settings: FrontSettings,
+        attach: Callable[[FrontEnd], Callable[[ToCoordinator], None]],
+        cluster: Cluster,
+        figures: Figures,
+        log: Logger,
+        tasks: Tasks,
+    ) -> None:
+        """`attach` connects to the coordinator and returns how to send to it. `cluster`: for requests that belong to
+        another broker."""
+        self.settings = settings
+        self.broker = settings.broker
+        self.limits = settings.limits
+        self.header_timeout_s = settings.header_timeout_s
+        self.in_flight_max = settings.in_flight_max
+        self.log = log
+        self.sessions: set[Session] = set()
+        self.stopping = False
+        self._cluster = cluster
+        self._figures = figures
+        self._tasks = tasks
+        self._opened, self._active = figures("opened"), figures("active")
+        self._faults = figures("handler_faults")
+        self._seen = {api: figures("requests", Api(api).name.lower(), SERVED[api].decision) for api in SERVED}
+        managed = lru_cache(maxsize=GROUPS_KEPT)(settings.managed)
+        self._scope = Scope(
+            settings.node_id, managed, settings.managing, settings.access_keep_ms, now_ms, lambda: str(uuid4())
+        )
+        self._grants = Grants()
+        self._view: View | None = None
+        self._waiting: dict[int, _Run] = {}
+        self._early: list[tuple[int, int]] = []
+        """(token, until when it is held) of requests that came before the coordinator was there."""
+        self._last_token = 0
+        self._send = attach(self)
+
+    # ---- connections --------------------------------------------------------------------------------------
+    def opened(self, session: Session) -> bool:
+        self.sessions.add(session)
+        self._opened.inc()
+        self._active.inc()
+        return len(self.sessions) <= self.settings.connections_max and not self.stopping
+
+    def gone(self, session: Session, cause: str) -> None:
+        if session in self.sessions:
+            self.sessions.remove(session)
+            self._active.inc(-1)
+            self._figures("closed", cause).inc()
+
+    def refused(self, session: Session, close: Close) -> None:
+        self._figures("refused", close.cause).inc()
+        self.log.warning("frame refused", client=session.host, cause=close.cause, detail=close.detail)
+
+    # ---- requests -----------------------------------------------------------------------------------------
+    def dispatch(self, session: Session, got: Got) -> None:
+        self._seen[got.api_key].inc()
+        steady = session.steady.get(got.frame[12:]) if session.steady else None
+        if steady is not None:
+            at_ms = now_ms()
+            if self._grants.allows(steady, got.version, at_ms) and not self.stopping:
+                if touch_due(steady, at_ms):
+                    self._send(steady.touch)
+                session.reply(got.token, steady.head + SIZE.pack(got.correlation_id) + steady.tail)
+                return
+        try:
+            client_id, pos = header_end(got.frame, 12, got.version >= SERVED[got.api_key].flexible_from)
+        except WireError as exc:
+            self._malformed(session, exc)
+            return
+        view = self._view or View()
+        call = Call(
+            self._scope,
+            session.facts,
+            view,
+            got.api_key,
+            got.version,
+            got.correlation_id,
+            got.frame,
+            pos,
+            client_id,
+        )
+        self._advance(_Run(session, got, call, HANDLERS[got.api_key](call)), None)
+
+    def _advance(self, run: _Run, value: Any) -> None:
+        """Resume the handler with what came of its last want, until it waits again or ends."""
+        handler = run.handler
+        try:
+            want = handler.send(value)
+            while isinstance(want, Tell):
+                self._send(want.message)
+                want = handler.send(None)
+        except StopIteration as ended:
+            self._finish(run, ended.value)
+        except WireError as exc:
+            self._malformed(run.session, exc)
+        except Exception as exc:  # noqa: BLE001 - a bug: its client must not wait for ever, the others go on
+            self._faults.inc()
+            name = Api(run.got.api_key).name
+            self.log.error("handler broke", api=name, version=run.got.version, error=repr(exc))
+            run.session.close("internal_error", repr(exc))
+        else:
+            if isinstance(want, Coordinate):
+                self._coordinate(run, want.event)
+            elif isinstance(want, Ask):
+                run.session.ask(run.got.token, want.frame, lambda frame: self._answered(run, frame))
+            else:
+                self._tasks.spawn(self._store(run, want), "store")
+
+    def _answered(self, run: _Run, frame: bytes | None) -> None:
+        if frame is None:
+            run.handler.close()
+        else:
+            self._advance(run, frame)
+
+    def _finish(self, run: _Run, result: bytes | Forward) -> None:
+        session, got = run.session, run.got
+        if isinstance(result, Forward):
+            session.forward(got)
+            return
+        frame = response_frame(got.correlation_id, response_flexible(got.api_key, got.version), result)
+        if run.grant is not None:
+            self._remember(run, run.grant, frame)
+        session.reply(got.token, frame)
+
+    def _remember(self, run: _Run, grant: Grant, frame: bytes) -> None:
+        steady, room = run.session.steady, self.settings.steady_replies
+        allowed = run.session.facts.readable.get(grant.group_id)
+        if room == 0 or allowed is None:
+            return
+        if len(steady) >= room:
+            steady.clear()
+        steady[run.got.frame[12:]] = self._grants.remember(grant, run.got.version, allowed[1], frame, now_ms())
+
+    def _malformed(self, session: Session, exc: WireError) -> None:
+        self.refused(session, Close("malformed", str(exc)))
+        session.close("malformed", str(exc))
+
+    async def _store(self, run: _Run, want: Store) -> None:
+        try:
+            conn = await self._cluster.node(want.node_id)
+            frame = await conn.raw(want.api_key, want.version, want.body, want.flexible)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.
+            run.handler.close()
+            run.session.close("broker_closed", str(exc) or "timed out")
+        else:
+            self._advance(run, frame)
+
+    # ---- the coordinator ------------------------------------------------------------------------------------
+    def _coordinate(self, run: _Run, event: Event) -> None:
+        self._last_token = token = self._last_token + 1
+        run.event = event
+        self._waiting[token] = run
+        if self._view is not None:
+            self._send(Request(token, event))
+        else:
+            if not self._early:
+                asyncio.get_running_loop().call_later(EARLY_TICK_S, self._refuse_early)
+            self._early.append((token, now_ms() + self.settings.hold_ms))
+
+    def _refuse_early(self) -> None:
+        """There is no coordinator yet: those who have waited long enough are told so."""
+        at_ms = now_ms()
+        due = [token for token, until in self._early if until <= at_ms]
+        self._early = [(token, until) for token, until in self._early if until > at_ms]
+        for token in due:
+            self._refuse(token, Code.COORDINATOR_NOT_AVAILABLE)
+        if self._early:
+            asyncio.get_running_loop().call_later(EARLY_TICK_S, self._refuse_early)
+
+    def _refuse(self, token: int, code: Code) -> None:
+        event = self._waiting[token].event
+        assert event is not None
+        self._replied(Reply(token, event.refused(code, TEXT[code])))
+
+    def from_coordinator(self, message: ToFront) -> None:
+        if isinstance(message, Reply):
+            self._replied(message)
+        elif isinstance(message, Lease):
+            self._grants.lease_until_ms = message.until_ms
+        elif isinstance(message, Void):
+            self._grants.void(message.groups)
+        elif isinstance(message, View):
+            self._looked(message)
+        else:
+            self._may_see(message)
+
+    def link_lost(self) -> None:
+        """The coordinator is gone, and with it all that it granted or has not answered."""
+        self._view = None
+        self._grants.void_all()
+        for token in list(self._waiting):
+            self._refuse(token, Code.NOT_COORDINATOR)
+
+    def _replied(self, reply: Reply) -> None:
+        run = self._waiting.pop(reply.token, None)
+        if run is None or run.session.conn.closed:
+            return
+        run.event, run.grant = None, reply.grant
+        self._advance(run, reply.answer)
+
+    def _looked(self, view: View) -> None:
+        first, self._view = self._view is None, view
+        if first:
+            early, self._early = self._early, []
+            for token, _ in early:
+                event = self._waiting[token].event
+                if event is not None:
+                    self._send(Request(token, event))
+
+    def _may_see(self, ask: AskAccess) -> None:
+        """Which of these topics may the principal behind this request not see? Asked on its own connection."""
+        run = self._waiting.get(ask.token)
+        if run is None or run.session.conn.closed:
+            self._send(AccessAnswer(ask.token, None))
+        else:
+            self._step(run, ask.token, hidden_topics(run.call, ask.topics), None)
+
+    def _step(self, run: _Run, token: int, steps: Generator[Any, Any, set[str]], frame: bytes | None) -> None:
+        try:
+            want = steps.send(frame)
+        except StopIteration as ended:
+            self._send(AccessAnswer(token, frozenset(ended.value)))
+        except WireError as exc:
+            self._send(AccessAnswer(token, None))
+            self._malformed(run.session, exc)
+        else:
+            run.session.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
+
+    def _stepped(self, run: _Run, token: int, steps: Generator[Any, Any, set[str]], frame: bytes | None) -> None:
+        if frame is None:
+            self._send(AccessAnswer(token, None))
+        else:
+            self._step(run, token, steps, frame)
+
+    # ---- ending -------------------------------------------------------------------------------------------
+    async def drain(self, timeout_s: float) -> None:
+        """Answers under way leave; then every connection is closed."""
+        until = time.monotonic() + timeout_s
+        while self._waiting and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for session in list(self.sessions):
+            session.close("shutdown")
+        while self.sessions and time.monotonic() < until:
+            await asyncio.sleep(0.01)

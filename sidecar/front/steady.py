@@ -1,0 +1,69 @@
+"""Heartbeats that a front answers itself, under a grant of the coordinator.
+
+A steady member sends the same bytes each time and is due the same answer. The coordinator grants that answer: until
+the member's session would end, until the group changes (`Void`), and as long as the coordinator's lease lasts. The
+broker's word on the connection's principal has an end of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sidecar.link.messages import TOUCH_MS, Grant, Touch
+
+
+@dataclass(slots=True)
+class GroupGrant:
+    """What was granted to members of one group, all of it valid or all of it void."""
+
+    valid: bool = True
+
+
+@dataclass(slots=True)
+class Steady:
+    """An answer that may be given again: `head`, the correlation id, `tail`."""
+
+    group: GroupGrant
+    version: int
+    until_ms: int
+    touch: Touch
+    touched_ms: int
+    head: bytes
+    tail: bytes
+
+
+@dataclass(slots=True)
+class Grants:
+    """What one front may answer by itself."""
+
+    lease_until_ms: int = 0
+    groups: dict[str, GroupGrant] = field(default_factory=dict)
+
+    def remember(self, grant: Grant, version: int, until_ms: int, frame: bytes, now_ms: int) -> Steady:
+        """`frame`: the whole response that was just given; `until_ms`: the end of the principal's rights."""
+        group = self.groups.get(grant.group_id)
+        if group is None:
+            group = self.groups[grant.group_id] = GroupGrant()
+        touch = Touch(grant.group_id, grant.member_id)
+        return Steady(group, version, min(grant.until_ms, until_ms), touch, now_ms, frame[:4], frame[8:])
+
+    def void(self, groups: tuple[str, ...]) -> None:
+        for group_id in groups:
+            found = self.groups.pop(group_id, None)
+            if found is not None:
+                found.valid = False
+
+    def void_all(self) -> None:
+        self.void(tuple(self.groups))
+        self.lease_until_ms = 0
+
+    def allows(self, s: Steady, version: int, now_ms: int) -> bool:
+        return s.group.valid and s.version == version and now_ms < s.until_ms and now_ms < self.lease_until_ms
+
+
+def touch_due(s: Steady, now_ms: int) -> bool:
+    """Whether the coordinator must hear of this answer."""
+    if now_ms - s.touched_ms < TOUCH_MS:
+        return False
+    s.touched_ms = now_ms
+    return True

@@ -1,0 +1,1 @@
+"""The messages between a front and the coordinator, and how they travel."""

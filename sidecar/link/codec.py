@@ -1,0 +1,96 @@
+"""The messages as bytes, for a front and a coordinator in two processes.
+
+A frame is its length (4 bytes, big-endian, without itself), the kind of its message (1 byte) and MessagePack. Which
+events and answers there are is read from the registry of kinds of groups. Both processes are of one version: the
+frames are no interface for others, and are never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from msgspec import MsgspecError, Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from sidecar.core.events import DeleteGroup, Event, KnownGroups, ListGroups, Standing
+from sidecar.core.groups import Registry
+from sidecar.core.kinds import REGISTRY
+from sidecar.link.messages import (
+    SETTINGS_EVENTS,
+    AccessAnswer,
+    AskAccess,
+    Grant,
+    Lease,
+    Reply,
+    Request,
+    SettingsPassed,
+    Touch,
+    View,
+    Void,
+)
+
+SIMPLE: tuple[type[Struct], ...] = (Touch, AccessAnswer, SettingsPassed, Lease, View, AskAccess, Void)
+REQUEST, REPLY = len(SIMPLE), len(SIMPLE) + 1
+FRAME_MAX = 256 << 20
+
+
+class LinkError(Exception):
+    """Bytes that are no message of this version. The link must be closed."""
+
+
+class LinkCodec:
+    def __init__(self, registry: Registry = REGISTRY) -> None:
+        inner = [e for e in registry.events if not e.inner]
+        events: list[type[Event]] = [*inner, Standing, DeleteGroup, ListGroups, KnownGroups, *SETTINGS_EVENTS]
+        any_event = reduce(or_, events)
+        any_answer = reduce(or_, dict.fromkeys(e.answer for e in events))
+        self._encoder = Encoder()
+        self._kinds = {cls: i for i, cls in enumerate(SIMPLE)}
+        self._simple: list[Decoder[Any]] = [Decoder(cls) for cls in SIMPLE]
+        self._request: Decoder[Any] = Decoder(tuple[int, any_event])  # type: ignore[valid-type]
+        self._reply: Decoder[Any] = Decoder(tuple[int, any_answer, Grant | None])  # type: ignore[valid-type]
+
+    def encode(self, message: Struct) -> bytes:
+        if isinstance(message, Request):
+            kind, body = REQUEST, self._encoder.encode((message.token, message.event))
+        elif isinstance(message, Reply):
+            kind, body = REPLY, self._encoder.encode((message.token, message.answer, message.grant))
+        else:
+            kind, body = self._kinds[type(message)], self._encoder.encode(message)
+        return (len(body) + 1).to_bytes(4, "big") + bytes((kind,)) + body
+
+    def decode(self, frame: memoryview | bytes) -> Any:
+        """A frame without its length. Raises LinkError."""
+        kind, body = frame[0], frame[1:]
+        try:
+            if kind == REQUEST:
+                return Request(*self._request.decode(body))
+            if kind == REPLY:
+                return Reply(*self._reply.decode(body))
+            return self._simple[kind].decode(body)
+        except (MsgspecError, IndexError) as exc:
+            raise LinkError(f"message of kind {kind}: {exc}") from exc
+
+
+class Frames:
+    """Bytes as they come in, cut into messages."""
+
+    def __init__(self, codec: LinkCodec) -> None:
+        self._codec = codec
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Any]:
+        """Raises LinkError."""
+        self._buffer += data
+        while len(self._buffer) >= 5:
+            size = int.from_bytes(self._buffer[:4], "big")
+            if not 1 <= size <= FRAME_MAX:
+                raise LinkError(f"a frame of {size} bytes")
+            if len(self._buffer) < 4 + size:
+                return
+            frame = bytes(self._buffer[4 : 4 + size])
+            del self._buffer[: 4 + size]
+            yield self._codec.decode(frame)

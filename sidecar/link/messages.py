@@ -1,0 +1,142 @@
+"""What a front and the coordinator say to each other. They share nothing else.
+
+A front holds the clients' connections; the coordinator holds the groups. Both may be one process (loopback.py) or two
+(codec.py gives the bytes). Messages arrive in the order in which they were sent, each once, or the link is down and
+both sides forget what they knew of each other.
+
+front -> coordinator: Request, Touch, AccessAnswer, SettingsPassed
+coordinator -> front: Reply, Void (core), Lease, View, AskAccess
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from sidecar.core.commands import Void as Void
+from sidecar.core.effects import TOUCH_MS as TOUCH_MS
+from sidecar.core.effects import Grant as Grant
+from sidecar.core.effects import Reply as Reply
+from sidecar.core.events import Answer, Event
+
+Address = tuple[str, int]
+"""Host and port."""
+
+
+# ---- to the coordinator -------------------------------------------------------------------------------------------
+class Request(Struct, tag=True, gc=False):
+    """One event of a client. The front has already asked the broker whether its principal may do this."""
+
+    token: int
+    event: Event
+
+
+class Touch(Struct, tag=True, gc=False):
+    """The front has answered this member under a grant. It says so every `TOUCH_MS` at most for each member, and the
+    coordinator adds that to the member's session."""
+
+    group_id: str
+    member_id: str
+
+
+class AccessAnswer(Struct, tag=True, gc=False):
+    """Answer to `AskAccess`. `hidden` None: nobody can say any more, as the client or its broker is gone."""
+
+    token: int
+    hidden: frozenset[str] | None
+
+
+class SettingsPassed(Struct, tag=True, gc=False):
+    """A change of broker settings passed through a client's connection: it is worth reading them at once."""
+
+
+# ---- to the front -------------------------------------------------------------------------------------------------
+class Lease(Struct, tag=True, gc=False):
+    """Until when the coordinator may take itself for the owner (monotonic clock of the machine, which both share)."""
+
+    until_ms: int
+
+
+class View(Struct, tag=True, gc=False):
+    """What a front must know of the cluster. `owners[p]`: node id of the owner of partition p, -1 while unknown;
+    `leaders[p]`: of the leader of `__consumer_offsets`-p; `brokers`: the addresses that clients know; `authorizer`:
+    whether the broker has one."""
+
+    owners: tuple[int, ...] = ()
+    leaders: tuple[int, ...] = ()
+    brokers: dict[int, Address] = field(default_factory=dict)
+    authorizer: bool = True
+    stopping: bool = False
+
+
+class AskAccess(Struct, tag=True, gc=False):
+    """May the principal of this request's connection DESCRIBE these topics? The request is not answered yet."""
+
+    token: int
+    topics: frozenset[str]
+
+
+# ---- events that concern settings, not the state of a group -------------------------------------------------------
+class SettingChange(Struct, gc=False):
+    """One resource of AlterConfigs. `resource_type`: 4 broker, 32 group; value None removes the setting."""
+
+    resource_type: int
+    name: str
+    values: dict[str, str | None]
+
+
+class AlterReply(Answer):
+    """Of the changes that were refused: "{resource type}/{name}" -> error code and message."""
+
+    refused: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+
+
+class AlterSettings(Event):
+    """Check, and unless `validate_only` write down, these changes. `group_id` is empty."""
+
+    answer: ClassVar[type[Answer]] = AlterReply
+
+    changes: tuple[SettingChange, ...] = ()
+    validate_only: bool = True
+    client: str = ""
+
+
+class SettingValue(Struct, gc=False):
+    """`own`: the group's own value; `broker`, `source`: that of the broker level and where it comes from; `default`:
+    Kafka's."""
+
+    name: str
+    own: str | None
+    broker: str
+    source: int
+    default: str
+
+
+class SettingsReply(Answer):
+    groups: dict[str, tuple[SettingValue, ...]] = field(default_factory=dict)
+    at_broker: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Settings that the broker keeps for these groups from the time before they were managed."""
+
+
+class DescribeSettings(Event):
+    """The settings in force of these groups. Waits until the broker's own settings are known."""
+
+    answer: ClassVar[type[Answer]] = SettingsReply
+
+    groups: tuple[str, ...] = ()
+
+
+class ConfiguredReply(Answer):
+    groups: tuple[str, ...] = ()
+
+
+class ConfiguredGroups(Event):
+    """Groups that have settings of their own in the state topic."""
+
+    answer: ClassVar[type[Answer]] = ConfiguredReply
+
+
+SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups)
+ToCoordinator = Request | Touch | AccessAnswer | SettingsPassed
+ToFront = Reply | Void | Lease | View | AskAccess

@@ -1,0 +1,56 @@
+"""What front and coordinator are given: a log, figures, the other end of the link. No implementation is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from sidecar.link.messages import ToCoordinator, ToFront
+
+
+class Logger(Protocol):
+    def debug(self, event: str, **fields: Any) -> Any: ...
+    def info(self, event: str, **fields: Any) -> Any: ...
+    def warning(self, event: str, **fields: Any) -> Any: ...
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+
+class Figure(Protocol):
+    """One metric with its labels fixed."""
+
+    def inc(self, amount: float = 1) -> None: ...
+    def set(self, value: float) -> None: ...
+    def observe(self, value: float) -> None: ...
+    def set_function(self, value: Callable[[], float]) -> None: ...
+
+
+class Figures(Protocol):
+    """The metrics by name; process/metrics.py has the table. Raises KeyError for a name that is not there."""
+
+    def __call__(self, name: str, *labels: str) -> Figure: ...
+
+
+class Tasks(Protocol):
+    """Work in the background that must not fail unseen: an exception nobody expected ends the process."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> Any:
+        """Returns the task, an `asyncio.Task`."""
+
+    def broken(self, name: str, exc: BaseException) -> None: ...
+
+
+class FrontEnd(Protocol):
+    """A front as the coordinator sees it."""
+
+    def from_coordinator(self, message: ToFront) -> None: ...
+
+
+class CoordinatorEnd(Protocol):
+    """The coordinator as a front sees it. `front` is how it is answered."""
+
+    def connect(self, front: FrontEnd) -> None:
+        """The front gets the lease and the view at once, and what is new from then on."""
+
+    def disconnect(self, front: FrontEnd) -> None: ...
+
+    def from_front(self, front: FrontEnd, message: ToCoordinator) -> None: ...

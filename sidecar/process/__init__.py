@@ -1,0 +1,1 @@
+"""One sidecar process: settings, wiring, log, metrics, the admin address."""

@@ -1,0 +1,265 @@
+"""One sidecar process, wired in one place: listen first, then find the broker, the topics, the peers; at the end give
+up in order. Each part is complete once it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import socket
+import time
+from typing import Any
+
+import re2
+
+from sidecar.coordinator.background import Background, BackgroundCollector
+from sidecar.coordinator.configs import Configs, OwnSettings
+from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
+from sidecar.coordinator.follower import Follower, FollowerSettings
+from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
+from sidecar.coordinator.tail import StateLog
+from sidecar.core.service import ServiceSettings
+from sidecar.front.front import Front, FrontSettings
+from sidecar.front.session import Session
+from sidecar.kafka.cluster import Cluster
+from sidecar.link.loopback import Loopback
+from sidecar.link.ports import Logger
+from sidecar.native import COMPILED
+from sidecar.process.admin import Admin
+from sidecar.process.assignors import UnknownAssignor, load
+from sidecar.process.log import make_logger
+from sidecar.process.metrics import Metrics
+from sidecar.process.settings import Settings, split
+from sidecar.process.tasks import Supervisor
+from sidecar.state.codec import StateCodec
+from sidecar.wire.frames import Limits
+
+BACKLOG = 1024
+ADMIN_AFTER_S = 1.0
+READY_TICK_S = 0.01
+GC_THRESHOLDS = (700, 10, 10_000)
+__all__ = ["App", "StartError"]
+
+
+def managed_by(settings: Settings) -> Any:
+    """A function: is a group of this id managed?"""
+    include = [re2.compile(p) for p in settings.groups.include]
+    exclude = [re2.compile(p) for p in settings.groups.exclude]
+
+    def managed(group_id: str) -> bool:
+        if group_id == settings.ownership.group or not any(p.fullmatch(group_id) for p in include):
+            return False
+        return not any(p.fullmatch(group_id) for p in exclude)
+
+    return managed
+
+
+def front_settings(s: Settings) -> FrontSettings:
+    return FrontSettings(
+        node_id=s.node_id,
+        broker=split(s.broker),
+        limits=Limits(s.limits.frame_bytes, s.limits.group_frame_bytes),
+        managed=managed_by(s),
+        managing=bool(s.groups.include),
+        header_timeout_s=s.limits.header_timeout_ms / 1000,
+        in_flight_max=s.limits.in_flight,
+        connections_max=s.limits.connections,
+        steady_replies=s.limits.steady_replies,
+        access_keep_ms=s.authorisation_cache_ms,
+        hold_ms=s.takeover_hold_ms,
+    )
+
+
+def own_cluster(s: Settings, client_id: str) -> Cluster:
+    """With one listener for everything the broker's own address would lead back through this process."""
+    direct = {} if s.bootstrap else {s.node_id: split(s.broker)}
+    return Cluster(s.own_bootstrap(), client_id, direct)
+
+
+class Coordination:
+    """The coordinator's half of a process: made when everything it needs is there."""
+
+    def __init__(self, s: Settings, leaders: tuple[int, ...], control: Control, cluster: Cluster, app: Shared) -> None:
+        codec = StateCodec()
+        state = StateLog(len(leaders), codec, app.log, app.metrics)
+        values = {f: getattr(s.consumer, f) for f in type(s.consumer).model_fields}
+        defaults = {f: field.default for f, field in type(s.consumer).model_fields.items()}
+        own = OwnSettings(s.node_id, values, frozenset(s.consumer.model_fields_set), defaults)
+        configs = Configs(own, codec, state, managed_by(s), app.log)
+        service = ServiceSettings(s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms)
+        settings = CoordinatorSettings(
+            s.state.topic,
+            s.node_id,
+            control.view.brokers[s.node_id],
+            s.state.write_timeout_ms / 1000,
+            s.state.claims_kept,
+            service,
+        )
+        self.coordinator = Coordinator(
+            settings, cluster, codec, state, configs, app.assignors, app.background, app.metrics, app.log, app.tasks
+        )
+        o = s.ownership
+        follow = FollowerSettings(
+            broker=s.broker,
+            tail_bootstrap=",".join(f"{h}:{p}" for h, p in s.own_bootstrap()),
+            tail_client_id=cluster.client_id + "-tail",
+            same_listener=not s.bootstrap,
+            metadata_refresh_s=s.metadata_refresh_ms / 1000,
+            settings_refresh_s=s.settings_refresh_ms / 1000,
+            broker_gone_s=o.broker_gone_ms / 1000,
+            ownership=OwnershipSettings(o.group, o.session_timeout_ms, o.heartbeat_ms, o.peer_links),
+        )
+        self.follower = Follower(
+            follow, leaders, control, cluster, configs, state, self.coordinator, app.log, app.tasks
+        )
+
+    async def stop(self) -> None:
+        await self.coordinator.stop()
+        await self.follower.stop()
+
+
+class Shared:
+    """What both halves of a process use: log, metrics, tasks, background threads."""
+
+    def __init__(self, s: Settings) -> None:
+        self.log: Logger = make_logger(s.log.level, s.log.format, node_id=s.node_id)
+        self.metrics = Metrics()
+        self.tasks = Supervisor()
+        try:
+            self.assignors = load(s.consumer.assignors)
+        except UnknownAssignor as exc:
+            raise StartError(str(exc)) from None
+        self.background = Background(s.background_threads)
+        self.metrics.registry.register(BackgroundCollector(self.background))
+
+
+class App:
+    """Front and coordinator in one process."""
+
+    def __init__(self, settings: Settings, started: float) -> None:
+        self.settings = settings
+        self.started = started
+        self.shared = Shared(settings)
+        self.log = self.shared.log
+        self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}")
+        self.link = Loopback()
+        self.front = Front(
+            front_settings(settings), self.link.attach, self.cluster, self.shared.metrics, self.log, self.shared.tasks
+        )
+        self.coordination: Coordination | None = None
+        self.ready_ms: int | None = None
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        tasks = self.shared.tasks
+        tasks.watch(loop)
+        for sig in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(sig, self._stop.set)
+        server = await listen(self.settings, self.front, self.log)
+        admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners)
+        if self.settings.admin is not None:
+            tasks.spawn(self._start_admin(admin), "admin")
+        work = loop.create_task(self._coordinate())
+        stop = loop.create_task(self._stop.wait())
+        try:
+            ends: set[asyncio.Future[Any]] = {work, stop, tasks.failed}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for ended in (work, tasks.failed):
+                if ended.done():
+                    ended.result()  # raises what ended it
+            if not stop.done():
+                rest: set[asyncio.Future[Any]] = {stop, tasks.failed}
+                await asyncio.wait(rest, return_when=asyncio.FIRST_COMPLETED)
+                if tasks.failed.done():
+                    tasks.failed.result()
+        finally:
+            stop.cancel()
+            work.cancel()
+            await self._end(server, admin)
+
+    async def _coordinate(self) -> None:
+        s, log = self.settings, self.log
+        start = StartSettings(
+            node_id=s.node_id,
+            broker=split(s.broker),
+            same_listener=not s.bootstrap,
+            client_id=self.cluster.client_id,
+            wait_s=s.broker_wait_ms / 1000,
+            owners_group=s.ownership.group,
+            topic=s.state.topic,
+            replicas=s.state.replicas,
+            min_compaction_lag_ms=s.state.min_compaction_lag_ms,
+        )
+        control = Control(start, self.cluster)
+        await find_broker(start, control, log)
+        leaders = await offsets_leaders(start, control, self.cluster, log)
+        await state_topic(start, control, self.cluster, len(leaders), log)
+        self.coordination = made = Coordination(s, leaders, control, self.cluster, self.shared)
+        self.link.serve(made.coordinator)
+        while made.follower.problems():
+            await asyncio.sleep(READY_TICK_S)
+        self.ready_ms = round((time.monotonic() - self.started) * 1000)
+        # What is there now stays. The state has no cycles, and a full collection of a large one would stop the loop
+        # for longer than an assignment does.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        kernel = "compiled" if COMPILED else "python"
+        log.info("ready", kernel=kernel, ms=self.ready_ms, state_topic=s.state.topic, partitions=len(leaders))
+
+    async def _start_admin(self, admin: Admin) -> None:
+        """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""
+        until = time.monotonic() + ADMIN_AFTER_S
+        while self.ready_ms is None and time.monotonic() < until:
+            await asyncio.sleep(READY_TICK_S)
+        try:
+            await admin.start()
+        except OSError as exc:
+            self.log.error("no admin address", admin=self.settings.admin, error=exc.strerror or str(exc))
+
+    async def _end(self, server: asyncio.Server, admin: Admin) -> None:
+        self.log.info("stopping")
+        self.front.stopping = True
+        if self.coordination is not None:
+            await self.coordination.stop()
+        server.close()
+        await self.front.drain(self.settings.drain_ms / 1000)
+        await admin.stop()
+        self.shared.background.stop()
+        self.cluster.close()
+        self.log.info("stopped")
+
+    # ---- what operators ask -------------------------------------------------------------------------------
+    def problems(self) -> tuple[list[str], int | None]:
+        """Why this sidecar is not ready, and how long its start took."""
+        if self.coordination is None:
+            return ["starting: broker or topics not there yet"], None
+        return self.coordination.follower.problems(), self.ready_ms
+
+    def owners(self, groups: list[str]) -> dict[str, object] | None:
+        """The owners as this sidecar knows them."""
+        if self.coordination is None:
+            return None
+        service, assignment = self.coordination.coordinator.service, self.coordination.coordinator.assignment
+        found = {g: p if (p := service.owner_node(g)) >= 0 else None for g in groups}
+        return {
+            "generation": assignment.generation,
+            "owners": list(assignment.owners),
+            "active": service.serving(),
+            "groups": found,
+        }
+
+
+async def listen(s: Settings, front: Front, log: Logger) -> asyncio.Server:
+    host, port = split(s.listen)
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(lambda: Session(front), host, port, backlog=BACKLOG, reuse_address=True)
+    except OSError as exc:
+        raise StartError(f"cannot listen on {s.listen}: {exc.strerror or exc}") from None
+    for sock in server.sockets:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    log.info("listening", listen=s.listen, broker=s.broker)
+    return server

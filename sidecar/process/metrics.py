@@ -1,0 +1,59 @@
+"""Prometheus metrics: base units, closed label sets, no member or group ids. docs/operations.md explains each.
+
+`METRICS` is the table; the core's `Count` effects, the coordinator and the fronts name their metrics by its keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from sidecar.link.ports import Figure
+
+
+@dataclass(frozen=True)
+class _Metric:
+    kind: type[Counter | Gauge | Histogram]
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: dict[str, _Metric] = {
+    "opened": _Metric(Counter, "sidecar_connections_opened", "Client connections accepted."),
+    "closed": _Metric(Counter, "sidecar_connections_closed", "Client connections closed.", ("cause",)),
+    "active": _Metric(Gauge, "sidecar_connections_active", "Client connections open now."),
+    "requests": _Metric(Counter, "sidecar_requests", "Requests the sidecar looked into.", ("api", "decision")),
+    "refused": _Metric(Counter, "sidecar_frames_refused", "Frames that closed their connection.", ("reason",)),
+    "rebalances": _Metric(Counter, "sidecar_rebalances", "Bumps of a group's epoch.", ("protocol",)),
+    "owned": _Metric(Gauge, "sidecar_owned_partitions", "Partitions of the state topic served here."),
+    "parked": _Metric(Gauge, "sidecar_parked_replies", "Requests the coordinator has not answered yet."),
+    "assignments": _Metric(Counter, "sidecar_assignments", "Target assignments computed and written.", ("assignor",)),
+    "assignor_failures": _Metric(
+        Counter, "sidecar_assignor_failures", "Assignor runs that failed or took too long.", ("assignor",)
+    ),
+    "takeover_seconds": _Metric(Histogram, "sidecar_takeover_seconds", "From assignment to serving."),
+    "fenced": _Metric(Counter, "sidecar_fenced", "Shards dropped after a failed append.", ("why",)),
+    "handler_faults": _Metric(Counter, "sidecar_handler_faults", "Requests whose handler broke: bugs. Alert above 0."),
+    "invariant_violations": _Metric(
+        Counter, "sidecar_invariant_violations", "Contradictions found in the state. Alert above 0."
+    ),
+}
+
+
+class Metrics:
+    """Callable: the metric of that name with these label values."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._made = {key: m.kind(m.name, m.help, m.labels, registry=self.registry) for key, m in METRICS.items()}
+
+    def __call__(self, name: str, *labels: str) -> Figure:
+        """Raises KeyError for a name that is not in the table."""
+        made = self._made[name]
+        figure: Figure = made.labels(*labels) if labels else made  # type: ignore[assignment]
+        return figure
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)

@@ -1,1 +1,0 @@
-"""The only asyncio, the only clock: sockets, the state topic, ownership, settings, metrics, logs."""

@@ -1,0 +1,76 @@
+"""One partition of the state topic, record by record: the last value of each key, the claims, what is void.
+
+The one copy of these rules: the tail keeps its partitions by it, the audit and the simulation judge by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, owner_epoch_of
+from sidecar.state.keys import StateKey
+
+K = TypeVar("K")
+UNFENCED = (OWNER_CLAIM, SCHEMA, CONFIG)
+"""Kinds of records that are judged by no claim: a claim makes the rule, the others any sidecar may write."""
+
+
+@dataclass(slots=True)
+class Claims:
+    """A record of an owner before the last claim is void: fencing should have kept it out."""
+
+    claimed: int = -1
+    """Owner epoch of the highest claim so far."""
+    void: int = 0
+    """Records found void so far; there should be none."""
+
+    def claim(self, owner_epoch: int) -> None:
+        self.claimed = max(self.claimed, owner_epoch)
+
+    def admits(self, owner_epoch: int) -> bool:
+        if owner_epoch >= self.claimed:
+            return True
+        self.void += 1
+        return False
+
+
+@dataclass(slots=True)
+class PartitionFold:
+    """`position` is the next offset to come. `groups`: group id -> key -> value bytes."""
+
+    position: int = 0
+    records: int = 0
+    owners: Claims = field(default_factory=Claims)
+    groups: dict[str, dict[StateKey, bytes]] = field(default_factory=dict)
+    claims: dict[str, bytes] = field(default_factory=dict)
+    configs: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Group id ("" for brokers) -> name -> value."""
+    schemas: set[str] = field(default_factory=set)
+
+    def apply(self, offset: int, key: StateKey, value: bytes | None) -> None:
+        self.position = offset + 1
+        self.records += 1
+        if key.kind == OWNER_CLAIM:
+            if value is not None:
+                self.claims[key.sub_id] = value
+                self.owners.claim(int(key.sub_id))
+            else:
+                self.claims.pop(key.sub_id, None)
+        elif key.kind == SCHEMA:
+            if value is not None:
+                self.schemas.add(key.sub_id)
+        elif key.kind == CONFIG:
+            _put(self.configs, key.group_id, key.sub_id, value)
+        elif value is None or self.owners.admits(owner_epoch_of(value)):
+            _put(self.groups, key.group_id, key, value)
+
+
+def _put(into: dict[str, dict[K, bytes]], group_id: str, key: K, value: bytes | None) -> None:
+    """Set or remove; an empty group is removed as well."""
+    if value is not None:
+        into.setdefault(group_id, {})[key] = value
+    elif (there := into.get(group_id)) is not None:
+        there.pop(key, None)
+        if not there:
+            del into[group_id]

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sidecar.process.settings import SettingsError, load
+
+GIVEN = {"listen": "127.0.0.1:9092", "broker": "127.0.0.1:19092", "node_id": 1}
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in [n for n in os.environ if n.startswith("SIDECAR_")]:
+        monkeypatch.delenv(name)
+
+
+def faults(config: Path | None = None, **given: object) -> list[str]:
+    with pytest.raises(SettingsError) as exc:
+        load(config, {**GIVEN, **given})
+    return str(exc.value).splitlines()
+
+
+def test_three_options_are_enough() -> None:
+    s = load(None, GIVEN)
+    assert s.groups.include == () and s.consumer.session_timeout_ms == 45_000
+    assert s.own_bootstrap() == [("127.0.0.1", 19092)]
+
+
+def test_defaults_are_kafkas_and_those_of_the_kips() -> None:
+    """docs/reference/behaviour.md section 7; KIP-1263 'Assignment Batching', 'Assignment Offload'."""
+    s = load(None, GIVEN)
+    c = s.consumer
+    assert (c.min_assignment_interval_ms, c.assignment_interval_ms, c.max_assignment_interval_ms) == (0, 1_000, 15_000)
+    assert c.max_assignment_interval_ms == c.max_heartbeat_interval_ms
+    assert c.assignor_offload_enable and s.background_threads == 2
+    assert (c.min_session_timeout_ms, c.session_timeout_ms, c.max_session_timeout_ms) == (45_000, 45_000, 60_000)
+    assert (c.min_heartbeat_interval_ms, c.heartbeat_interval_ms) == (5_000, 5_000)
+    assert c.max_size == 2**31 - 1 and c.assignors == ("uniform", "range") and c.regex_refresh_interval_ms == 600_000
+
+
+def test_all_faults_at_once() -> None:
+    found = faults(listen="nowhere", broker="x:0", node_id=-1)
+    assert len(found) == 3
+    assert any("listen" in f for f in found) and any("node_id" in f for f in found)
+
+
+def test_environment_wins_over_the_file_and_the_command_line_over_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("node_id: 7\ngroups:\n  include: ['a.*']\nconsumer:\n  max_size: 5\n")
+    monkeypatch.setenv("SIDECAR_CONSUMER__MAX_SIZE", "9")
+    s = load(file, GIVEN)
+    assert (s.node_id, s.groups.include, s.consumer.max_size) == (1, ("a.*",), 9)
+
+
+def test_unknown_keys_are_refused_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("listn: a:1\nconsumer: {sesion: 1}\n")
+    monkeypatch.setenv("SIDECAR_GRUOPS", "x")
+    monkeypatch.setenv("SIDECAR_STATE__TOPIK", "x")
+    found = "\n".join(faults(file))
+    for word in ("listn", "consumer.sesion", "SIDECAR_GRUOPS", "SIDECAR_STATE__TOPIK"):
+        assert word in found
+
+
+def test_ranges_are_kafkas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIDECAR_CONSUMER__SESSION_TIMEOUT_MS", "1000")
+    (found,) = faults()
+    assert "session_timeout_ms 1000 is not in [min_session_timeout_ms 45000" in found
+
+
+def test_a_bad_expression_and_bad_json_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIDECAR_GROUPS__INCLUDE", '["("]')
+    assert "no regular expression" in faults()[0]
+    monkeypatch.setenv("SIDECAR_GROUPS__INCLUDE", "not json")
+    assert faults()
+
+
+def test_every_setting_says_what_it_is() -> None:
+    from pydantic import BaseModel
+
+    from sidecar.process.settings import Settings
+
+    bare: list[str] = []
+
+    def walk(model: type[BaseModel], path: str) -> None:
+        for name, field in model.model_fields.items():
+            kind = field.annotation
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                walk(kind, f"{path}{name}.")
+            elif not field.description and not name.startswith(("min_", "max_")):
+                bare.append(path + name)
+
+    walk(Settings, "")
+    assert bare == []
