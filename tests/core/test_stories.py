@@ -2,16 +2,19 @@
 
     pytest tests/core/test_stories.py --rewrite      # then read the diff; never commit one you cannot explain
 
-Commands: `topics NAME=PARTITIONS[@RACK][!ID] ...`, `config KEY=VALUE ...`, `NAME join [names=a,b] [regex=r] [...]`,
-`NAME heartbeat [epoch=n] [owned=a:0,1] ...`, `NAME leave [epoch=-2]`, `NAME commit|fetch epoch=n`, `sleep MS`,
-`pass MS` (timers do not run), `clock MS` (the wall clock jumps), `resolve`, `finish` (offloaded runs end),
-`fail` (they fail), `takeover [lost]` (what the last event wrote did not reach the log), `delete`, `group`.
-A member acknowledges what it was last told, unless `owned=` says otherwise. `#` begins a comment.
+Commands: `topics NAME=PARTITIONS[@RACK][!ID] ...`, `config KEY=VALUE ...`, `authorizer` (the broker has one),
+`NAME join [names=a,b] [regex=r] [...]`, `NAME heartbeat [epoch=n] [owned=a:0,1] ...`, `NAME leave [epoch=-2]`,
+`NAME commit|fetch epoch=n`, `sleep MS`, `pass MS` (timers do not run), `clock MS` (the wall clock jumps),
+`resolve [unheard]` (or the client of the request that asked is gone), `finish` (offloaded runs end), `fail` (they
+fail), `takeover [lost]` (what the last event wrote did not reach the log), `delete`, `group`.
+A member acknowledges what it was last told, unless `owned=` says otherwise. A member `waits` whose answer comes with
+a later line. `#` begins a comment.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace as replace_config
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,8 @@ class Story:
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, Partitions] = {}
         self.instances: dict[str, str] = {}
+        self.pending: dict[int, str] = {}
+        """Who waits for an answer, by token."""
 
     # ---- words --------------------------------------------------------------------------------------------
     def show(self, parts: Partitions) -> str:
@@ -65,58 +70,106 @@ class Story:
 
     # ---- commands -----------------------------------------------------------------------------------------
     def run(self, line: str) -> list[str]:
+        """The answers to one line, and to whoever waited and is answered by it."""
         words = line.split()
         options = dict(w.split("=", 1) for w in words if "=" in w)
-        if words[0] == "topics":
-            made = []
-            for name, text in options.items():
-                count, _, new_id = text.partition("!")
-                count, _, rack = count.partition("@")
-                self.ids.setdefault(name, len(self.ids) + 1)
-                if new_id:
-                    self.ids[name] = int(new_id)
-                made.append(topic(self.ids[name], name, int(count), rack))
-            self.world.topics(*made)
-            return []
-        if words[0] == "config":
-            known: dict[str, Any] = {k: self.value(k, v) for k, v in options.items()}
-            self.world.config = replace_config(self.world.config, **known)
-            return []
-        if words[0] == "sleep":
-            before = set(self.world.group(GROUP).members) if GROUP in self.world.shard.groups else set()
-            at = len(self.world.log)
-            self.world.sleep(int(words[1]))
-            gone = sorted(before - set(self.world.group(GROUP).members)) if before else []
-            why = {r.sub_id: r.why for r in self.world.log[at:] if r.kind == "member"}
-            return [f"{m} removed: {why[m]}" for m in gone]
-        if words[0] == "pass":
-            self.world.now_ms += int(words[1])
-            return []
-        if words[0] == "resolve":
-            self.world.resolve()
-            return []
-        if words[0] in ("finish", "fail"):
-            at = len(self.world.log)
-            self.world.finish("planted" if words[0] == "fail" else "")
-            whys = [r.why for r in self.world.log[at:] if r.kind == "target_metadata"]
-            return [f"written: {why}" for why in whys] or ["nothing written"]
-        if words[0] == "clock":
-            self.world.skew_ms += int(words[1])
-            return []
-        if words[0] == "delete":
-            return [self.world.ask(DeleteGroup(GROUP)).code.name]
-        if words[0] == "takeover":
-            self.world.running.clear()
-            self.world.asked.clear()
-            if words[1:] == ["lost"]:
-                self.world.lose()
-            self.world.shard = self.world.rebuilt()
-            return []
-        if words[0] == "group":
-            return self.describe()
-        if words[1] in ("commit", "fetch"):
-            return [self.offsets(words[0], words[1], options)]
-        return [self.member(words[0], words[1], options)]
+        command = COMMANDS.get(words[0])
+        if command is not None:
+            told = command(self, words[1:], options)
+        elif words[1] in ("commit", "fetch"):
+            told = [self.offsets(words[0], words[1], options)]
+        else:
+            told = [self.member(words[0], words[1], options)]
+        return told + self.released()
+
+    def released(self) -> list[str]:
+        """Answers that have come to requests of earlier lines."""
+        due = [t for t in self.pending if t in self.world.replies]
+        return [self.answer(self.pending.pop(t), self.reply(t)) for t in due]
+
+    def reply(self, token: int) -> HeartbeatReply:
+        found = self.world.replies.pop(token).answer
+        assert isinstance(found, HeartbeatReply)
+        return found
+
+    def topics(self, words: list[str], options: dict[str, str]) -> list[str]:
+        made = []
+        for name, text in options.items():
+            count, _, new_id = text.partition("!")
+            count, _, rack = count.partition("@")
+            self.ids.setdefault(name, len(self.ids) + 1)
+            if new_id:
+                self.ids[name] = int(new_id)
+            made.append(topic(self.ids[name], name, int(count), rack))
+        self.world.topics(*made)
+        return []
+
+    def config(self, words: list[str], options: dict[str, str]) -> list[str]:
+        known: dict[str, Any] = {k: self.value(k, v) for k, v in options.items()}
+        self.world.config = replace_config(self.world.config, **known)
+        return []
+
+    def authorizer(self, words: list[str], options: dict[str, str]) -> list[str]:
+        self.world.asks_access = True
+        return []
+
+    def sleep(self, words: list[str], options: dict[str, str]) -> list[str]:
+        before = set(self.world.group(GROUP).members) if GROUP in self.world.shard.groups else set()
+        at = len(self.world.log)
+        self.world.sleep(int(words[0]))
+        gone = sorted(before - set(self.world.group(GROUP).members)) if before else []
+        why = {r.sub_id: r.why for r in self.world.log[at:] if r.kind == "member"}
+        return [f"{m} removed: {why[m]}" for m in gone]
+
+    def let_pass(self, words: list[str], options: dict[str, str]) -> list[str]:
+        self.world.now_ms += int(words[0])
+        return []
+
+    def clock(self, words: list[str], options: dict[str, str]) -> list[str]:
+        self.world.skew_ms += int(words[0])
+        return []
+
+    def resolve(self, words: list[str], options: dict[str, str]) -> list[str]:
+        self.world.resolve(heard=words != ["unheard"])
+        return []
+
+    def finish(self, words: list[str], options: dict[str, str], error: str = "") -> list[str]:
+        at = len(self.world.log)
+        self.world.finish(error)
+        whys = [r.why for r in self.world.log[at:] if r.kind == "target_metadata"]
+        return [f"written: {why}" for why in whys] or ["nothing written"]
+
+    def fail(self, words: list[str], options: dict[str, str]) -> list[str]:
+        return self.finish(words, options, "planted")
+
+    def delete(self, words: list[str], options: dict[str, str]) -> list[str]:
+        return [self.world.ask(DeleteGroup(GROUP)).code.name]
+
+    def takeover(self, words: list[str], options: dict[str, str]) -> list[str]:
+        self.world.running.clear()
+        self.world.asked.clear()
+        self.pending.clear()
+        if words == ["lost"]:
+            self.world.lose()
+        self.world.shard = self.world.rebuilt()
+        return []
+
+    def value(self, key: str, text: str) -> object:
+        if key == "assignors":
+            return tuple(text.split(","))
+        return text == "true" if text in ("true", "false") else int(text)
+
+    def describe(self, words: list[str], options: dict[str, str]) -> list[str]:
+        if GROUP not in self.world.shard.groups:
+            return ["no such group"]
+        group = self.world.group(GROUP)
+        out = [f"{group.state()}, group epoch {group.epoch}, assignment epoch {group.assignment_epoch}"]
+        for m in group.members.values():
+            pending = {t: tuple(sorted(ps)) for t, ps in m.pending.items()}
+            line = f"  {m.member_id} {m.state} epoch {m.member_epoch}: has {self.show(m.assigned_partitions())}"
+            line += f", gives up {self.show(pending)}" if pending else ""
+            out.append(line + f", target {self.show(group.target.of(m.member_id))}")
+        return out
 
     def offsets(self, who: str, verb: str, options: dict[str, str]) -> str:
         epoch = int(options.get("epoch", self.epochs.get(who, -1)))
@@ -131,23 +184,6 @@ class Story:
         refused = ", ".join(sorted(f"{n}-{p}" for n, _, p in reply.partitions))
         some = f", {Code(reply.partition_code).name} for {refused}" if refused else ""
         return f"{who}: {Code(reply.code).name}{some}"
-
-    def value(self, key: str, text: str) -> object:
-        if key == "assignors":
-            return tuple(text.split(","))
-        return text == "true" if text in ("true", "false") else int(text)
-
-    def describe(self) -> list[str]:
-        if GROUP not in self.world.shard.groups:
-            return ["no such group"]
-        group = self.world.group(GROUP)
-        out = [f"{group.state()}, group epoch {group.epoch}, assignment epoch {group.assignment_epoch}"]
-        for m in group.members.values():
-            pending = {t: tuple(sorted(ps)) for t, ps in m.pending.items()}
-            line = f"  {m.member_id} {m.state} epoch {m.member_epoch}: has {self.show(m.assigned_partitions())}"
-            line += f", gives up {self.show(pending)}" if pending else ""
-            out.append(line + f", target {self.show(group.target.of(m.member_id))}")
-        return out
 
     def member(self, who: str, verb: str, options: dict[str, str]) -> str:
         hb = ConsumerHeartbeat(options.get("group", GROUP), options.get("id", who), self.epochs.get(who, 0))
@@ -177,7 +213,27 @@ class Story:
                 hb = replace(hb, **{name: options[key]})
         if "timeout" in options:
             hb = replace(hb, rebalance_timeout_ms=int(options["timeout"]))
-        return self.answer(who, self.world.send(hb))
+        token = self.world.request(hb)
+        if token in self.world.replies:
+            return self.answer(who, self.reply(token))
+        self.pending[token] = who
+        return f"{who}: waits"
+
+
+COMMANDS: dict[str, Callable[[Story, list[str], dict[str, str]], list[str]]] = {
+    "topics": Story.topics,
+    "config": Story.config,
+    "authorizer": Story.authorizer,
+    "sleep": Story.sleep,
+    "pass": Story.let_pass,
+    "clock": Story.clock,
+    "resolve": Story.resolve,
+    "finish": Story.finish,
+    "fail": Story.fail,
+    "delete": Story.delete,
+    "takeover": Story.takeover,
+    "group": Story.describe,
+}
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda p: p.stem)
@@ -200,10 +256,10 @@ def test_story(path: Path, request: pytest.FixtureRequest) -> None:
 
 ELSEWHERE = {
     "2.27": "tests/clients/test_access.py",
-    "2.28": "tests/proxy/test_rewrite.py",
+    "2.28": "tests/api/test_api_versions.py",
     "2.29": "tests/clients/test_group_configs.py",
-    "3.7": "tests/runtime/test_background.py",
-    "3.8": "tests/runtime/test_background.py",
+    "3.7": "tests/coordinator/test_background.py",
+    "3.8": "tests/coordinator/test_background.py",
 }
 """Rows that need a broker or threads."""
 NOT_YET = {"2.22", "2.23", "2.24", "2.25", "3.6"}
@@ -211,7 +267,7 @@ NOT_YET = {"2.22", "2.23", "2.24", "2.25", "3.6"}
 
 
 def test_each_row_of_the_behaviour_checklist_has_a_story() -> None:
-    """Sections 2 and 3 of kafka-behaviour.md."""
+    """Sections 2 and 3 of docs/reference/behaviour.md."""
     told = {row for path in STORIES for row in re.findall(r"\b[23]\.\d+\b", rows_of(path.read_text()))}
     wanted = {*(f"2.{n}" for n in range(1, 30)), *(f"3.{n}" for n in range(1, 11)), "3.12"}
     assert told | ELSEWHERE.keys() | NOT_YET == wanted

@@ -83,12 +83,17 @@ class World:
             self.now_ms = min(until, self.now_ms + step_ms)
             self.apply(self.shard.wake(self.now))
 
-    def resolve(self) -> None:
-        """Answer what the shard asked of regular expressions."""
+    def resolve(self, heard: bool = True) -> None:
+        """Answer what the shard asked of regular expressions. Not `heard`: the clients that asked are gone, and so
+        nobody can say what they may see."""
         asked, self.asked = self.asked, []
         for ask in asked:
             image = self.shard.image
-            event = RegexResolved(ask.group_id, resolve(ask.regexes, image.by_name), image.names_version)
+            if heard:
+                found = resolve(ask.regexes, image.by_name)
+                event = RegexResolved(ask.group_id, found, image.names_version)
+            else:
+                event = RegexResolved(ask.group_id, {}, image.names_version, ask.token)
             self.apply(self.shard.handle(event, NO_TOKEN, self.now))
 
     def finish(self, error: str = "") -> None:

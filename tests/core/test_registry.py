@@ -1,0 +1,272 @@
+"""A new kind of group is one folder and one row: a toy kind with a record, a timer, and an answer that another member's
+event releases goes through shard, owner, codec and link, and nothing of them was told of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+
+from sidecar.core.commands import Append, Claim, Fence, Follow
+from sidecar.core.consumer.kind import CONSUMER
+from sidecar.core.effects import Reply
+from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.events import Answer, DeleteGroup, Event, ListGroups, ListReply, Standing, StandingReply
+from sidecar.core.groups import GroupKind, Registry
+from sidecar.core.kinds import KINDS
+from sidecar.core.records import Record, RecordKind, Tombstone, key_of, single
+from sidecar.core.service import Service
+from sidecar.core.turn import Now, Ports, Soft, Turn
+from sidecar.link.codec import Frames, LinkCodec
+from sidecar.link.messages import Request
+from sidecar.state.codec import Stamp, StateCodec
+from sidecar.state.keys import StateKey, decode_key
+from sidecar.state.schema import published
+
+# ---- the kind: two members meet; the first waits for the second, for a second at most ------------------------------
+MEETING = "toy_meeting"
+SCHEMA = {
+    "type": "record",
+    "name": "ToyMeeting",
+    "fields": [
+        {"name": "owner_epoch", "type": "long"},
+        {"name": "time_ms", "type": "long"},
+        {"name": "revision", "type": "long"},
+        {"name": "why", "type": "string"},
+        {"name": "guests", "type": {"type": "array", "items": "string"}},
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MeetingRecord:
+    group_id: str
+    guests: tuple[str, ...]
+    why: str = ""
+
+    kind = MEETING
+    sub_id = ""
+
+    def body(self) -> dict[str, Any]:
+        return {"guests": list(self.guests)}
+
+    @classmethod
+    def of(cls, group_id: str, sub_id: str, body: Mapping[str, Any]) -> MeetingRecord:
+        return cls(group_id, tuple(body["guests"]), body["why"])
+
+
+class ToyAnswer(Answer):
+    guests: tuple[str, ...] = ()
+
+
+class Meet(Event):
+    answer: ClassVar[type[Answer]] = ToyAnswer
+
+    name: str = ""
+
+
+@dataclass
+class Meeting:
+    group_id: str
+    guests: tuple[str, ...] = ()
+
+    kind = "toy"
+    protocol_type = "toy"
+
+    def state_name(self) -> str:
+        return "Met" if self.guests else "Empty"
+
+    def member_count(self) -> int:
+        return 0
+
+    def subscribed_topics(self) -> frozenset[str]:
+        return frozenset()
+
+    def replay(self, record: Record) -> None:
+        assert isinstance(record, MeetingRecord)
+        self.guests = record.guests
+
+    def tombstones(self, why: str) -> list[Tombstone]:
+        return [Tombstone(MEETING, self.group_id, "", why)]
+
+
+@dataclass
+class ToySoft(Soft):
+    waiting: dict[str, int] = field(default_factory=dict)
+    """Name -> token."""
+
+
+def meet(turn: Turn, event: Meet, token: int) -> None:
+    if not event.name:
+        raise CoordinatorError(Code.INVALID_REQUEST, "A guest has a name.")
+    if event.group_id not in turn.groups:
+        turn.write(MeetingRecord(event.group_id, (), "opened"))
+    soft: ToySoft = turn.soft_of(event.group_id)
+    soft.waiting[event.name] = token
+    if len(soft.waiting) == 1:
+        turn.timers.set(("alone", event.group_id), turn.now.mono_ms + 1_000)
+        return
+    turn.timers.cancel(("alone", event.group_id))
+    guests = tuple(sorted(soft.waiting))
+    turn.write(MeetingRecord(event.group_id, guests, "met"))
+    for waiting in soft.waiting.values():
+        turn.reply(waiting, ToyAnswer(guests=guests))
+    soft.waiting = {}
+
+
+def alone(turn: Turn, group: Meeting, key: tuple[str, ...], tag: int) -> None:
+    soft: ToySoft = turn.soft_of(group.group_id)
+    for token in soft.waiting.values():
+        turn.reply(token, ToyAnswer(Code.REBALANCE_IN_PROGRESS, "Nobody else came."))
+    soft.waiting = {}
+
+
+TOY = GroupKind(
+    name="toy",
+    make=Meeting,
+    soft=ToySoft,
+    config=dict,
+    records=(RecordKind(MEETING, MeetingRecord, "toy-v1", root=True),),
+    events={Meet: meet},
+    timers={"alone": alone},
+    loaded=lambda turn, group: None,
+    touched=lambda turn, group, member_id: None,
+    topics_changed=lambda turn, group, changed: None,
+)
+REGISTRY = Registry((*KINDS, TOY))
+FILES = {**published(), "toy-v1": json.dumps(SCHEMA)}
+
+
+# ---- a sidecar with one partition and a log in memory ---------------------------------------------------------------
+class OneLog:
+    """The state topic's last values, as bytes: every record passes the codec both ways."""
+
+    def __init__(self) -> None:
+        self.codec = StateCodec(REGISTRY, FILES)
+        self.values: dict[tuple[str, str, str], bytes] = {}
+        self.written: list[Record] = []
+
+    def append(self, records: list[Record]) -> None:
+        for r in single(records):
+            self.written.append(r)
+            encoded = self.codec.encode(r, Stamp(7, 1), 1)
+            assert decode_key(encoded.key) == key_of(r)
+            if encoded.value is None:
+                self.values.pop(key_of(r), None)
+            else:
+                self.values[key_of(r)] = encoded.value
+
+    def groups(self, partition: int) -> set[str]:
+        return {group_id for _, group_id, _ in self.values}
+
+    def records(self, partition: int, group_id: str) -> list[Record]:
+        found = [(k, v) for k, v in self.values.items() if k[1] == group_id]
+        return [self.codec.decode(StateKey(*k), v)[0] for k, v in found]
+
+
+class Sidecar:
+    def __init__(self, log: OneLog) -> None:
+        self.log = log
+        ports = Ports({}, lambda kind, group_id: REGISTRY.kinds[kind].config())
+        self.service = Service(1, 1, REGISTRY, ports, log)
+        self.at = 1_000
+        self.replies: dict[int, Answer] = {}
+        self.service.lease(10**9)
+        self.service.assigned([1], 1, 1, self.now)
+        self.drive()
+
+    @property
+    def now(self) -> Now:
+        return Now(self.at, self.at)
+
+    def drive(self) -> None:
+        """Fulfil the duties at once."""
+        owner, out = self.service.owners[0], self.service.out
+        while out:
+            c = out.pop(0)
+            if isinstance(c, Fence):
+                owner.fenced(c.attempt, 7, self.now)
+            elif isinstance(c, Claim):
+                owner.claimed(c.attempt, 0, self.now)
+            elif isinstance(c, Follow):
+                owner.replayed(c.attempt, self.now)
+            elif isinstance(c, Append):
+                self.log.append(list(c.records))
+                owner.committed(c.attempt, c.serial)
+            elif isinstance(c, Reply):
+                assert c.token not in self.replies, "a request is answered once"
+                self.replies[c.token] = c.answer
+
+    def ask(self, token: int, event: Event) -> Answer | None:
+        self.service.request(token, event, self.now)
+        self.drive()
+        return self.replies.get(token)
+
+    def sleep(self, ms: int) -> None:
+        self.at += ms
+        self.service.wake(self.now)
+        self.drive()
+
+
+def test_an_answer_is_released_by_another_members_event() -> None:
+    s = Sidecar(OneLog())
+    assert s.ask(1, Meet("g", "ann")) is None
+    assert s.ask(2, Meet("g", "bob")) == s.replies[1] == ToyAnswer(guests=("ann", "bob"))
+    assert [r.why for r in s.log.written] == ["opened", "met"]
+    assert s.service.tally.open == 0
+
+
+def test_an_answer_is_released_by_a_timer() -> None:
+    s = Sidecar(OneLog())
+    assert s.ask(1, Meet("g", "ann")) is None
+    s.sleep(900)
+    assert 1 not in s.replies
+    s.sleep(200)
+    assert s.replies[1].code == Code.REBALANCE_IN_PROGRESS
+
+
+def test_a_new_owner_rebuilds_it_and_who_waited_is_sent_there() -> None:
+    s = Sidecar(OneLog())
+    s.ask(1, Meet("g", "ann"))
+    s.ask(2, Meet("g", "bob"))
+    assert s.ask(3, Meet("g", "cid")) is None
+    s.service.lost("a test")
+    s.drive()
+    assert s.replies[3].code == Code.NOT_COORDINATOR
+    heir = Sidecar(s.log)
+    found = heir.ask(1, ListGroups())
+    assert isinstance(found, ListReply)
+    assert [(g.group_id, g.state, g.group_type) for g in found.groups] == [("g", "Met", "toy")]
+
+
+def test_a_refusal_names_no_kind() -> None:
+    s = Sidecar(OneLog())
+    assert s.ask(1, Meet("g", "")) == ToyAnswer(Code.INVALID_REQUEST, "A guest has a name.")
+
+
+def test_standing_and_delete_know_every_kind() -> None:
+    s = Sidecar(OneLog())
+    assert s.ask(1, Standing("g")) == StandingReply()
+    s.ask(2, Meet("g", "ann"))
+    s.sleep(1_100)
+    assert s.ask(3, Standing("g")) == StandingReply(exists=True)
+    assert s.ask(4, DeleteGroup("g")) == Answer()
+    assert s.log.values == {}
+
+
+def test_the_link_carries_its_event() -> None:
+    codec = LinkCodec(REGISTRY)
+    assert list(Frames(codec).feed(codec.encode(Request(5, Meet("g", "ann"))))) == [Request(5, Meet("g", "ann"))]
+
+
+def test_a_name_belongs_to_one_kind() -> None:
+    twin = GroupKind(**{**vars(TOY), "name": "twin"})
+    with pytest.raises(ValueError, match="taken already"):
+        Registry((CONSUMER, TOY, twin))
+
+
+def test_it_is_gone_without_a_trace() -> None:
+    assert "toy" not in Registry(KINDS).kinds and MEETING not in Registry(KINDS).records
