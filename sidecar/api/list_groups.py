@@ -31,13 +31,13 @@ def list_groups(call: Call) -> Handler:
         return body
     here: ListReply = yield from coordinate(ListGroups())
     if here.code != Code.NONE:
-        return lg.ListGroupsResponse(error_code=here.code).encode(call.version)
+        return _failed(call, here.code)
     mine = [g for g in here.groups if call.scope.managed(g.group_id)]
     hidden = yield from access.hidden_groups(call, [g.group_id for g in mine])
     mine = sorted((g for g in mine if g.group_id not in hidden), key=lambda g: g.group_id)
     twice = yield from _known(call, res.groups, mine)
     if isinstance(twice, Code):
-        return lg.ListGroupsResponse(error_code=twice).encode(call.version)
+        return _failed(call, twice)
     res.groups = [g for g in res.groups if g.group_id not in twice]
     res.groups += [
         lg.ListedGroup(g.group_id, g.protocol_type, g.state, g.group_type)
@@ -58,6 +58,13 @@ def _known(
         return managed
     known: KnownReply = yield from coordinate(KnownGroups(candidates=ask))
     return known.code if known.code != Code.NONE else (managed & here) | known.groups
+
+
+def _failed(call: Call, code: Code) -> bytes:
+    """A list that leaves groups out is worse than none. Clients ask again after these two errors only."""
+    if code != Code.COORDINATOR_LOAD_IN_PROGRESS:
+        code = Code.COORDINATOR_NOT_AVAILABLE
+    return lg.ListGroupsResponse(error_code=code).encode(call.version)
 
 
 def _matches(wanted: Iterable[str] | None, value: str) -> bool:

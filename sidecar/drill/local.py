@@ -64,6 +64,8 @@ class Broker:
     admin_port: int
     process: Process | None = None
     sidecar: Process | None = None
+    coordinator: Process | None = None
+    """The second process of a sidecar that is split in two; then `sidecar` is its front."""
 
 
 @dataclass
@@ -78,6 +80,8 @@ class LocalKafka:
     sidecar_env: Mapping[str, str] = field(default_factory=dict)
     jvm: tuple[str, ...] = JVM
     sidecar_main: str = "sidecar.cli.main"
+    split: bool = False
+    """Each sidecar is two processes, a front and a coordinator."""
     nodes: list[Broker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -208,10 +212,31 @@ class LocalKafka:
         return env
 
     def start_sidecar(self, n: Broker) -> Process:
-        command = [sys.executable, "-m", self.sidecar_main, "run"]
-        log = self.folder / f"sidecar-{n.node_id}.log"
-        n.sidecar = Process(f"sidecar-{n.node_id}", command, log, self.sidecar_settings(n)).start()
+        if self.split:
+            self.start_coordinator(n)
+            return self.start_front(n)
+        n.sidecar = self._sidecar(f"sidecar-{n.node_id}", self.sidecar_settings(n))
         return n.sidecar
+
+    def start_coordinator(self, n: Broker) -> Process:
+        """One half of a sidecar that is split; it answers the admin address."""
+        env = {**self.sidecar_settings(n), **self._link(n, "coordinator")}
+        n.coordinator = self._sidecar(f"coordinator-{n.node_id}", env)
+        return n.coordinator
+
+    def start_front(self, n: Broker) -> Process:
+        """The half that holds the clients' connections."""
+        env = {**self.sidecar_settings(n), **self._link(n, "front")}
+        del env["SIDECAR_ADMIN"]
+        n.sidecar = self._sidecar(f"sidecar-{n.node_id}", env)
+        return n.sidecar
+
+    def _link(self, n: Broker, role: str) -> dict[str, str]:
+        return {"SIDECAR_ROLE": role, "SIDECAR_LINK": str(self.folder / f"link-{n.node_id}")}
+
+    def _sidecar(self, name: str, env: dict[str, str]) -> Process:
+        command = [sys.executable, "-m", self.sidecar_main, "run"]
+        return Process(name, command, self.folder / f"{name}.log", env).start()
 
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Wait until every running sidecar serves what it was assigned, and all of them agree on the owners."""
@@ -270,12 +295,13 @@ class LocalKafka:
 
     # ---- end ----------------------------------------------------------------------------------------------
     def processes(self) -> list[Process]:
-        return [p for n in self.nodes for p in (n.process, n.sidecar) if p is not None]
+        return [p for n in self.nodes for p in (n.process, n.sidecar, n.coordinator) if p is not None]
 
     def stop(self) -> None:
         for n in self.nodes:
-            if n.sidecar is not None:
-                n.sidecar.stop()
+            for part in (n.sidecar, n.coordinator):
+                if part is not None:
+                    part.stop()
         for n in self.nodes:
             if n.process is not None:
                 n.process.kill()

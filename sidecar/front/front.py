@@ -35,7 +35,7 @@ from sidecar.link.messages import (
     View,
     Void,
 )
-from sidecar.link.ports import Figures, FrontEnd, Logger, Tasks
+from sidecar.link.ports import Figures, LinkedFront, Logger, Tasks
 from sidecar.proxy.connection import Close, Got
 from sidecar.wire.apis import SERVED, Api, response_flexible
 from sidecar.wire.frames import SIZE, Limits, header_end, response_frame
@@ -83,7 +83,7 @@ class Front:
     def __init__(
         self,
         settings: FrontSettings,
-        attach: Callable[[FrontEnd], Callable[[ToCoordinator], None]],
+        attach: Callable[[LinkedFront], Callable[[ToCoordinator], None]],
         cluster: Cluster,
         figures: Figures,
         log: Logger,
@@ -116,6 +116,11 @@ class Front:
         """(token, until when it is held) of requests that came before the coordinator was there."""
         self._last_token = 0
         self._send = attach(self)
+
+    @property
+    def linked(self) -> bool:
+        """The coordinator has shown itself."""
+        return self._view is not None
 
     # ---- connections --------------------------------------------------------------------------------------
     def opened(self, session: Session) -> bool:

@@ -45,6 +45,13 @@ class FrontEnd(Protocol):
     def from_coordinator(self, message: ToFront) -> None: ...
 
 
+class LinkedFront(FrontEnd, Protocol):
+    """A front as the link sees it."""
+
+    def link_lost(self) -> None:
+        """Forget what the coordinator granted, and refuse what it has not answered."""
+
+
 class CoordinatorEnd(Protocol):
     """The coordinator as a front sees it. `front` is how it is answered."""
 

@@ -32,6 +32,7 @@ from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
 from sidecar.process.settings import Settings, split
 from sidecar.process.tasks import Supervisor
+from sidecar.process.unix_link import UnixClient, serve_unix
 from sidecar.state.codec import StateCodec
 from sidecar.wire.frames import Limits
 
@@ -135,7 +136,7 @@ class Shared:
 
 
 class App:
-    """Front and coordinator in one process."""
+    """A whole sidecar, or the half of it that the role says."""
 
     def __init__(self, settings: Settings, started: float) -> None:
         self.settings = settings
@@ -143,37 +144,39 @@ class App:
         self.shared = Shared(settings)
         self.log = self.shared.log
         self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}")
-        self.link = Loopback()
-        self.front = Front(
-            front_settings(settings), self.link.attach, self.cluster, self.shared.metrics, self.log, self.shared.tasks
-        )
+        self.loopback = Loopback()
+        self.front = self._front() if settings.role != "coordinator" else None
         self.coordination: Coordination | None = None
+        self.link_server: asyncio.Server | None = None
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
 
+    def _front(self) -> Front:
+        s, shared = self.settings, self.shared
+        attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks).attach
+        return Front(front_settings(s), attach, self.cluster, shared.metrics, self.log, shared.tasks)
+
+    # ---- life ---------------------------------------------------------------------------------------------
     async def run(self) -> None:
+        """Until a signal, a StartError, or a bug (Broken)."""
         loop = asyncio.get_running_loop()
         tasks = self.shared.tasks
         tasks.watch(loop)
         for sig in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sig, self._stop.set)
-        server = await listen(self.settings, self.front, self.log)
+        server = await listen(self.settings, self.front, self.log) if self.front is not None else None
         admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners)
         if self.settings.admin is not None:
             tasks.spawn(self._start_admin(admin), "admin")
-        work = loop.create_task(self._coordinate())
+        work = loop.create_task(self._coordinate() if self.settings.role != "front" else self._wait_for_brokers())
         stop = loop.create_task(self._stop.wait())
+        ends: set[asyncio.Future[Any]] = {work, stop, tasks.failed}
         try:
-            ends: set[asyncio.Future[Any]] = {work, stop, tasks.failed}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for ended in (work, tasks.failed):
-                if ended.done():
+            while not stop.done():
+                done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                for ended in done - {stop}:
                     ended.result()  # raises what ended it
-            if not stop.done():
-                rest: set[asyncio.Future[Any]] = {stop, tasks.failed}
-                await asyncio.wait(rest, return_when=asyncio.FIRST_COMPLETED)
-                if tasks.failed.done():
-                    tasks.failed.result()
+                ends -= {work}  # everything is there now: go on until a signal, or a bug
         finally:
             stop.cancel()
             work.cancel()
@@ -197,9 +200,22 @@ class App:
         leaders = await offsets_leaders(start, control, self.cluster, log)
         await state_topic(start, control, self.cluster, len(leaders), log)
         self.coordination = made = Coordination(s, leaders, control, self.cluster, self.shared)
-        self.link.serve(made.coordinator)
+        if s.link is None:
+            self.loopback.serve(made.coordinator)
+        else:
+            self.link_server = await serve_unix(s.link, made.coordinator, log)
         while made.follower.problems():
             await asyncio.sleep(READY_TICK_S)
+        self._ready(partitions=len(leaders), state_topic=s.state.topic)
+
+    async def _wait_for_brokers(self) -> None:
+        """A front of its own: it is ready when the coordinator has shown it the cluster."""
+        assert self.front is not None
+        while not self.front.linked:
+            await asyncio.sleep(READY_TICK_S)
+        self._ready()
+
+    def _ready(self, **told: object) -> None:
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
         # What is there now stays. The state has no cycles, and a full collection of a large one would stop the loop
         # for longer than an assignment does.
@@ -207,7 +223,7 @@ class App:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         kernel = "compiled" if COMPILED else "python"
-        log.info("ready", kernel=kernel, ms=self.ready_ms, state_topic=s.state.topic, partitions=len(leaders))
+        self.log.info("ready", role=self.settings.role, kernel=kernel, ms=self.ready_ms, **told)
 
     async def _start_admin(self, admin: Admin) -> None:
         """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""
@@ -219,13 +235,18 @@ class App:
         except OSError as exc:
             self.log.error("no admin address", admin=self.settings.admin, error=exc.strerror or str(exc))
 
-    async def _end(self, server: asyncio.Server, admin: Admin) -> None:
+    async def _end(self, server: asyncio.Server | None, admin: Admin) -> None:
         self.log.info("stopping")
-        self.front.stopping = True
+        if self.front is not None:
+            self.front.stopping = True
         if self.coordination is not None:
             await self.coordination.stop()
-        server.close()
-        await self.front.drain(self.settings.drain_ms / 1000)
+        if server is not None:
+            server.close()
+        if self.front is not None:
+            await self.front.drain(self.settings.drain_ms / 1000)
+        if self.link_server is not None:
+            self.link_server.close()
         await admin.stop()
         self.shared.background.stop()
         self.cluster.close()
@@ -234,6 +255,8 @@ class App:
     # ---- what operators ask -------------------------------------------------------------------------------
     def problems(self) -> tuple[list[str], int | None]:
         """Why this sidecar is not ready, and how long its start took."""
+        if self.settings.role == "front" and self.front is not None:
+            return ([] if self.front.linked else ["no coordinator is linked"]), self.ready_ms
         if self.coordination is None:
             return ["starting: broker or topics not there yet"], None
         return self.coordination.follower.problems(), self.ready_ms

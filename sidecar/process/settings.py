@@ -59,7 +59,7 @@ class Groups(_Section):
 
 
 class Consumer(_Section):
-    """Kafka's group.consumer.*; kafka-behaviour.md section 7."""
+    """Kafka's group.consumer.*; docs/reference/behaviour.md, section 7."""
 
     session_timeout_ms: int = Field(45_000, ge=1, description="A member silent for longer is removed.")
     min_session_timeout_ms: int = Field(45_000, ge=1)
@@ -172,6 +172,12 @@ class Settings(BaseSettings):
     broker_wait_ms: int = Field(
         60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever."
     )
+    role: str = Field(
+        "both",
+        pattern="^(both|front|coordinator)$",
+        description="What this process is: both; or one of two that share `link`, the front holding the clients' connections.",
+    )
+    link: Path | None = Field(None, description="Unix socket between front and coordinator; not for role both.")
     metadata_refresh_ms: int = Field(
         2_000, ge=100, description="How often topics and leaders are read from the broker."
     )
@@ -196,6 +202,12 @@ class Settings(BaseSettings):
     ownership: OwnershipSection = OwnershipSection()  # type: ignore[call-arg]
     limits: LimitsSection = LimitsSection()  # type: ignore[call-arg]
     log: LogSection = LogSection()  # type: ignore[call-arg]
+
+    @model_validator(mode="after")
+    def _linked(self) -> Settings:
+        if (self.role == "both") != (self.link is None):
+            raise ValueError(f"role {self.role} and link {self.link} do not go together: two processes share a link")
+        return self
 
     @field_validator("bootstrap")
     @classmethod

@@ -1,0 +1,144 @@
+"""Front and coordinator in two processes: the messages over a Unix socket, in the bytes of link/codec.py.
+
+When the socket closes, both sides forget what they knew of each other: the front refuses what was not answered and
+gives no answer of its own any more, the coordinator drops the front; then the front connects again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from msgspec import Struct
+
+from sidecar.link.codec import Frames, LinkCodec, LinkError
+from sidecar.link.messages import ToCoordinator, ToFront
+from sidecar.link.ports import CoordinatorEnd, LinkedFront, Logger, Tasks
+
+RETRY_S = 0.05
+
+
+class _Link(asyncio.Protocol):
+    """One end of the socket."""
+
+    def __init__(self, codec: LinkCodec, log: Logger) -> None:
+        self._codec = codec
+        self._frames = Frames(codec)
+        self._log = log
+        self.lost = asyncio.get_running_loop().create_future()
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._frames.feed(data):
+                self.received(message)
+        except LinkError as exc:
+            self._log.error("the link between front and coordinator is closed", error=str(exc))
+            if self.transport is not None:
+                self.transport.close()
+
+    @abstractmethod
+    def received(self, message: Struct) -> None: ...
+
+    def send(self, message: Struct) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(self._codec.encode(message))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+class _FrontLink(_Link):
+    """The front's end."""
+
+    def __init__(self, codec: LinkCodec, log: Logger, front: LinkedFront) -> None:
+        super().__init__(codec, log)
+        self._front = front
+
+    def received(self, message: Struct) -> None:
+        self._front.from_coordinator(cast(ToFront, message))
+
+
+class _CoordinatorLink(_Link):
+    """The coordinator's end: to the coordinator it is the front."""
+
+    def __init__(self, codec: LinkCodec, log: Logger, coordinator: CoordinatorEnd) -> None:
+        super().__init__(codec, log)
+        self._coordinator = coordinator
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._coordinator.connect(self)
+
+    def received(self, message: Struct) -> None:
+        self._coordinator.from_front(self, cast(ToCoordinator, message))
+
+    def from_coordinator(self, message: ToFront) -> None:
+        self.send(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._coordinator.disconnect(self)
+
+
+class UnixClient:
+    """The front's side of the link: connects to the coordinator's socket, again and again."""
+
+    def __init__(self, path: Path, log: Logger, tasks: Tasks) -> None:
+        self._path = path
+        self._log = log
+        self._tasks = tasks
+        self._codec = LinkCodec()
+        self._link: _FrontLink | None = None
+
+    def attach(self, front: LinkedFront) -> Callable[[ToCoordinator], None]:
+        """Connect this front; returns how it sends. What is sent while the link is down is lost, as is the link."""
+        self._tasks.spawn(self._keep(front), "link")
+
+        def send(message: ToCoordinator) -> None:
+            if self._link is not None:
+                self._link.send(message)
+
+        return send
+
+    async def _keep(self, front: LinkedFront) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                _, link = await loop.create_unix_connection(
+                    lambda: _FrontLink(self._codec, self._log, front), str(self._path)
+                )
+            except OSError:
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._link = link
+            self._log.info("linked to the coordinator", path=str(self._path))
+            await link.lost
+            self._link = None
+            self._log.warning("the coordinator is gone", path=str(self._path))
+            front.link_lost()
+
+
+async def serve_unix(path: Path, coordinator: CoordinatorEnd, log: Logger) -> asyncio.Server:
+    """The coordinator's side: every connection is a front. The caller must keep the server."""
+    codec = LinkCodec()
+    sock = _bind(path)
+    loop = asyncio.get_running_loop()
+    return await loop.create_unix_server(lambda: _CoordinatorLink(codec, log, coordinator), sock=sock)
+
+
+def _bind(path: Path) -> socket.socket:
+    """A socket that only this user can connect to, in the place of one that an earlier process has left."""
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.bind(str(path))
+    path.chmod(0o600)
+    return sock
