@@ -1,0 +1,378 @@
+"""The brokers of a cluster, in memory. They answer what a sidecar and its clients ask, one request after the other.
+
+All that was asked is kept in `asked`, in its order, so that a test can say what reached a broker. `faults` makes
+requests go wrong. Whoever wants to see the records of a topic, as the tail of a sidecar does, adds itself to `readers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from sidecar.core import config as cf
+from sidecar.core.errors import Code
+from sidecar.wire.apis import Api, message_name
+from sidecar.wire.generated import api_versions as av
+from sidecar.wire.generated import create_topics as ct
+from sidecar.wire.generated import describe_configs as dc
+from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import find_coordinator as fc
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.generated import init_producer_id as ip
+from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import leave_group as lg
+from sidecar.wire.generated import list_config_resources as lr
+from sidecar.wire.generated import list_offsets as lo
+from sidecar.wire.generated import metadata as md
+from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.generated import produce as pr
+from sidecar.wire.generated import sync_group as sg
+from tests.inprocess.faults import Faults, Kind
+from tests.inprocess.log import PartitionLog, Stored
+from tests.inprocess.owners import Answer, ClassicGroup
+
+STATE, OFFSETS, TRANSACTIONS = "__group_state", "__consumer_offsets", "__transaction_state"
+APIS = (
+    Api.PRODUCE,
+    Api.LIST_OFFSETS,
+    Api.METADATA,
+    Api.OFFSET_COMMIT,
+    Api.FIND_COORDINATOR,
+    Api.JOIN_GROUP,
+    Api.HEARTBEAT,
+    Api.LEAVE_GROUP,
+    Api.SYNC_GROUP,
+    Api.DESCRIBE_GROUPS,
+    Api.API_VERSIONS,
+    Api.CREATE_TOPICS,
+    Api.INIT_PRODUCER_ID,
+    Api.DESCRIBE_CONFIGS,
+    Api.LIST_CONFIG_RESOURCES,
+)
+
+
+class Asked(NamedTuple):
+    """A request that has reached a broker."""
+
+    node_id: int
+    api: Api
+    request: Any
+
+
+@dataclass
+class FakeTopic:
+    topic_id: bytes
+    leaders: list[int]
+
+
+@dataclass
+class Producer:
+    """What InitProducerId gives for one transactional id."""
+
+    producer_id: int
+    epoch: int = -1
+
+
+Reader = Callable[[str, int, list[Stored]], None]
+"""Topic, partition, the records that were appended."""
+
+
+@dataclass
+class FakeBrokers:
+    """`nodes`: their ids. The state topic, `__consumer_offsets` and `__transaction_state` are there from the start."""
+
+    nodes: tuple[int, ...] = (1,)
+    partitions: int = 2
+    asked: list[Asked] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
+    topics: dict[str, FakeTopic] = field(default_factory=dict)
+    logs: dict[tuple[str, int], PartitionLog] = field(default_factory=dict)
+    readers: list[Reader] = field(default_factory=list)
+    down: set[int] = field(default_factory=set)
+    groups: dict[str, ClassicGroup] = field(default_factory=dict)
+    no_read: set[str] = field(default_factory=set)
+    """Groups that no client may READ."""
+    no_describe: set[str] = field(default_factory=set)
+    """Topics that no client may DESCRIBE."""
+    settings: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Of every broker: name -> value and source."""
+    group_settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    lost: list[Callable[[int], None]] = field(default_factory=list)
+    """Called with the id of a node that goes down."""
+
+    def __post_init__(self) -> None:
+        self.versions = {int(api): request_versions(api) for api in APIS}
+        self.producers: dict[str, Producer] = {}
+        for name in (STATE, OFFSETS):
+            self.add_topic(name, self.partitions)
+        self.add_topic(TRANSACTIONS, 1)
+
+    # ---- what a test does -----------------------------------------------------------------------------------
+    def add_topic(self, name: str, partitions: int) -> FakeTopic:
+        """The leaders are the nodes in turn."""
+        leaders = [self.nodes[p % len(self.nodes)] for p in range(partitions)]
+        made = self.topics[name] = FakeTopic(len(self.topics).to_bytes(16, "big"), leaders)
+        return made
+
+    def address(self, node_id: int) -> tuple[str, int]:
+        return f"broker-{node_id}", 9092
+
+    def node_at(self, host: str, port: int) -> int | None:
+        """The node that listens there, if it is up."""
+        return next((n for n in self.nodes if self.address(n) == (host, port) and n not in self.down), None)
+
+    def stop(self, node_id: int) -> None:
+        """The node goes down, and every connection to it is lost."""
+        self.down.add(node_id)
+        for told in list(self.lost):
+            told(node_id)
+
+    def start(self, node_id: int) -> None:
+        self.down.discard(node_id)
+
+    def log(self, partition: int = 0, topic: str = STATE) -> PartitionLog:
+        return self.logs.setdefault((topic, partition), PartitionLog())
+
+    def init(self, transactional_id: str) -> Producer:
+        """What another sidecar does as well: a new epoch for this transactional id."""
+        found = self.producers.setdefault(transactional_id, Producer(1000 + len(self.producers)))
+        found.epoch += 1
+        return found
+
+    def append(self, topic: str, partition: int, batch: bytes) -> tuple[int, int]:
+        """Returns the error code and the base offset; readers hear of the records a little later."""
+        log = self.log(partition, topic)
+        before = len(log.records)
+        code, offset = log.append(batch)
+        new = log.records[before:]
+        if new:
+            for reader in self.readers:
+                reader(topic, partition, new)
+        return code, offset
+
+    def count(self, api: Api) -> int:
+        return sum(a.api == api for a in self.asked)
+
+    def requests(self, api: Api) -> list[Any]:
+        return [a.request for a in self.asked if a.api == api]
+
+    # ---- serving ----------------------------------------------------------------------------------------------
+    def serve(self, node_id: int, api: Api, version: int, req: Any, answer: Answer, lose: Callable[[], None]) -> None:
+        """`answer` is called with the response, now, later or never; `lose` if the connection is lost instead."""
+        self.asked.append(Asked(node_id, api, req))
+        act = partial(HANDLERS[api], self, node_id, req, version)
+        fault = self.faults.take(api, req)
+        if fault is None:
+            act(answer)
+        elif fault.kind is Kind.FAIL:
+            answer(refusal(api, req, version, fault.code))
+        elif fault.kind is Kind.DROP:
+            if fault.done:
+                act(lambda response: None)
+            lose()
+        elif fault.kind is Kind.DELAY:
+            asyncio.get_running_loop().call_later(fault.seconds, act, answer)
+        else:
+            fault.parked.append(partial(act, answer))
+
+
+# ---- one function for each API --------------------------------------------------------------------------------------
+def _versions(b: FakeBrokers, node_id: int, req: av.ApiVersionsRequest, version: int, answer: Answer) -> None:
+    answer(av.ApiVersionsResponse(api_keys=[av.ApiVersion(k, low, high) for k, (low, high) in b.versions.items()]))
+
+
+def _metadata(b: FakeBrokers, node_id: int, req: md.MetadataRequest, version: int, answer: Answer) -> None:
+    up = [n for n in b.nodes if n not in b.down]
+    names = list(b.topics) if req.topics is None else [t.name or "" for t in req.topics]
+    topics = []
+    for name in names:
+        there = b.topics.get(name)
+        if there is None:
+            topics.append(md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_OR_PARTITION, name))
+            continue
+        parts = [md.MetadataResponsePartition(0, p, n, replica_nodes=[n]) for p, n in enumerate(there.leaders)]
+        topics.append(md.MetadataResponseTopic(Code.NONE, name, there.topic_id, partitions=parts))
+    brokers = [md.MetadataResponseBroker(n, *b.address(n)) for n in up]
+    answer(md.MetadataResponse(brokers=brokers, cluster_id="in-memory", topics=topics))
+
+
+def _find_coordinator(
+    b: FakeBrokers, node_id: int, req: fc.FindCoordinatorRequest, version: int, answer: Answer
+) -> None:
+    lacking = req.key_type == 1 and TRANSACTIONS not in b.topics
+    up = [n for n in b.nodes if n not in b.down]
+    if lacking or not up:
+        answer(refusal(Api.FIND_COORDINATOR, req, version, Code.COORDINATOR_NOT_AVAILABLE))
+        return
+    host, port = b.address(up[0])
+    keys = [fc.Coordinator(k, up[0], host, port) for k in req.coordinator_keys]
+    answer(fc.FindCoordinatorResponse(node_id=up[0], host=host, port=port, coordinators=keys))
+
+
+def _init(b: FakeBrokers, node_id: int, req: ip.InitProducerIdRequest, version: int, answer: Answer) -> None:
+    made = b.init(req.transactional_id or "")
+    answer(ip.InitProducerIdResponse(producer_id=made.producer_id, producer_epoch=made.epoch))
+
+
+def _produce(b: FakeBrokers, node_id: int, req: pr.ProduceRequest, version: int, answer: Answer) -> None:
+    told = []
+    for t in req.topic_data:
+        parts = []
+        for p in t.partition_data:
+            there = b.topics.get(t.name)
+            if there is None or p.index >= len(there.leaders):
+                code, offset = int(Code.UNKNOWN_TOPIC_OR_PARTITION), -1
+            elif there.leaders[p.index] != node_id:
+                code, offset = int(Code.NOT_LEADER_OR_FOLLOWER), -1
+            else:
+                code, offset = b.append(t.name, p.index, p.records or b"")
+            parts.append(pr.PartitionProduceResponse(p.index, code, offset))
+        told.append(pr.TopicProduceResponse(t.name, partition_responses=parts))
+    answer(pr.ProduceResponse(responses=told))
+
+
+def _join(b: FakeBrokers, node_id: int, req: jg.JoinGroupRequest, version: int, answer: Answer) -> None:
+    b.groups.setdefault(req.group_id, ClassicGroup()).join(req, answer)
+
+
+def _sync(b: FakeBrokers, node_id: int, req: sg.SyncGroupRequest, version: int, answer: Answer) -> None:
+    b.groups.setdefault(req.group_id, ClassicGroup()).sync(req, answer)
+
+
+def _heartbeat(b: FakeBrokers, node_id: int, req: hb.HeartbeatRequest, version: int, answer: Answer) -> None:
+    """Also how a front finds out whether a client may READ a group."""
+    if req.group_id in b.no_read:
+        answer(hb.HeartbeatResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED))
+    else:
+        b.groups.get(req.group_id, ClassicGroup()).heartbeat(req, answer)
+
+
+def _leave(b: FakeBrokers, node_id: int, req: lg.LeaveGroupRequest, version: int, answer: Answer) -> None:
+    b.groups.get(req.group_id, ClassicGroup()).leave(req, answer)
+
+
+def _describe_groups(b: FakeBrokers, node_id: int, req: dg.DescribeGroupsRequest, version: int, answer: Answer) -> None:
+    told = []
+    for g in req.groups:
+        code = Code.GROUP_AUTHORIZATION_FAILED if g in b.no_read else Code.NONE
+        told.append(dg.DescribedGroup(code, None, g, "Dead"))
+    answer(dg.DescribeGroupsResponse(groups=told))
+
+
+def _list_offsets(b: FakeBrokers, node_id: int, req: lo.ListOffsetsRequest, version: int, answer: Answer) -> None:
+    told = []
+    for t in req.topics:
+        code = Code.TOPIC_AUTHORIZATION_FAILED if t.name in b.no_describe else Code.NONE
+        parts = [lo.ListOffsetsPartitionResponse(p.partition_index, code) for p in t.partitions]
+        told.append(lo.ListOffsetsTopicResponse(t.name, parts))
+    answer(lo.ListOffsetsResponse(topics=told))
+
+
+def _offset_commit(b: FakeBrokers, node_id: int, req: oc.OffsetCommitRequest, version: int, answer: Answer) -> None:
+    answer(refusal(Api.OFFSET_COMMIT, req, version, Code.NONE))
+
+
+def _create_topics(b: FakeBrokers, node_id: int, req: ct.CreateTopicsRequest, version: int, answer: Answer) -> None:
+    told = []
+    for t in req.topics:
+        code = Code.TOPIC_ALREADY_EXISTS if t.name in b.topics else Code.NONE
+        if code == Code.NONE:
+            b.add_topic(t.name, t.num_partitions)
+        told.append(ct.CreatableTopicResult(t.name, error_code=code))
+    answer(ct.CreateTopicsResponse(topics=told))
+
+
+def _describe_configs(
+    b: FakeBrokers, node_id: int, req: dc.DescribeConfigsRequest, version: int, answer: Answer
+) -> None:
+    told = []
+    for r in req.resources:
+        if r.resource_type == cf.GROUP:
+            there = {n: (v, cf.GROUP_CONFIG) for n, v in b.group_settings.get(r.resource_name, {}).items()}
+        else:
+            there = b.settings
+        found = [
+            dc.DescribeConfigsResourceResult(n, v, config_source=source)
+            for n, (v, source) in there.items()
+            if r.configuration_keys is None or n in r.configuration_keys
+        ]
+        told.append(dc.DescribeConfigsResult(Code.NONE, None, r.resource_type, r.resource_name, found))
+    answer(dc.DescribeConfigsResponse(results=told))
+
+
+def _list_resources(
+    b: FakeBrokers, node_id: int, req: lr.ListConfigResourcesRequest, version: int, answer: Answer
+) -> None:
+    found = [lr.ConfigResource(g, cf.GROUP) for g in b.group_settings]
+    answer(lr.ListConfigResourcesResponse(config_resources=found))
+
+
+HANDLERS: dict[Api, Callable[[FakeBrokers, int, Any, int, Answer], None]] = {
+    Api.API_VERSIONS: _versions,
+    Api.METADATA: _metadata,
+    Api.FIND_COORDINATOR: _find_coordinator,
+    Api.INIT_PRODUCER_ID: _init,
+    Api.PRODUCE: _produce,
+    Api.JOIN_GROUP: _join,
+    Api.SYNC_GROUP: _sync,
+    Api.HEARTBEAT: _heartbeat,
+    Api.LEAVE_GROUP: _leave,
+    Api.DESCRIBE_GROUPS: _describe_groups,
+    Api.LIST_OFFSETS: _list_offsets,
+    Api.OFFSET_COMMIT: _offset_commit,
+    Api.CREATE_TOPICS: _create_topics,
+    Api.DESCRIBE_CONFIGS: _describe_configs,
+    Api.LIST_CONFIG_RESOURCES: _list_resources,
+}
+
+
+def refusal(api: Api, req: Any, version: int, code: int) -> Any:
+    """The response that tells this code wherever the API has a place for one."""
+    if api is Api.PRODUCE:
+        topics = []
+        for t in req.topic_data:
+            parts = [pr.PartitionProduceResponse(p.index, code, -1) for p in t.partition_data]
+            topics.append(pr.TopicProduceResponse(t.name, partition_responses=parts))
+        return pr.ProduceResponse(responses=topics)
+    if api is Api.FIND_COORDINATOR:
+        keys = [fc.Coordinator(k, -1, "", -1, code) for k in req.coordinator_keys]
+        return fc.FindCoordinatorResponse(error_code=code, node_id=-1, port=-1, coordinators=keys)
+    if api is Api.DESCRIBE_CONFIGS:
+        results = [dc.DescribeConfigsResult(code, "refused", r.resource_type, r.resource_name) for r in req.resources]
+        return dc.DescribeConfigsResponse(results=results)
+    if api is Api.OFFSET_COMMIT:
+        told = []
+        for t in req.topics:
+            done = [oc.OffsetCommitResponsePartition(p.partition_index, code) for p in t.partitions]
+            told.append(oc.OffsetCommitResponseTopic(t.name, t.topic_id, done))
+        return oc.OffsetCommitResponse(topics=told)
+    return getattr(module(api), f"{message_name(api)}Response")(error_code=code)
+
+
+# ---- messages -------------------------------------------------------------------------------------------------------
+@cache
+def module(api: int) -> ModuleType:
+    return import_module(f"sidecar.wire.generated.{Api(api).name.lower()}")
+
+
+def request_versions(api: int) -> tuple[int, int]:
+    low, high = getattr(module(api), f"{Api(api).name}_REQUEST_VERSIONS")
+    return int(low), int(high)
+
+
+def flexible(api: int, version: int) -> bool:
+    """Whether the headers of this version have tagged fields, but for the response to ApiVersions."""
+    return version >= int(getattr(module(api), f"{Api(api).name}_REQUEST_FLEXIBLE_FROM"))
+
+
+def decode_request(api: int, version: int, raw: bytes, pos: int = 0) -> Any:
+    return getattr(module(api), f"{message_name(api)}Request").decode(version, raw, pos)
+
+
+def decode_response(api: int, version: int, raw: bytes, pos: int = 0) -> Any:
+    return getattr(module(api), f"{message_name(api)}Response").decode(version, raw, pos)

@@ -1,0 +1,312 @@
+"""One sidecar put together over brokers in memory: front, link, coordinator, state, settings, background threads.
+
+    async with House() as house:
+        client = await house.client()
+        reply = await client.ask(join("g", "m1", ["orders"]), 1)
+
+The house owns every partition unless it is told otherwise, and its lease lasts for a minute. What `process/build.py`
+wires for a real process is wired here in the same order; only `Follower` is missing, whose part a test plays with
+`topics`, `assign` and `show`, or puts in by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from sidecar.assign import BUILT_IN
+from sidecar.assign.spec import Assignor
+from sidecar.coordinator.background import Background
+from sidecar.coordinator.configs import Configs, OwnSettings
+from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
+from sidecar.coordinator.ownership import Assignment
+from sidecar.coordinator.tail import StateLog
+from sidecar.core.owner import Owner
+from sidecar.core.service import Service, ServiceSettings
+from sidecar.front.front import Front, FrontSettings
+from sidecar.front.session import Session, _Upstream
+from sidecar.link.loopback import Loopback
+from sidecar.link.messages import View
+from sidecar.process.metrics import METRICS, Metrics
+from sidecar.process.settings import Consumer
+from sidecar.process.tasks import Supervisor
+from sidecar.state.codec import StateCodec
+from sidecar.wire.frames import Limits, response_body
+from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers, decode_response, flexible
+from tests.inprocess.cluster import FakeCluster
+from tests.inprocess.messages import Message, api_of, to_frame
+from tests.inprocess.tail import FedTail
+from tests.inprocess.transport import MemoryTransport, Upstream, frames
+
+NODE = 1
+LEASE_MS = 60_000
+PATIENCE_S = 3.0
+
+
+class Lines:
+    """A log that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str, Mapping[str, Any]]] = []
+        """Level, event, fields."""
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self.lines.append(("debug", event, fields))
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.lines.append(("info", event, fields))
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self.lines.append(("warning", event, fields))
+
+    def error(self, event: str, **fields: Any) -> None:
+        self.lines.append(("error", event, fields))
+
+    def events(self, level: str = "") -> list[str]:
+        return [event for at, event, _ in self.lines if level in ("", at)]
+
+    def fields(self, event: str) -> Mapping[str, Any]:
+        """Those of the last line of this event."""
+        return next(fields for _, said, fields in reversed(self.lines) if said == event)
+
+
+class Counted(Metrics):
+    """The real metrics, which can be asked for a value."""
+
+    def value(self, name: str, *labels: str) -> float:
+        metric = METRICS[name]
+        suffix = "_total" if metric.kind.__name__ == "Counter" else ""
+        found = self.registry.get_sample_value(metric.name + suffix, dict(zip(metric.labels, labels, strict=True)))
+        return found or 0.0
+
+
+async def until(true: Callable[[], object], seconds: float = PATIENCE_S) -> None:
+    """Waits until this is true, and fails if that takes too long."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came to that"
+        await asyncio.sleep(0.001)
+
+
+async def turns(count: int = 20) -> None:
+    """Lets the loop turn, so that everything happens that needs no time."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class MemorySession(Session):
+    """A session whose broker is in memory, too."""
+
+    def __init__(self, front: Front, brokers: FakeBrokers, node_id: int) -> None:
+        super().__init__(front)
+        self.reached: Upstream | None = None
+        self._brokers = brokers
+        self._node_id = node_id
+
+    async def _connect(self) -> None:
+        self.reached = Upstream(self._brokers, self._node_id, _Upstream(self))
+
+
+class HouseClient:
+    """A client's connection. `send` takes a whole request frame, `recv` gives the next response frame."""
+
+    def __init__(self, front: Front, brokers: FakeBrokers, node_id: int, host: str) -> None:
+        self.session = MemorySession(front, brokers, node_id)
+        self.transport = MemoryTransport(self.session, (host, 50_000))
+        self._read = 0
+        self._correlation = 0
+        self.session.connection_made(self.transport)
+
+    @property
+    def closed(self) -> bool:
+        return self.transport.closing
+
+    def send(self, data: bytes) -> None:
+        self.transport.feed(data)
+
+    def received(self) -> list[bytes]:
+        """The response frames that have come and were not asked for yet."""
+        found = frames(bytes(self.transport.written))[self._read :]
+        self._read += len(found)
+        return found
+
+    async def recv(self, seconds: float = PATIENCE_S) -> bytes:
+        await until(lambda: self.waiting, seconds)
+        self._read += 1
+        return frames(bytes(self.transport.written))[self._read - 1]
+
+    @property
+    def waiting(self) -> int:
+        """How many response frames have come and were not read."""
+        return len(frames(bytes(self.transport.written))) - self._read
+
+    def post(self, message: Message, version: int) -> int:
+        """Send this message; returns its correlation id."""
+        self._correlation += 1
+        self.send(to_frame(message, version, self._correlation))
+        return self._correlation
+
+    async def answer(self, message: Message, version: int) -> Any:
+        """The response to the last message of that kind."""
+        frame = await self.recv()
+        api = api_of(message)
+        assert int.from_bytes(frame[4:8], "big") == self._correlation
+        return decode_response(api, version, frame, response_body(frame, flexible(api, version)))
+
+    async def ask(self, message: Message, version: int) -> Any:
+        """Send this message and return the response to it."""
+        self.post(message, version)
+        return await self.answer(message, version)
+
+    def close(self) -> None:
+        self.transport.lose()
+
+
+class House:
+    """`consumer`: settings of consumer groups that differ from Kafka's defaults; `front`: fields of `FrontSettings`;
+    `service`: of `ServiceSettings`. `partitions` of the state topic; `serve` False: nothing is assigned yet."""
+
+    def __init__(
+        self,
+        brokers: FakeBrokers | None = None,
+        partitions: int = 2,
+        managed: Callable[[str], bool] = lambda group_id: not group_id.startswith("theirs"),
+        consumer: Mapping[str, Any] | None = None,
+        front: Mapping[str, Any] | None = None,
+        service: Mapping[str, Any] | None = None,
+        assignors: Mapping[str, Assignor] = BUILT_IN,
+        write_timeout_s: float = 2.0,
+        claims_kept: int = 200,
+        serve: bool = True,
+        node_id: int = NODE,
+    ) -> None:
+        self.brokers = brokers or FakeBrokers(partitions=partitions)
+        self.partitions = self.brokers.partitions
+        self.node_id = node_id
+        self.serve = serve
+        self.lines = Lines()
+        self.metrics = Counted()
+        self.tasks = Supervisor()
+        self.tasks.watch(asyncio.get_running_loop())
+        self.background = Background(2)
+        self.cluster = FakeCluster(self.brokers, f"sidecar-{node_id}")
+        self.link = Loopback()
+        self.front = self.another_front(self.link, managed, **(front or {}))
+        self.codec = StateCodec()
+        self.state = StateLog(self.partitions, self.codec, self.lines, self.metrics)
+        given = Consumer(**(consumer or {}))
+        values = {name: getattr(given, name) for name in Consumer.model_fields}
+        defaults = {name: field.default for name, field in Consumer.model_fields.items()}
+        own = OwnSettings(node_id, values, frozenset(given.model_fields_set), defaults)
+        self.configs = Configs(own, self.codec, self.state, managed, self.lines)
+        address = self.brokers.address(node_id)
+        limits = replace(ServiceSettings(), **(service or {}))
+        settings = CoordinatorSettings(STATE, node_id, address, write_timeout_s, claims_kept, limits)
+        self.coordinator = Coordinator(
+            settings,
+            self.cluster,
+            self.codec,
+            self.state,
+            self.configs,
+            assignors,
+            self.background,
+            self.metrics,
+            self.lines,
+            self.tasks,
+        )
+        self.tail = FedTail(STATE, self.state, self)
+        self.brokers.readers.append(self.tail.read)
+        self.generation = 0
+
+    async def __aenter__(self) -> Self:
+        """The broker's settings are read, its topics are known, and the house serves what it owns."""
+        await self.configs.refresh(self.cluster)
+        await self.topics()
+        self.link.serve(self.coordinator)
+        if self.serve:
+            await self.own()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trail: TracebackType | None
+    ) -> None:
+        self.background.stop()
+        await turns(3)
+        if kind is None and self.tasks.failed.done():
+            self.tasks.failed.result()
+
+    # ---- parts ------------------------------------------------------------------------------------------------
+    def another_front(self, link: Loopback, managed: Callable[[str], bool], **given: Any) -> Front:
+        settings = FrontSettings(self.node_id, self.brokers.address(self.node_id), Limits(), managed, True)
+        return Front(replace(settings, **given), link.attach, self.cluster, self.metrics, self.lines, self.tasks)
+
+    async def client(self, front: Front | None = None, host: str = "10.0.0.9") -> HouseClient:
+        return HouseClient(front or self.front, self.brokers, self.node_id, host)
+
+    @property
+    def service(self) -> Service:
+        return self.coordinator.service
+
+    def owner_of(self, group_id: str) -> Owner:
+        return self.service.owner_of(group_id)
+
+    # ---- what the follower does ---------------------------------------------------------------------------------
+    async def own(self, *partitions: int) -> None:
+        """Wait until these partitions, or all of them, are served here; nobody owns the others."""
+        mine = partitions or range(self.partitions)
+        self.prove()
+        self.assign(*[self.node_id if p in mine else -1 for p in range(self.partitions)])
+        await until(lambda: set(self.service.serving()) == set(mine))
+
+    def prove(self, lease_ms: int = LEASE_MS) -> None:
+        """The brokers have answered as to a live member."""
+        self.coordinator.lease_proved(int(time.monotonic() * 1000) + lease_ms)
+
+    def assign(self, *owners: int) -> None:
+        """The owners' group has a new map, and the fronts are shown it."""
+        self.generation += 1
+        members = {n: (f"member-{n}", *self.brokers.address(n)) for n in {self.node_id, *owners} if n >= 0}
+        self.coordinator.owners_assigned(Assignment(self.generation, owners, members))
+        self.show()
+
+    def show(self) -> None:
+        self.coordinator.show(
+            View(
+                owners=self.coordinator.assignment.owners,
+                leaders=tuple(self.brokers.topics[OFFSETS].leaders),
+                brokers={n: self.brokers.address(n) for n in self.brokers.nodes},
+                authorizer=self.configs.authorizer,
+            )
+        )
+
+    async def topics(self, **partitions: int) -> None:
+        """These topics are new at the brokers, and the coordinator learns of all."""
+        for name, count in partitions.items():
+            self.brokers.add_topic(name, count)
+        self.coordinator.topics((await self.cluster.refresh(None)).topics)
+
+    async def settings(self, **values: str) -> None:
+        """The broker has these settings, dots written as underscores, and the sidecar reads them."""
+        for name, value in values.items():
+            self.brokers.settings[name.replace("_", ".")] = (value, 2)
+        if await self.configs.refresh(self.cluster):
+            self.coordinator.config_changed()
+        self.show()
+
+    def topic_id(self, name: str) -> bytes:
+        return self.brokers.topics[name].topic_id
+
+    # ---- what the tail finds ------------------------------------------------------------------------------------
+    def setting_stored(self, group_id: str) -> None:
+        self.configs.changed(group_id)
+        self.coordinator.config_changed()
+
+    def tail_trouble(self, text: str) -> None:
+        self.lines.debug("state tail", problem=text)
+
+    def tail_broke(self, exc: BaseException) -> None:
+        self.tasks.broken("state-tail", exc)

@@ -1,0 +1,131 @@
+"""One partition of a topic in memory: decodes the batches of producers and judges their sequence numbers.
+
+The rules are those of Kafka's ProducerStateManager: a batch of an older epoch is refused, a batch that was appended
+already is answered as before, and a batch that does not continue the last one is out of order. As in Kafka a partition
+learns of a new epoch only from the first batch that carries it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from struct import Struct
+
+from crc32c import crc32c
+
+from sidecar.core.errors import Code
+
+HEAD = Struct(">qiibIhiqqqhii")
+"""Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, base and maximum time, producer
+id, producer epoch, base sequence, count of records."""
+CHECKED_FROM = 21
+"""The checksum covers everything from the attributes on."""
+KEPT = 5
+"""So many batches of each producer are remembered, so that a second copy is recognised."""
+Headers = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One record as it stands in the log."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a producer sent."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+    time_ms: int
+    records: tuple[tuple[bytes, bytes | None, Headers], ...]
+
+
+@dataclass
+class _Producer:
+    epoch: int
+    next_sequence: int = 0
+    recent: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """Sequence, count and offset of the last batches."""
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = raw[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 128:
+            return (value >> 1) ^ -(value & 1), at
+
+
+def _field(raw: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = _varint(raw, at)
+    return (None, at) if size < 0 else (raw[at : at + size], at + size)
+
+
+def decode_batch(raw: bytes) -> Batch:
+    """Raises ValueError if these bytes are no batch of version 2 with a correct checksum."""
+    (_, size, _, magic, checksum, _, last, time_ms, _, producer_id, epoch, sequence, count) = HEAD.unpack_from(raw)
+    if magic != 2 or size != len(raw) - 12 or checksum != crc32c(raw[CHECKED_FROM:]) or last != count - 1:
+        raise ValueError("this is no batch")
+    records: list[tuple[bytes, bytes | None, Headers]] = []
+    at = HEAD.size
+    for delta in range(count):
+        size, at = _varint(raw, at)
+        end = at + size
+        _, at = _varint(raw, at + 1)
+        found, at = _varint(raw, at)
+        key, at = _field(raw, at)
+        value, at = _field(raw, at)
+        number, at = _varint(raw, at)
+        headers: list[tuple[str, bytes]] = []
+        for _ in range(number):
+            name, at = _field(raw, at)
+            content, at = _field(raw, at)
+            headers.append(((name or b"").decode(), content or b""))
+        if found != delta or at != end:
+            raise ValueError(f"record {delta} does not fit")
+        records.append((key or b"", value, tuple(headers)))
+    return Batch(producer_id, epoch, sequence, time_ms, tuple(records))
+
+
+class PartitionLog:
+    def __init__(self) -> None:
+        self.records: list[Stored] = []
+        self.batches: list[Batch] = []
+        self._producers: dict[int, _Producer] = {}
+
+    def append(self, raw: bytes) -> tuple[int, int]:
+        """Returns the error code and the offset of the first record."""
+        batch = decode_batch(raw)
+        if batch.producer_id < 0:
+            return self._store(batch)
+        known = self._producers.get(batch.producer_id)
+        if known is None or batch.epoch > known.epoch:
+            if batch.sequence != 0:
+                return Code.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            known = self._producers[batch.producer_id] = _Producer(batch.epoch)
+        if batch.epoch < known.epoch:
+            return Code.INVALID_PRODUCER_EPOCH, -1
+        for sequence, count, offset in known.recent:
+            if (sequence, count) == (batch.sequence, len(batch.records)):
+                return Code.NONE, offset
+        if batch.sequence != known.next_sequence:
+            return Code.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        known.next_sequence = (batch.sequence + len(batch.records)) & 0x7FFFFFFF
+        code, offset = self._store(batch)
+        known.recent.append((batch.sequence, len(batch.records), offset))
+        return code, offset
+
+    def _store(self, batch: Batch) -> tuple[int, int]:
+        base = len(self.records)
+        self.batches.append(batch)
+        self.records += [Stored(base + i, *record) for i, record in enumerate(batch.records)]
+        return Code.NONE, base

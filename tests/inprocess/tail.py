@@ -1,0 +1,70 @@
+"""The tail of the state topic without its thread: what a broker appends is applied by the loop a little later."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from confluent_kafka import Message
+
+from sidecar.coordinator.tail import Listener, StateLog, Tail
+from tests.inprocess.log import Stored
+
+
+class Polled:
+    """A message as librdkafka hands it to the thread."""
+
+    def __init__(self, partition: int, offset: int, key: bytes | None, value: bytes | None, error: Any = None) -> None:
+        self._told = (partition, offset, key, value, error)
+
+    def partition(self) -> int:
+        return self._told[0]
+
+    def offset(self) -> int:
+        return self._told[1]
+
+    def key(self) -> bytes | None:
+        return self._told[2]
+
+    def value(self) -> bytes | None:
+        return self._told[3]
+
+    def error(self) -> Any:
+        return self._told[4]
+
+
+class FedTail(Tail):
+    """`feed` takes what the thread would have polled; the rest is the real tail. While `held`, nothing is applied."""
+
+    def __init__(self, topic: str, log: StateLog, listener: Listener) -> None:
+        self.topic = topic
+        self.held = False
+        self._log = log
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._kept: list[Polled] = []
+
+    def read(self, topic: str, partition: int, records: list[Stored]) -> None:
+        """As one of the brokers' readers."""
+        if topic == self.topic:
+            self.feed([Polled(partition, r.offset, r.key, r.value) for r in records])
+
+    def feed(self, messages: list[Polled]) -> None:
+        self._kept += messages
+        if not self.held:
+            self._loop.call_soon(self._flush)
+
+    def hold(self) -> None:
+        self.held = True
+
+    def release(self) -> None:
+        self.held = False
+        self._flush()
+
+    def stop(self) -> None:
+        """There is no thread to stop."""
+
+    def _flush(self) -> None:
+        if self._kept and not self.held:
+            kept, self._kept = self._kept, []
+            self._apply([self._item(cast(Message, m)) for m in kept])

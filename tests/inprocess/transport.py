@@ -1,0 +1,126 @@
+"""Sockets in memory: what was written is kept, and reading can be paused as asyncio pauses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sidecar.wire.frames import PREFIX, SIZE, header_end
+from tests.inprocess.broker import FakeBrokers, flexible
+from tests.inprocess.cluster import Line
+
+
+class MemoryTransport(asyncio.Transport):
+    """One end of a connection. `feed` is what the other end sends; while reading is paused it waits."""
+
+    def __init__(self, protocol: asyncio.Protocol, peer: tuple[str, int] = ("10.0.0.9", 50_000)) -> None:
+        super().__init__({"peername": peer})
+        self.protocol = protocol
+        self.written = bytearray()
+        self.reading = True
+        self.eof = False
+        self.closing = False
+        self.heard: Callable[[bytes], None] | None = None
+        """Called with everything that is written, if anybody listens."""
+        self._unread: list[bytes] = []
+
+    # ---- what the other end does ----------------------------------------------------------------------------
+    def feed(self, data: bytes) -> None:
+        if self.closing:
+            return
+        if self.reading:
+            self.protocol.data_received(data)
+        else:
+            self._unread.append(data)
+
+    def feed_eof(self) -> None:
+        """The other end sends no more."""
+        if not self.protocol.eof_received():
+            self.close()
+
+    def lose(self, exc: Exception | None = None) -> None:
+        """The connection is gone at once."""
+        if not self.closing:
+            self.closing = True
+            self.protocol.connection_lost(exc)
+
+    def taken(self) -> bytes:
+        """What was written since the last call."""
+        out = bytes(self.written)
+        self.written.clear()
+        return out
+
+    # ---- asyncio.Transport ------------------------------------------------------------------------------------
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.closing:
+            return
+        self.written += data
+        if self.heard is not None:
+            self.heard(bytes(data))
+
+    def write_eof(self) -> None:
+        self.eof = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+        asyncio.get_running_loop().call_soon(self._resume)
+
+    def _resume(self) -> None:
+        while self.reading and self._unread and not self.closing:
+            self.protocol.data_received(self._unread.pop(0))
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        if not self.closing:
+            self.closing = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is ever full by itself: a test calls `pause_writing` of the protocol."""
+
+
+class Upstream:
+    """A client's own connection to the broker behind the sidecar: the broker reads what the session writes."""
+
+    def __init__(self, brokers: FakeBrokers, node_id: int, protocol: asyncio.Protocol) -> None:
+        self.transport = MemoryTransport(protocol, brokers.address(node_id))
+        self.transport.heard = self._heard
+        self._line = Line(brokers, node_id, self.transport.feed, self.transport.lose)
+        self._bytes = bytearray()
+        protocol.connection_made(self.transport)
+
+    def _heard(self, data: bytes) -> None:
+        self._bytes += data
+        while len(self._bytes) >= 4:
+            (size,) = SIZE.unpack_from(self._bytes)
+            if len(self._bytes) < 4 + size:
+                return
+            frame = bytes(self._bytes[: 4 + size])
+            del self._bytes[: 4 + size]
+            _, api, version, correlation = PREFIX.unpack_from(frame)
+            _, pos = header_end(frame, PREFIX.size, flexible(api, version))
+            self._line.put(api, version, frame, pos, correlation)
+
+
+def frames(data: bytes) -> list[bytes]:
+    """The whole frames in these bytes, each with its size."""
+    found: list[bytes] = []
+    at = 0
+    while len(data) - at >= 4:
+        (size,) = SIZE.unpack_from(data, at)
+        if len(data) - at < 4 + size:
+            break
+        found.append(data[at : at + 4 + size])
+        at += 4 + size
+    return found
