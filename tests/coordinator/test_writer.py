@@ -1,0 +1,402 @@
+"""The fenced writer against a broker that judges epochs and sequence numbers: batches, retries, fences, the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator import writer as module
+from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
+from sidecar.core.errors import Code
+from sidecar.kafka.produce import Appender
+from sidecar.process.tasks import Supervisor
+from sidecar.state.batch import encode_batch
+from sidecar.state.codec import Encoded
+from sidecar.wire.apis import Api
+from tests.inprocess.broker import STATE, TRANSACTIONS, FakeBrokers
+from tests.inprocess.cluster import FakeCluster
+from tests.inprocess.house import turns, until
+
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, MESSAGE_TOO_LARGE = 53, 10
+TXN = f"{STATE}-0"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.002)
+
+
+class Bench:
+    """One writer of partition 0, and what it says of its appends."""
+
+    def __init__(self, brokers: FakeBrokers | None = None, timeout_s: float = 1.0) -> None:
+        self.brokers = brokers or FakeBrokers()
+        self.cluster = FakeCluster(self.brokers)
+        self.tasks = Supervisor()
+        self.tasks.watch(asyncio.get_running_loop())
+        self.appender = Appender(self.cluster, timeout_s)
+        self.timeout_s = timeout_s
+        self.written: list[tuple[int, int]] = []
+        self.failed: list[WriteLost] = []
+        self.writer = self.another()
+
+    def another(self) -> FencedWriter:
+        return FencedWriter(
+            self.cluster,
+            self.appender,
+            STATE,
+            0,
+            self.timeout_s,
+            self.tasks,
+            lambda serial, offset: self.written.append((serial, offset)),
+            self.failed.append,
+        )
+
+    def append(self, serial: int, count: int = 1, size: int = 1) -> None:
+        self.writer.append([record(f"{serial}-{i}", size) for i in range(count)], serial)
+
+    @property
+    def batches(self) -> list[tuple[int, int]]:
+        """Sequence and count of each batch in the log."""
+        return [(b.sequence, len(b.records)) for b in self.brokers.log().batches]
+
+    @property
+    def sent(self) -> list[bytes]:
+        """The batches as they came to a broker, one for each Produce request."""
+        return [req.topic_data[0].partition_data[0].records for req in self.brokers.requests(Api.PRODUCE)]
+
+    def keys(self) -> list[str]:
+        return [r.key.decode() for r in self.brokers.log().records]
+
+
+def record(name: str, size: int = 1) -> Encoded:
+    return Encoded(name.encode(), b"x" * size)
+
+
+def run(test: Callable[[Bench], Coroutine[Any, Any, None]], **given: Any) -> None:
+    async def whole() -> None:
+        bench = Bench(**given)
+        await bench.writer.init()
+        await test(bench)
+        assert not bench.tasks.failed.done()
+
+    asyncio.run(whole())
+
+
+# ---- batches --------------------------------------------------------------------------------------------------------
+def test_what_gathers_while_a_batch_is_under_way_goes_out_as_one() -> None:
+    async def test(b: Bench) -> None:
+        hung = b.brokers.faults.hang(Api.PRODUCE)
+        b.append(1)
+        await until(lambda: hung.met)
+        for serial in range(2, 52):
+            b.append(serial)
+        assert b.writer.busy and b.written == []
+        hung.release()
+        await until(lambda: len(b.written) == 51)
+        assert b.batches == [(0, 1), (1, 50)]
+        assert b.written == [(serial, serial - 1) for serial in range(1, 52)]
+        assert not b.writer.busy
+
+    run(test)
+
+
+def test_an_append_of_many_records_has_the_offset_of_its_last_one() -> None:
+    async def test(b: Bench) -> None:
+        b.append(7, count=3)
+        b.append(8, count=2)
+        await until(lambda: len(b.written) == 2)
+        assert b.written == [(7, 2), (8, 4)]
+        assert b.keys() == ["7-0", "7-1", "7-2", "8-0", "8-1"]
+
+    run(test)
+
+
+def test_a_batch_ends_before_it_is_too_large_and_never_inside_an_append(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCH_BYTES", 400)
+
+    async def test(b: Bench) -> None:
+        hung = b.brokers.faults.hang(Api.PRODUCE)
+        b.append(1)
+        await until(lambda: hung.met)
+        for serial, count in ((2, 2), (3, 3), (4, 9), (5, 1)):
+            b.append(serial, count)
+        hung.release()
+        await until(lambda: len(b.written) == 5)
+        assert [count for _, count in b.batches] == [1, 5, 9, 1]
+        assert [serial for serial, _ in b.written] == [1, 2, 3, 4, 5]
+
+    run(test)
+
+
+def test_a_large_batch_is_put_together_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGE_BATCH", 1_000)
+    threads: list[str] = []
+
+    def encode(records: Sequence[Encoded], *rest: int) -> bytes:
+        import threading
+
+        threads.append(threading.current_thread().name)
+        return encode_batch(records, *rest)
+
+    monkeypatch.setattr(module, "encode_batch", encode)
+
+    async def test(b: Bench) -> None:
+        b.append(1, size=2_000)
+        b.append(2)
+        await until(lambda: len(b.written) == 2)
+        assert threads[0] != "MainThread" and threads[1] == "MainThread"
+        assert b.batches == [(0, 1), (1, 1)]
+
+    run(test)
+
+
+def test_neither_callback_is_called_from_within_an_append() -> None:
+    async def test(b: Bench) -> None:
+        b.append(1)
+        assert b.written == [] and b.failed == []
+        b.append(2)
+        assert b.written == [] and b.failed == []
+        await until(lambda: len(b.written) == 2)
+
+    run(test)
+
+
+# ---- the same batch again -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "code", [Code.NOT_LEADER_OR_FOLLOWER, Code.NOT_ENOUGH_REPLICAS, Code.KAFKA_STORAGE_ERROR, Code.REQUEST_TIMED_OUT]
+)
+def test_a_batch_refused_for_now_is_sent_again_as_it_was(code: Code) -> None:
+    async def test(b: Bench) -> None:
+        b.append(1)
+        await until(lambda: len(b.written) == 1)
+        b.brokers.faults.fail(Api.PRODUCE, code, times=2)
+        b.append(2)
+        await until(lambda: len(b.written) == 2)
+        assert len(b.sent) == 4 and b.sent[1] == b.sent[2] == b.sent[3]
+        assert b.batches == [(0, 1), (1, 1)]
+
+    run(test)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_batch_whose_answer_was_lost_is_in_the_log_once(done: bool) -> None:
+    async def test(b: Bench) -> None:
+        lost = b.brokers.faults.drop(Api.PRODUCE, done=done)
+        b.append(1, count=2)
+        b.append(2)
+        await until(lambda: len(b.written) == 2)
+        assert lost.met == 1 and b.sent[0] == b.sent[1]
+        assert b.keys() == ["1-0", "1-1", "2-0"]
+        assert b.written == [(1, 1), (2, 2)]
+
+    run(test)
+
+
+def test_a_leader_that_moves_is_found() -> None:
+    async def test(b: Bench) -> None:
+        b.append(1)
+        await until(lambda: len(b.written) == 1)
+        b.brokers.topics[STATE].leaders[0] = 2
+        b.append(2)
+        await until(lambda: len(b.written) == 2)
+        assert [a.node_id for a in b.brokers.asked if a.api is Api.PRODUCE] == [1, 1, 2]
+
+    run(test, brokers=FakeBrokers(nodes=(1, 2)))
+
+
+def test_a_sequence_number_the_broker_has_seen_long_ago_counts_as_written() -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.faults.fail(Api.PRODUCE, Code.DUPLICATE_SEQUENCE_NUMBER)
+        b.append(1)
+        await until(lambda: b.written)
+        assert b.written == [(1, -1)]
+
+    run(test)
+
+
+# ---- the end --------------------------------------------------------------------------------------------------------
+def test_a_later_owner_fences_the_writer() -> None:
+    async def test(b: Bench) -> None:
+        other = b.another()
+        await other.init()
+        assert other.owner_epoch == b.writer.owner_epoch + 1
+        b.append(1)
+        await until(lambda: b.written == [(1, 0)])  # the partition has not heard of the new epoch yet
+        other.append([record("claim")], 0)
+        await until(lambda: b.written == [(1, 0), (0, 1)])
+        b.append(2)
+        b.append(3)
+        await until(lambda: b.failed)
+        (why,) = b.failed
+        assert isinstance(why, Fenced) and "INVALID_PRODUCER_EPOCH" in str(why)
+        b.append(4)
+        await turns()
+        assert len(b.failed) == 1 and not b.writer.busy and b.keys() == ["1-0", "claim"]
+
+    run(test)
+
+
+def test_error_90_fences_too() -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.faults.fail(Api.PRODUCE, Code.PRODUCER_FENCED)
+        b.append(1)
+        await until(lambda: b.failed)
+        assert isinstance(b.failed[0], Fenced) and b.written == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("code", [MESSAGE_TOO_LARGE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID])
+def test_what_trying_again_does_not_mend_is_lost_at_once(code: int) -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.faults.fail(Api.PRODUCE, code)
+        b.append(1)
+        await until(lambda: b.failed)
+        assert type(b.failed[0]) is WriteLost and "next sequence 1, epoch 0" in str(b.failed[0])
+        assert b.brokers.count(Api.PRODUCE) == 1 and b.writer.stopped
+
+    run(test)
+
+
+def test_what_is_not_written_in_time_is_lost() -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.faults.fail(Api.PRODUCE, Code.NOT_ENOUGH_REPLICAS, times=10_000)
+        b.append(1)
+        await until(lambda: b.failed)
+        assert str(b.failed[0]) == f"{TXN}: NOT_ENOUGH_REPLICAS for 0.05 s"
+        assert len(set(b.sent)) == 1 < len(b.sent)
+
+    run(test, timeout_s=0.05)
+
+
+def test_so_is_what_a_broker_never_answers() -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.faults.hang(Api.PRODUCE, times=100)
+        b.append(1)
+        await until(lambda: b.failed)
+        assert str(b.failed[0]).startswith(f"{TXN}: broker 1: ") and str(b.failed[0]).endswith(" for 0.05 s")
+
+    run(test, timeout_s=0.05)
+
+
+def test_without_a_leader_nothing_is_sent_and_it_is_lost_in_time() -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.topics[STATE].leaders[0] = -1
+        b.append(1)
+        await until(lambda: b.failed)
+        assert str(b.failed[0]) == f"{TXN}: no leader for 0.05 s" and b.sent == []
+
+    run(test, timeout_s=0.05)
+
+
+def test_after_stop_nothing_is_said_and_nothing_sent() -> None:
+    async def test(b: Bench) -> None:
+        hung = b.brokers.faults.hang(Api.PRODUCE)
+        b.append(1)
+        await until(lambda: hung.met)
+        b.append(2)
+        b.writer.stop()
+        b.append(3)
+        hung.release()
+        await turns()
+        assert b.keys() == ["1-0"], "what was under way may still come to the log"
+        assert b.written == [] and b.failed == [] and not b.writer.busy
+
+    run(test)
+
+
+def test_stop_ends_the_search_for_a_leader() -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.topics[STATE].leaders[0] = -1
+        b.append(1)
+        await turns()
+        b.writer.stop()
+        b.brokers.topics[STATE].leaders[0] = 1
+        await asyncio.sleep(0.01)
+        assert b.sent == [] and b.written == [] and b.failed == []
+
+    run(test)
+
+
+# ---- the fence ------------------------------------------------------------------------------------------------------
+def init(brokers: FakeBrokers) -> FencedWriter:
+    """A writer after its `init`, which raises what that raises."""
+
+    async def whole() -> FencedWriter:
+        bench = Bench(brokers)
+        await bench.writer.init()
+        return bench.writer
+
+    return asyncio.run(whole())
+
+
+def test_each_init_has_a_higher_owner_epoch() -> None:
+    brokers = FakeBrokers()
+    first, second = init(brokers), init(brokers)
+    assert (first.producer_id, first.producer_epoch, second.producer_epoch) == (second.producer_id, 0, 1)
+    assert first.owner_epoch == first.producer_id << 16 and second.owner_epoch == first.owner_epoch + 1
+    assert [r.transactional_id for r in brokers.requests(Api.INIT_PRODUCER_ID)] == [TXN, TXN]
+
+
+@pytest.mark.parametrize(
+    "code", [Code.CONCURRENT_TRANSACTIONS, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR]
+)
+def test_a_coordinator_that_is_busy_is_asked_again(code: Code) -> None:
+    brokers = FakeBrokers()
+    brokers.faults.fail(Api.INIT_PRODUCER_ID, code, times=3)
+    assert init(brokers).producer_epoch == 0
+    assert brokers.count(Api.INIT_PRODUCER_ID) == 4
+
+
+def test_a_lost_connection_is_no_refusal() -> None:
+    brokers = FakeBrokers()
+    brokers.faults.drop(Api.INIT_PRODUCER_ID, done=True)
+    assert init(brokers).producer_epoch == 1, "the broker had given epoch 0 to the answer that was lost"
+
+
+def test_a_refusal_for_good_is_told_at_once() -> None:
+    brokers = FakeBrokers()
+    brokers.faults.fail(Api.INIT_PRODUCER_ID, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with pytest.raises(WriteLost, match=rf"^InitProducerId: error {TRANSACTIONAL_ID_AUTHORIZATION_FAILED}$"):
+        init(brokers)
+    assert brokers.count(Api.INIT_PRODUCER_ID) == 1
+
+
+def test_without_a_transaction_coordinator_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "INIT_S", 0.02)
+    brokers = FakeBrokers()
+    del brokers.topics[TRANSACTIONS]
+    with pytest.raises(WriteLost) as exc:
+        init(brokers)
+    text = str(exc.value)
+    assert text.startswith(f"InitProducerId: coordinator of {TXN}: COORDINATOR_NOT_AVAILABLE. There is no topic")
+    assert "transaction.state.log.replication.factor" in text and "cannot with 1 broker(s)" in text
+
+
+def test_with_the_topic_there_is_no_remedy_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "INIT_S", 0.02)
+    brokers = FakeBrokers()
+    brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.CONCURRENT_TRANSACTIONS, times=10_000)
+    with pytest.raises(WriteLost, match=r"^InitProducerId: CONCURRENT_TRANSACTIONS$"):
+        init(brokers)
+
+
+def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
+    async def whole() -> None:
+        brokers = FakeBrokers(partitions=20)
+        cluster, tasks = FakeCluster(brokers), Supervisor()
+        await cluster.anyone()
+        appender = Appender(cluster, 1.0)
+        writers = [
+            FencedWriter(cluster, appender, STATE, p, 1.0, tasks, lambda serial, offset: None, lambda why: None)
+            for p in range(20)
+        ]
+        await asyncio.gather(*(w.init() for w in writers))
+        assert len({w.producer_id for w in writers}) == 20
+        assert len(brokers.lost) <= module.INIT_LANES + 1, "and the one that everybody is asked over"
+
+    asyncio.run(whole())
