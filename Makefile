@@ -11,7 +11,7 @@ READY  := $(VENV)/.ready
 .PHONY: demo test bench drill audit wire sim differential house clean
 .DEFAULT_GOAL := test
 
-$(READY): pyproject.toml sidecar/native/_kernel.c
+$(READY): pyproject.toml setup.py sidecar/native/_kernel.c sidecar/native/_wire.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "setting up $(VENV): once, about a minute"
 	@$(PYTHON) -m venv $(VENV)

@@ -4,11 +4,7 @@ from setuptools import Extension, setup
 
 setup(
     ext_modules=[
-        Extension(
-            "sidecar.native._kernel",
-            ["sidecar/native/_kernel.c"],
-            extra_compile_args=["-O3"],
-            optional=True,
-        )
+        Extension(f"sidecar.native.{name}", [f"sidecar/native/{name}.c"], extra_compile_args=["-O3"], optional=True)
+        for name in ("_kernel", "_wire")
     ]
 )

@@ -24,9 +24,15 @@ Ranges = Mapping[int, tuple[int, int]]
 
 
 def api_versions(call: Call) -> Handler:
-    # The request goes on as it is, so that the broker itself answers versions that are newer than ours.
+    # The request goes on as it is, so that a broker that refuses the version does it in its own words.
     body = yield from upstream(call)
-    res, used = _decode(body, call.version)
+    if int.from_bytes(body[:2], "big", signed=True) == Code.UNSUPPORTED_VERSION:
+        used = 0  # whatever was asked (KIP-511)
+    elif call.version > SERVED[Api.API_VERSIONS].high:
+        return _too_new().encode(0)
+    else:
+        used = call.version
+    res = av.ApiVersionsResponse.decode(used, body)
     theirs = {k.api_key: (k.min_version, k.max_version) for k in res.api_keys}
     call.client.broker_versions = theirs
     both = sorted(_merged(theirs, call.scope.managing).items())
@@ -34,11 +40,12 @@ def api_versions(call: Call) -> Handler:
     return res.encode(used)
 
 
-def _decode(body: bytes, version: int) -> tuple[av.ApiVersionsResponse, int]:
-    """A broker answers UNSUPPORTED_VERSION in version 0, whatever was asked (KIP-511)."""
-    code = int.from_bytes(body[:2], "big", signed=True)
-    used = 0 if code == Code.UNSUPPORTED_VERSION or version > SERVED[Api.API_VERSIONS].high else version
-    return av.ApiVersionsResponse.decode(used, body), used
+def _too_new() -> av.ApiVersionsResponse:
+    """The broker serves a version of which the sidecar cannot read the answer. The client comes back with an older
+    one, as KIP-511 has it."""
+    spec = SERVED[Api.API_VERSIONS]
+    known = av.ApiVersion(api_key=Api.API_VERSIONS, min_version=spec.low, max_version=spec.high)
+    return av.ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[known])
 
 
 def _merged(theirs: Ranges, managing: bool) -> Ranges:

@@ -5,65 +5,91 @@ v0: the coordinator makes the member id if there is none. v1: the client makes i
 
 from __future__ import annotations
 
+from typing import Any
+
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Coordinate, Handler
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import TEXT, Code
+from sidecar.native import pack, unpack
+from sidecar.wire.frames import header_end
 from sidecar.wire.generated import consumer_group_heartbeat as ch
+
+LAYOUTS = ("ntssiSSiaSpt", "ntssiSSiaSSpt")
+"""Of the request by version, header included, as native/wire_twin.py spells it."""
+REPLY, REPLY_ASSIGNED = "ihSSiibt", "ihSSiibptt"
+"""Of the response, without and with an assignment."""
 
 
 def consumer_group_heartbeat(call: Call) -> Handler:
-    req = ch.ConsumerGroupHeartbeatRequest.decode(call.version, call.frame, call.pos)
-    group_id = req.group_id
+    """This handler reads the header of its request itself: `call.pos` is where that begins."""
+    event = to_event(call)
+    group_id, names = event.group_id, event.topic_names
     known = call.client.readable.get(group_id)
     if known is None or known[0] != Code.NONE or known[1] <= call.scope.clock():
         if not call.scope.managed(group_id):
             theirs = call.client.broker_versions
-            return FORWARD if theirs is None or call.api_key in theirs else _error(call, Code.UNSUPPORTED_VERSION)
+            return FORWARD if theirs is None or call.api_key in theirs else _error(Code.UNSUPPORTED_VERSION)
         if (refused := (yield from access.refused_read(call, group_id))) != Code.NONE:
-            return _error(call, refused)
-    names = req.subscribed_topic_names
+            return _error(refused)
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
-        return _error(call, Code.TOPIC_AUTHORIZATION_FAILED)
-    reply = yield Coordinate(to_event(call, req))
+        return _error(Code.TOPIC_AUTHORIZATION_FAILED)
+    reply = yield Coordinate(event)
     assert isinstance(reply, HeartbeatReply)
-    return to_body(call, reply)
+    return to_body(reply)
 
 
-def to_event(call: Call, req: ch.ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
-    owned, names = req.topic_partitions, req.subscribed_topic_names
+def to_event(call: Call) -> ConsumerHeartbeat:
+    """Raises WireError. The generated codec, which is slower, has the last word on what is malformed."""
+    try:
+        fields = unpack(LAYOUTS[call.version], call.frame, call.pos)
+    except ValueError:
+        fields = _slowly(call)
+    client_id, group_id, member_id, epoch, instance_id, rack_id, timeout_ms, names, *rest = fields
+    regex = rest[0] if len(rest) == 3 else None
     return ConsumerHeartbeat(
-        req.group_id,
-        req.member_id,
-        req.member_epoch,
-        req.instance_id,
-        req.rack_id,
-        req.rebalance_timeout_ms,
-        None if names is None else tuple(names),
-        req.subscribed_topic_regex,
-        req.server_assignor,
-        None if owned is None else {t.topic_id: tuple(t.partitions) for t in owned},
-        call.client_id or "",
+        group_id,
+        member_id,
+        epoch,
+        instance_id,
+        rack_id,
+        timeout_ms,
+        names,
+        regex,
+        rest[-2],
+        rest[-1],
+        client_id or "",
         "/" + call.client.host,
         call.version,
-        "" if req.member_id else call.scope.new_id(),
+        "" if member_id else call.scope.new_id(),
     )
 
 
-def to_body(call: Call, reply: HeartbeatReply) -> bytes:
-    assignment: ch.Assignment | None = None
-    if reply.assignment is not None:
-        parts = [ch.ResponseTopicPartitions(topic_id=t, partitions=list(ps)) for t, ps in reply.assignment.items()]
-        assignment = ch.Assignment(topic_partitions=parts)
-    return ch.ConsumerGroupHeartbeatResponse(
-        error_code=reply.code,
-        error_message=reply.message,
-        member_id=reply.member_id,
-        member_epoch=reply.member_epoch,
-        heartbeat_interval_ms=reply.heartbeat_interval_ms,
-        assignment=assignment,
-    ).encode(call.version)
+def _slowly(call: Call) -> tuple[Any, ...]:
+    client_id, pos = header_end(call.frame, call.pos, flexible=True)
+    r = ch.ConsumerGroupHeartbeatRequest.decode(call.version, call.frame, pos)
+    owned, names = r.topic_partitions, r.subscribed_topic_names
+    return (
+        client_id,
+        r.group_id,
+        r.member_id,
+        r.member_epoch,
+        r.instance_id,
+        r.rack_id,
+        r.rebalance_timeout_ms,
+        None if names is None else tuple(names),
+        r.subscribed_topic_regex,
+        r.server_assignor,
+        None if owned is None else {t.topic_id: tuple(t.partitions) for t in owned},
+    )
 
 
-def _error(call: Call, code: Code) -> bytes:
-    return to_body(call, HeartbeatReply(code, TEXT.get(code)))
+def to_body(reply: HeartbeatReply) -> bytes:
+    head = (0, reply.code, reply.message, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
+    if reply.assignment is None:
+        return pack(REPLY, *head, -1)
+    return pack(REPLY_ASSIGNED, *head, 1, dict(reply.assignment))
+
+
+def _error(code: Code) -> bytes:
+    return to_body(HeartbeatReply(code, TEXT.get(code)))

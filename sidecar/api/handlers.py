@@ -40,3 +40,5 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
     Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
     Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
 }
+READ_THEIR_HEADER = frozenset({Api.CONSUMER_GROUP_HEARTBEAT})
+"""Their handlers read header and body in one go; their calls begin at the header."""

@@ -156,9 +156,9 @@ class Coordinator:
 
     def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
         try:
-            if isinstance(message, Request):
+            if type(message) is Request:
                 token = message.token << FRONT_BITS | self._numbers[front]
-                if isinstance(message.event, SETTINGS_EVENTS):
+                if type(message.event) in SETTINGS_EVENTS:
                     self._tasks.spawn(self._configure(token, message.event), "settings request")
                 else:
                     self.service.request(token, message.event, now())

@@ -234,8 +234,8 @@ class Owner:
             fx = shard.handle(event, token, now)
         except Exception as exc:  # noqa: BLE001 - whatever a turn raises, its shard is dropped
             self._broken(exc, now)
-        else:
-            self._settle(fx)
+            return
+        self._settle(fx)
 
     def done(self, attempt: int, event: Event, now: Now) -> None:
         """Background work has ended."""
@@ -303,7 +303,8 @@ class Owner:
             out.append(Work(self.partition, self.attempt, item))
         if fx.voided:
             out.append(Void(tuple(fx.voided)))
-        for reply in fx.replies:
+        replies, fx.replies = fx.replies, []
+        for reply in replies:
             if self._serial == self._committed:
                 self._release(shard, reply)
             else:

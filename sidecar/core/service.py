@@ -115,9 +115,9 @@ class Service:
         """Answered by a `Reply` with this token, now or later."""
         if self.stopping or self.tally.open >= self.settings.parked_max:
             self._refuse(token, event, Code.COORDINATOR_NOT_AVAILABLE)
-        elif isinstance(event, ListGroups):
+        elif not event.group_id and isinstance(event, ListGroups):
             self.out.append(Reply(token, self._list(now)))
-        elif isinstance(event, KnownGroups):
+        elif not event.group_id and isinstance(event, KnownGroups):
             self.out.append(Reply(token, KnownReply(groups=frozenset(filter(self.known, event.candidates)))))
         elif now.mono_ms >= self._lease_until_ms:
             self._refuse(token, event, Code.NOT_COORDINATOR)

@@ -61,9 +61,12 @@ class Turn:
     runs: int = 0
 
     def begin(self, now: Now) -> Effects:
+        """The effects of the last event are used up, or belong to whoever took them."""
         self.now = now
-        self.fx = Effects()
-        return self.fx
+        fx = self.fx
+        if fx.records or fx.replies or fx.notes or fx.background or fx.voided:
+            fx = self.fx = Effects()
+        return fx
 
     def write(self, record: Record) -> None:
         """Append a record; it changes the state at once, so that later steps of the same event see it."""

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from sidecar.api.access import hidden_topics
 from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Scope, Store, Tell
-from sidecar.api.handlers import HANDLERS
+from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import TEXT, Code
 from sidecar.core.events import Event
 from sidecar.front.session import Session
@@ -38,10 +38,13 @@ from sidecar.link.messages import (
 from sidecar.link.ports import Figures, LinkedFront, Logger, Tasks
 from sidecar.proxy.connection import Close, Got
 from sidecar.wire.apis import SERVED, Api, response_flexible
-from sidecar.wire.frames import SIZE, Limits, header_end, response_frame
+from sidecar.wire.frames import PREFIX, SIZE, Limits, header_end, response_frame
 from sidecar.wire.primitives import WireError
 
 GROUPS_KEPT = 65_536
+HEADER = PREFIX.size
+"""Where the header of a request goes on behind its correlation id."""
+NO_VIEW = View()
 EARLY_TICK_S = 0.1
 
 
@@ -67,13 +70,12 @@ def now_ms() -> int:
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
-    """One request whose handler has not ended."""
+class _Run(Call):
+    """A call whose handler has not ended."""
 
     session: Session
     got: Got
-    call: Call
-    handler: Handler
+    handler: Handler | None = None
     event: Event | None = None
     """What the coordinator was asked, until it answers."""
     grant: Grant | None = None
@@ -142,7 +144,7 @@ class Front:
     # ---- requests -----------------------------------------------------------------------------------------
     def dispatch(self, session: Session, got: Got) -> None:
         self._seen[got.api_key].inc()
-        steady = session.steady.get(got.frame[12:]) if session.steady else None
+        steady = session.steady.get(got.frame[HEADER:]) if session.steady else None
         if steady is not None:
             at_ms = now_ms()
             if self._grants.allows(steady, got.version, at_ms) and not self.stopping:
@@ -150,31 +152,38 @@ class Front:
                     self._send(steady.touch)
                 session.reply(got.token, steady.head + SIZE.pack(got.correlation_id) + steady.tail)
                 return
-        try:
-            client_id, pos = header_end(got.frame, 12, got.version >= SERVED[got.api_key].flexible_from)
-        except WireError as exc:
-            self._malformed(session, exc)
-            return
-        view = self._view or View()
-        call = Call(
+        api_key, frame = got.api_key, got.frame
+        client_id, pos = None, HEADER
+        if api_key not in READ_THEIR_HEADER:
+            try:
+                client_id, pos = header_end(frame, HEADER, got.version >= SERVED[api_key].flexible_from)
+            except WireError as exc:
+                self._malformed(session, exc)
+                return
+        view = self._view or NO_VIEW
+        run = _Run(
             self._scope,
             session.facts,
             view,
-            got.api_key,
+            api_key,
             got.version,
             got.correlation_id,
-            got.frame,
+            frame,
             pos,
             client_id,
+            session,
+            got,
         )
-        self._advance(_Run(session, got, call, HANDLERS[got.api_key](call)), None)
+        run.handler = HANDLERS[api_key](run)
+        self._advance(run, None)
 
     def _advance(self, run: _Run, value: Any) -> None:
         """Resume the handler with what came of its last want, until it waits again or ends."""
         handler = run.handler
+        assert handler is not None
         try:
             want = handler.send(value)
-            while isinstance(want, Tell):
+            while type(want) is Tell:
                 self._send(want.message)
                 want = handler.send(None)
         except StopIteration as ended:
@@ -187,18 +196,22 @@ class Front:
             self.log.error("handler broke", api=name, version=run.got.version, error=repr(exc))
             run.session.close("internal_error", repr(exc))
         else:
-            if isinstance(want, Coordinate):
+            if type(want) is Coordinate:
                 self._coordinate(run, want.event)
             elif isinstance(want, Ask):
                 run.session.ask(run.got.token, want.frame, lambda frame: self._answered(run, frame))
-            else:
+            elif isinstance(want, Store):
                 self._tasks.spawn(self._store(run, want), "store")
 
     def _answered(self, run: _Run, frame: bytes | None) -> None:
         if frame is None:
-            run.handler.close()
+            self._give_up(run)
         else:
             self._advance(run, frame)
+
+    def _give_up(self, run: _Run) -> None:
+        if run.handler is not None:
+            run.handler.close()
 
     def _finish(self, run: _Run, result: bytes | Forward) -> None:
         session, got = run.session, run.got
@@ -217,7 +230,7 @@ class Front:
             return
         if len(steady) >= room:
             steady.clear()
-        steady[run.got.frame[12:]] = self._grants.remember(grant, run.got.version, allowed[1], frame, now_ms())
+        steady[run.frame[HEADER:]] = self._grants.remember(grant, run.got.version, allowed[1], frame, now_ms())
 
     def _malformed(self, session: Session, exc: WireError) -> None:
         self.refused(session, Close("malformed", str(exc)))
@@ -229,7 +242,7 @@ class Front:
             frame = await conn.raw(want.api_key, want.version, want.body, want.flexible)
         except (ConnectionLost, TimeoutError, WireError) as exc:
             # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.
-            run.handler.close()
+            self._give_up(run)
             run.session.close("broker_closed", str(exc) or "timed out")
         else:
             self._advance(run, frame)
@@ -262,7 +275,7 @@ class Front:
         self._replied(Reply(token, event.refused(code, TEXT[code])))
 
     def from_coordinator(self, message: ToFront) -> None:
-        if isinstance(message, Reply):
+        if type(message) is Reply:
             self._replied(message)
         elif isinstance(message, Lease):
             self._grants.lease_until_ms = message.until_ms
@@ -270,7 +283,7 @@ class Front:
             self._grants.void(message.groups)
         elif isinstance(message, View):
             self._looked(message)
-        else:
+        elif isinstance(message, AskAccess):
             self._may_see(message)
 
     def link_lost(self) -> None:
@@ -302,7 +315,7 @@ class Front:
         if run is None or run.session.conn.closed:
             self._send(AccessAnswer(ask.token, None))
         else:
-            self._step(run, ask.token, hidden_topics(run.call, ask.topics), None)
+            self._step(run, ask.token, hidden_topics(run, ask.topics), None)
 
     def _step(self, run: _Run, token: int, steps: Generator[Any, Any, set[str]], frame: bytes | None) -> None:
         try:

@@ -202,7 +202,7 @@ class Session(asyncio.Protocol):
 
     def _do(self, actions: list[Action]) -> None:
         for a in actions:
-            if isinstance(a, ToClient):
+            if type(a) is ToClient:
                 if self.client is not None:
                     self.client.write(a.data)
             elif isinstance(a, ToUpstream):
@@ -220,7 +220,8 @@ class Session(asyncio.Protocol):
     def reply(self, token: int, frame: bytes) -> None:
         """`frame` may be empty: no response is due."""
         self.run(self.conn.answer(token, frame))
-        self.flow()
+        if not self._running:
+            self.flow()  # otherwise whoever runs looks at it in the end
         if self._client_eof:
             self._pass_eof()
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecar.native import twin
+from sidecar.native import twin, wire_twin
 from sidecar.native.twin import Ints as Ints
 
 if TYPE_CHECKING:
     from sidecar.native import _kernel as impl
+    from sidecar.native import _wire as wire
 else:
     try:
         from sidecar.native import _kernel as impl
+        from sidecar.native import _wire as wire
     except ImportError:
-        impl = twin
+        impl, wire = twin, wire_twin
 
 COMPILED = impl is not twin
 
@@ -34,3 +36,5 @@ range_ = impl.range_
 records = impl.records
 remap = impl.remap
 uniform = impl.uniform
+unpack = wire.unpack
+pack = wire.pack

@@ -24,7 +24,7 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
         leave(turn, hb, token)
         return
     fx = turn.fx
-    reply = step(turn, hb, token)
+    reply = step(turn, hb, token, config)
     soft: ConsumerSoft = turn.soft_of(hb.group_id)
     if _waits(turn, hb, soft, config):
         wait(turn, hb, token, reply)

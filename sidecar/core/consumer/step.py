@@ -7,12 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.core.consumer.checks import check_epoch, check_size, held_by_instance, unknown_member
-from sidecar.core.consumer.config import config_of
+from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, consumer_group
 from sidecar.core.consumer.members import (
     arm_rebalance,
-    arm_session,
     bump_epoch,
     current_record,
     drop_regex,
@@ -30,9 +29,8 @@ from sidecar.core.regex import validate
 from sidecar.core.turn import Turn
 
 
-def step(turn: Turn, hb: ConsumerHeartbeat, token: int) -> HeartbeatReply:
+def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) -> HeartbeatReply:
     """The answer that the request would get at once. `token` is that of the request, or of the one it stands for."""
-    config = config_of(turn, hb.group_id)
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
         if hb.member_epoch != 0:
@@ -53,7 +51,7 @@ def step(turn: Turn, hb: ConsumerHeartbeat, token: int) -> HeartbeatReply:
     update_target(turn, group)
     known = group.members.get(member_id, updated)
     final = _reconcile(turn, group, known, changed, hb)
-    arm_session(turn, group.group_id, member_id)
+    turn.timers.set(("session", group.group_id, member_id), turn.now.mono_ms + config.session_timeout_ms)
     full = (
         hb.rebalance_timeout_ms != -1
         and (hb.topic_names is not None or hb.topic_regex is not None)

@@ -82,7 +82,7 @@ def _answer(turn: Turn, soft: ConsumerSoft, w: Waiting) -> None:
         version=w.asked.version,
     )
     try:
-        second = step(turn, again, w.token)
+        second = step(turn, again, w.token, config_of(turn, again.group_id))
     except CoordinatorError:
         second = first  # the member is gone, or somebody else speaks for it: its next heartbeat is told so
     if second.assignment is None:

@@ -1,0 +1,228 @@
+"""A conversation with one handler, told in the order in which it happens (the model is mitmproxy's Playbook).
+
+    (
+        Play(Api.OFFSET_COMMIT, request, 9)
+        .may_read("g")                  the handler asks the broker about the group, which has nothing against it
+        .coordinates(CommitCheck(...))  then it sends this event to the coordinator
+        .coordinator(CheckReply())      and gets this answer
+        .asks(stripped)                 then it sends this to the broker on the client's own connection
+        .broker(response)               and gets this response
+        .answers(response)              which is what the client gets
+    )
+
+A step fails if the handler wants something else. A conversation must end with `answers` or `forwards`; conftest.py
+looks after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from sidecar.api.call import CLIENT_ID, FORWARD, Ask, Call, Client, Coordinate, Forward, Scope, Store, Tell, Want
+from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
+from sidecar.core.errors import Code
+from sidecar.core.events import Answer, Event
+from sidecar.link.messages import SettingsPassed, View
+from sidecar.wire.apis import SERVED, Api, message_name
+from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
+from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.generated import list_offsets as lo
+
+NODE, OTHER = 1, 2
+"""The broker behind this sidecar, and another one."""
+ADDRESSES = {NODE: ("b1", 9092), OTHER: ("b2", 9093)}
+VIEW = View(owners=(NODE,), leaders=(NODE,), brokers=ADDRESSES)
+NO_AUTHORIZER = View(owners=(NODE,), leaders=(NODE,), brokers=ADDRESSES, authorizer=False)
+ELSEWHERE = View(owners=(NODE,), leaders=(OTHER,), brokers=ADDRESSES)
+"""The group's offsets are kept by another broker."""
+TAKEOVER = View(owners=(-1,), leaders=(NODE,), brokers=ADDRESSES)
+"""Nobody owns the group at the moment."""
+KEEP_MS = 10_000
+CORRELATION = 7
+KEYS = {message_name(api): api for api in Api}
+
+
+class Message(Protocol):
+    def encode(self, version: int) -> bytes: ...
+
+
+W = TypeVar("W", Ask, Coordinate, Store, Tell)
+
+
+class Clock:
+    """Monotonic milliseconds that stand still until a test moves them."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def api_of(message: Message) -> Api:
+    return KEYS[type(message).__name__.removesuffix("Request")]
+
+
+def flexible(api: int, version: int) -> bool:
+    return api in SERVED and version >= SERVED[api].flexible_from
+
+
+class Play:
+    """`managed`: ids of the groups that this sidecar coordinates. `client` and `clock` may be those of an earlier
+    conversation on the same connection."""
+
+    open: ClassVar[list[Play]] = []
+    """Conversations that have not ended."""
+
+    def __init__(
+        self,
+        api: Api,
+        request: Message | bytes,
+        version: int,
+        *,
+        view: View = VIEW,
+        managed: Collection[str] = ("g", "g2"),
+        client: Client | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        body = request if isinstance(request, bytes) else request.encode(version)
+        self.request = request
+        self.client = client or Client("10.0.0.9")
+        frame = request_frame(api, version, CORRELATION, "app", flexible(api, version), body)
+        client_id, pos = None, PREFIX.size
+        if api not in READ_THEIR_HEADER:
+            client_id, pos = header_end(frame, pos, flexible(api, version))
+        scope = Scope(NODE, lambda g: g in managed, bool(managed), KEEP_MS, clock or Clock(), lambda: "new-id")
+        self._call = Call(scope, self.client, view, api, version, CORRELATION, frame, pos, client_id)
+        self._handler = HANDLERS[api](self._call)
+        self._want: Want | None = None
+        self._asked: tuple[int, int] | None = None
+        self._seen = False
+        self._result: bytes | Forward | None = None
+        Play.open.append(self)
+        self._resume(None)
+
+    # ---- what the handler does ------------------------------------------------------------------------------
+    def asks(self, request: Message | None = None, version: int | None = None) -> Play:
+        """It sends this to the broker on the client's own connection; None is the client's request as it came. The
+        version is that of the client's request unless another is told."""
+        frame = self._take(Ask).frame
+        size, api, v, correlation = PREFIX.unpack_from(frame, 0)
+        assert size == len(frame) - 4
+        assert correlation == CORRELATION
+        self._asked = (api, v)
+        if request is None:
+            assert frame == self._call.frame, f"the request has changed: {frame!r}"
+            return self
+        assert (api, v) == (api_of(request), self._call.version if version is None else version)
+        client_id, pos = header_end(frame, PREFIX.size, flexible(api, v))
+        assert client_id == CLIENT_ID
+        _same(request, v, frame[pos:])
+        return self
+
+    def stores(self, node_id: int, request: Message, version: int) -> Play:
+        """It sends this to another broker on the sidecar's own connection."""
+        want = self._take(Store)
+        api = api_of(request)
+        assert (want.node_id, want.api_key, want.version) == (node_id, api, version)
+        assert want.flexible == flexible(api, version)
+        self._asked = (api, version)
+        _same(request, version, want.body)
+        return self
+
+    def coordinates(self, event: Event) -> Play:
+        assert self._take(Coordinate).event == event
+        return self
+
+    def tells(self) -> Play:
+        """It tells the coordinator that settings have passed, and goes on at once."""
+        assert self._take(Tell).message == SettingsPassed()
+        self._resume(None)
+        return self
+
+    def answers(self, response: Message, version: int | None = None) -> None:
+        assert isinstance(self._end(), bytes), "the request is forwarded"
+        assert isinstance(self._result, bytes)
+        _same(response, self._call.version if version is None else version, self._result)
+
+    def forwards(self) -> None:
+        assert self._end() is FORWARD, f"the handler answers {self._result!r}"
+
+    def gives(self) -> bytes:
+        """It ends with an answer, whatever that is."""
+        end = self._end()
+        assert isinstance(end, bytes), "the request is forwarded"
+        return end
+
+    # ---- what comes back to it ------------------------------------------------------------------------------
+    def broker(self, response: Message, version: int | None = None) -> Play:
+        """The answer to the last request, in its version unless another is told."""
+        assert self._asked is not None and self._seen, "no broker was asked"
+        api, asked = self._asked
+        self._asked = None
+        body = response.encode(asked if version is None else version)
+        self._resume(response_frame(CORRELATION, api != Api.API_VERSIONS and flexible(api, asked), body))
+        return self
+
+    def coordinator(self, answer: Answer) -> Play:
+        assert isinstance(self._want, Coordinate) and self._seen, "the coordinator was not asked"
+        assert type(answer) is self._want.event.answer, "that is no answer to this event"
+        self._resume(answer)
+        return self
+
+    def meanwhile(self, view: View) -> Play:
+        """The front has learnt of a new view of the cluster while the handler waits."""
+        self._call.view = view
+        return self
+
+    # ---- the broker's word on rights ------------------------------------------------------------------------
+    def may_read(self, group_id: str, code: Code = Code.UNKNOWN_MEMBER_ID) -> Play:
+        probe = hb.HeartbeatRequest(group_id, -1, "")
+        return self.asks(probe, 3).broker(hb.HeartbeatResponse(error_code=code))
+
+    def may_not_read(self, group_id: str) -> Play:
+        return self.may_read(group_id, Code.GROUP_AUTHORIZATION_FAILED)
+
+    def may_describe(self, *groups: str, hidden: Collection[str] = ()) -> Play:
+        said = [dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED * (g in hidden), group_id=g) for g in groups]
+        return self.asks(dg.DescribeGroupsRequest(list(groups)), 0).broker(dg.DescribeGroupsResponse(groups=said))
+
+    def may_describe_topics(self, *topics: str, hidden: Collection[str] = (), code: Code = Code.NONE) -> Play:
+        probe = [lo.ListOffsetsTopic(t, [lo.ListOffsetsPartition(0, timestamp=-1)]) for t in topics]
+        said = []
+        for t in topics:
+            error = Code.TOPIC_AUTHORIZATION_FAILED if t in hidden else code
+            said.append(lo.ListOffsetsTopicResponse(t, [lo.ListOffsetsPartitionResponse(0, error)]))
+        asked = self.asks(lo.ListOffsetsRequest(-1, topics=probe), 1)
+        return asked.broker(lo.ListOffsetsResponse(topics=said))
+
+    # ---- the generator --------------------------------------------------------------------------------------
+    def _resume(self, value: object) -> None:
+        self._seen = False
+        try:
+            self._want = self._handler.send(value)
+        except StopIteration as end:
+            self._want, self._result = None, end.value
+
+    def _take(self, kind: type[W]) -> W:
+        want = self._want
+        assert want is not None, f"the handler has ended with {self._result!r}"
+        assert isinstance(want, kind), f"the handler wants {want!r}"
+        assert not self._seen, "the handler still waits for what comes of its last want"
+        self._seen = True
+        return want
+
+    def _end(self) -> bytes | Forward | None:
+        assert self._want is None, f"the handler wants {self._want!r}"
+        Play.open.remove(self)
+        return self._result
+
+
+def _same(expected: Message, version: int, raw: bytes) -> None:
+    decode: Any = type(expected)
+    wanted = expected.encode(version)
+    if raw != wanted:  # both are decoded, so that pytest can show the difference
+        assert decode.decode(version, raw) == decode.decode(version, wanted)
+    assert raw == wanted

@@ -1,0 +1,136 @@
+"""The broker's word on rights: it is asked once, again when its answer is old, and no list is too long."""
+
+from __future__ import annotations
+
+from sidecar.api.access import KEPT
+from sidecar.api.call import Client
+from sidecar.core.consumer.events import CheckReply, ConsumerHeartbeat, FetchCheck, HeartbeatReply
+from sidecar.core.errors import Code
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import offset_fetch as of
+from tests.api.play import KEEP_MS, NO_AUTHORIZER, Clock, Play
+
+
+class Connection:
+    """One client's connection."""
+
+    def __init__(self) -> None:
+        self.client, self.clock = Client("h"), Clock()
+
+    def beat(self, *topics: str, group: str = "g") -> Play:
+        request = ch.ConsumerGroupHeartbeatRequest(group, "m", 1, subscribed_topic_names=list(topics) or None)
+        return Play(Api.CONSUMER_GROUP_HEARTBEAT, request, 1, client=self.client, clock=self.clock)
+
+
+def served(play: Play, *topics: str, group: str = "g") -> None:
+    names = topics or None
+    event = ConsumerHeartbeat(group, "m", 1, topic_names=names, client_id="app", client_host="/h")
+    play.coordinates(event).coordinator(HeartbeatReply()).gives()
+
+
+def refused(play: Play, code: Code) -> None:
+    assert ch.ConsumerGroupHeartbeatResponse.decode(1, play.gives()).error_code == code
+
+
+def test_read_is_asked_once_and_again_when_the_answer_is_old() -> None:
+    c = Connection()
+    served(c.beat().may_read("g"))
+    c.clock.ms += KEEP_MS - 1
+    served(c.beat())
+    c.clock.ms += 1
+    served(c.beat().may_read("g"))
+
+
+def test_a_refusal_is_kept_as_long() -> None:
+    c = Connection()
+    refused(c.beat().may_not_read("g"), Code.GROUP_AUTHORIZATION_FAILED)
+    c.clock.ms += KEEP_MS - 1
+    refused(c.beat(), Code.GROUP_AUTHORIZATION_FAILED)
+    c.clock.ms += 1
+    served(c.beat().may_read("g"))
+
+
+def test_each_error_but_the_authorizers_means_that_it_had_nothing_against_it() -> None:
+    for code in (Code.NONE, Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.UNKNOWN_MEMBER_ID):
+        served(Connection().beat().may_read("g", code))
+
+
+def test_each_connection_has_its_own_answers() -> None:
+    first, second = Connection(), Connection()
+    served(first.beat().may_read("g"))
+    refused(second.beat().may_not_read("g"), Code.GROUP_AUTHORIZATION_FAILED)
+
+
+def test_only_the_topics_that_are_not_known_yet_are_asked_for() -> None:
+    c = Connection()
+    served(c.beat("a", "b").may_read("g").may_describe_topics("a", "b"), "a", "b")
+    served(c.beat("b", "c").may_describe_topics("c"), "b", "c")
+    c.clock.ms += KEEP_MS
+    served(c.beat("c", "a").may_read("g").may_describe_topics("a", "c"), "c", "a")
+
+
+def test_a_hidden_topic_is_kept_with_the_others() -> None:
+    c = Connection()
+    refused(c.beat("a", "b").may_read("g").may_describe_topics("a", "b", hidden=["b"]), Code.TOPIC_AUTHORIZATION_FAILED)
+    served(c.beat("a"), "a")
+    refused(c.beat("b"), Code.TOPIC_AUTHORIZATION_FAILED)
+
+
+def names(first: int, last: int) -> list[str]:
+    return [f"t{n:05}" for n in range(first, last)]
+
+
+def test_more_topics_than_are_kept() -> None:
+    """safety.md, Scale: a KeyError past 1,000 cached topics."""
+    c, many = Connection(), names(0, 3 * KEPT)
+    served(c.beat(*many).may_read("g").may_describe_topics(*many), *many)
+    served(c.beat(*many), *many)
+
+
+def test_known_topics_make_room_while_the_broker_is_asked_about_others() -> None:
+    c, some, more = Connection(), names(0, KEPT - 1), names(0, KEPT + 1)
+    served(c.beat(*some).may_read("g").may_describe_topics(*some), *some)
+    refused(
+        c.beat(*more).may_describe_topics(*names(KEPT - 1, KEPT + 1), hidden=[names(KEPT, KEPT + 1)[0]]),
+        Code.TOPIC_AUTHORIZATION_FAILED,
+    )
+    assert len(c.client.topics) <= KEPT
+
+
+def test_an_answer_that_grows_old_while_the_broker_is_asked_still_counts_for_this_request() -> None:
+    c, some = Connection(), names(0, KEPT)
+    served(c.beat(*some).may_read("g").may_describe_topics(*some), *some)
+    c.clock.ms += KEEP_MS - 1
+    play = c.beat(*some, "new")
+    c.clock.ms += 1
+    served(play.may_describe_topics("new"), *some, "new")
+
+
+def test_what_is_too_old_goes_first() -> None:
+    c, old, young, new = Connection(), names(0, KEPT - 5), names(KEPT, KEPT + 3), names(2 * KEPT, 2 * KEPT + 10)
+    served(c.beat(*old).may_read("g").may_describe_topics(*old), *old)
+    c.clock.ms += KEEP_MS - 1
+    served(c.beat(*young).may_describe_topics(*young), *young)
+    c.clock.ms += 1
+    served(c.beat(*new).may_read("g").may_describe_topics(*new), *new)
+    assert sorted(c.client.topics) == young + new
+    served(c.beat(*young), *young)
+
+
+def test_more_groups_than_are_kept() -> None:
+    c = Connection()
+    for n in range(KEPT + 5):
+        request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(f"g{n}")])
+        play = Play(Api.OFFSET_FETCH, request, 9, client=c.client, clock=c.clock, managed=[f"g{n}"])
+        play.may_describe(f"g{n}", hidden=[f"g{n}"]).gives()
+    assert len(c.client.describable) <= KEPT
+
+
+def test_without_an_authorizer_the_first_group_shows_that_the_client_has_authenticated() -> None:
+    c = Connection()
+    request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g")])
+    for probed in (True, False):
+        play = Play(Api.OFFSET_FETCH, request, 9, view=NO_AUTHORIZER, client=c.client, clock=c.clock)
+        play = play.may_describe("g") if probed else play
+        play.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply(Code.STALE_MEMBER_EPOCH)).gives()

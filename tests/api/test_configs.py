@@ -1,0 +1,448 @@
+"""Settings: the broker's word comes first, ours are the coordinator's, the rest is the broker's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sidecar.api.call import Client
+from sidecar.api.configs import VALUE_MAX
+from sidecar.core import config as cf
+from sidecar.core.errors import TEXT, Code
+from sidecar.link.messages import (
+    AlterReply,
+    AlterSettings,
+    ConfiguredGroups,
+    ConfiguredReply,
+    DescribeSettings,
+    SettingChange,
+    SettingsReply,
+    SettingValue,
+)
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import alter_configs as al
+from sidecar.wire.generated import describe_configs as dc
+from sidecar.wire.generated import incremental_alter_configs as ia
+from sidecar.wire.generated import list_config_resources as lr
+from tests.api.play import Play
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+SHARE = "share.auto.offset.reset"
+"""A group's setting that is the broker's business."""
+Op = tuple[str, int, str | None]
+Said = tuple[int, str, int, str | None]
+GONE = Code.COORDINATOR_NOT_AVAILABLE
+
+
+def group(*ops: Op, name: str = "g") -> ia.AlterConfigsResource:
+    return ia.AlterConfigsResource(cf.GROUP, name, [ia.AlterableConfig(*op) for op in ops])
+
+
+def broker(*ops: Op, name: str = "1") -> ia.AlterConfigsResource:
+    return ia.AlterConfigsResource(cf.BROKER, name, [ia.AlterableConfig(*op) for op in ops])
+
+
+def request(*resources: ia.AlterConfigsResource, validate_only: bool = False) -> ia.IncrementalAlterConfigsRequest:
+    return ia.IncrementalAlterConfigsRequest(list(resources), validate_only)
+
+
+def said(*rows: Said) -> ia.IncrementalAlterConfigsResponse:
+    """Type and name of a resource, error code, message."""
+    return ia.IncrementalAlterConfigsResponse(
+        responses=[ia.AlterConfigsResourceResponse(code, text, kind, name) for kind, name, code, text in rows]
+    )
+
+
+def alter(*resources: ia.AlterConfigsResource, validate_only: bool = False, **told: Any) -> Play:
+    """The coordinator has told the settings in force before anything else."""
+    managed = tuple(dict.fromkeys(r.resource_name for r in resources if r.resource_name in ("g", "g2")))
+    req = request(*resources, validate_only=validate_only)
+    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, req, 1, client=Client("10.0.0.9"))
+    return play.coordinates(DescribeSettings("", managed)).coordinator(SettingsReply(**told))
+
+
+def change(name: str, values: dict[str, str | None], kind: int = cf.GROUP) -> SettingChange:
+    return SettingChange(kind, name, values)
+
+
+def settings(*changes: SettingChange, validate_only: bool = True) -> AlterSettings:
+    return AlterSettings("", changes, validate_only, "10.0.0.9")
+
+
+G_OK: Said = (cf.GROUP, "g", Code.NONE, None)
+SESSION_55 = change("g", {cf.SESSION: "55000"})
+
+
+# ---- IncrementalAlterConfigs --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("version", range(2))
+def test_a_setting_of_ours_is_checked_shown_to_the_broker_and_written_down(version: int) -> None:
+    req = request(group((cf.SESSION, SET, "55000")))
+    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, req, version, client=Client("10.0.0.9"))
+    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    play.asks(request(group(), validate_only=True), 1).broker(said(G_OK))
+    play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
+    play.tells().answers(said(G_OK))
+
+
+def test_only_validating_writes_nothing_down() -> None:
+    play = alter(group((cf.SESSION, SET, "55000"), (SHARE, SET, "earliest")), validate_only=True)
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    shown = request(group((SHARE, SET, "earliest")), validate_only=True)
+    play.asks(shown).broker(said(G_OK)).answers(said(G_OK))
+
+
+def test_ours_and_theirs_in_one_resource() -> None:
+    play = alter(group((cf.SESSION, SET, "55000"), (SHARE, SET, "earliest")))
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    play.asks(request(group((SHARE, SET, "earliest")), validate_only=True)).broker(said(G_OK))
+    play.asks(request(group((SHARE, SET, "earliest")))).broker(said(G_OK))
+    play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
+    play.tells().answers(said(G_OK))
+
+
+def test_what_the_broker_refuses_is_refused_whatever_we_think() -> None:
+    """Whoever may not change a group learns nothing of its settings."""
+    denied: Said = (cf.GROUP, "g", Code.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+    play = alter(group((cf.SESSION, SET, "1")))
+    void = AlterReply(refused={"32/g": (Code.INVALID_CONFIG, "too short")})
+    play.coordinates(settings(change("g", {cf.SESSION: "1"}))).coordinator(void)
+    play.asks(request(group(), validate_only=True)).broker(said(denied)).tells().answers(said(denied))
+
+
+def test_what_we_refuse_is_not_sent_on() -> None:
+    void = (Code.INVALID_CONFIG, "too short")
+    play = alter(group((cf.SESSION, SET, "1"), (SHARE, SET, "earliest")), group((cf.SESSION, SET, "55000"), name="g2"))
+    both = settings(change("g", {cf.SESSION: "1"}), change("g2", {cf.SESSION: "55000"}))
+    play.coordinates(both).coordinator(AlterReply(refused={"32/g": void}))
+    shown = request(group(name="g2"), group(), validate_only=True)
+    g2_ok: Said = (cf.GROUP, "g2", Code.NONE, None)
+    play.asks(shown).broker(said(g2_ok, G_OK))
+    play.coordinates(settings(change("g2", {cf.SESSION: "55000"}), validate_only=False)).coordinator(AlterReply())
+    play.tells().answers(said((cf.GROUP, "g", *void), g2_ok))
+
+
+@pytest.mark.parametrize("code", [Code.UNSUPPORTED_VERSION, Code.INVALID_REQUEST])
+def test_an_error_of_ours_is_better_than_that_of_a_broker_that_knows_no_groups(code: Code) -> None:
+    unknown: Said = (cf.GROUP, "g", code, "Unknown resource type.")
+    void: Said = (cf.GROUP, "g", Code.INVALID_CONFIG, "too short")
+    play = alter(group((cf.SESSION, SET, "1")), validate_only=True)
+    play.coordinates(settings(change("g", {cf.SESSION: "1"}))).coordinator(AlterReply(refused={"32/g": void[2:]}))
+    play.asks(request(group(), validate_only=True)).broker(said(unknown)).answers(said(void))
+    play = alter(group((cf.SESSION, SET, "55000")), validate_only=True)
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    play.asks(request(group(), validate_only=True)).broker(said(unknown)).answers(said(unknown))
+
+
+@pytest.mark.parametrize(
+    ("ops", "code", "message"),
+    [
+        (
+            [(cf.SESSION, SET, "50000"), (cf.SESSION, DELETE, None)],
+            Code.INVALID_REQUEST,
+            "Error due to duplicate config keys",
+        ),
+        (
+            [(cf.SESSION, SET, None), (SHARE, APPEND, None)],
+            Code.INVALID_REQUEST,
+            f"Null value not supported for : {cf.SESSION},{SHARE}",
+        ),
+        (
+            [(cf.SESSION, APPEND, "1")],
+            Code.INVALID_CONFIG,
+            f"Can't APPEND to key {cf.SESSION} because its type is not LIST.",
+        ),
+        (
+            [(cf.SESSION, SUBTRACT, "1")],
+            Code.INVALID_CONFIG,
+            f"Can't SUBTRACT to key {cf.SESSION} because its type is not LIST.",
+        ),
+        (
+            [(cf.SESSION, SET, "1" * (VALUE_MAX + 1))],
+            Code.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes.",
+        ),
+    ],
+    ids=["twice", "null", "append", "subtract", "long"],
+)
+def test_requests_that_make_no_sense(ops: list[Op], code: Code, message: str) -> None:
+    play = alter(group(*ops))
+    play.asks(request(group(), validate_only=True)).broker(said(G_OK)).tells()
+    play.answers(said((cf.GROUP, "g", code, message)))
+
+
+def test_the_longest_value_is_the_coordinators_to_refuse() -> None:
+    longest = "1" * VALUE_MAX
+    play = alter(group((cf.SESSION, SET, longest)), validate_only=True)
+    void = (Code.INVALID_CONFIG, "no number")
+    play.coordinates(settings(change("g", {cf.SESSION: longest}))).coordinator(AlterReply(refused={"32/g": void}))
+    play.asks(request(group(), validate_only=True)).broker(said(G_OK)).answers(said((cf.GROUP, "g", *void)))
+
+
+def test_a_removed_setting_that_the_broker_still_keeps_is_removed_there_too() -> None:
+    """From the time before the group was managed."""
+    held = {"g": {cf.SESSION: "50000", cf.HEARTBEAT: "6000"}}
+    ops = ((cf.SESSION, DELETE, None), (cf.INTERVAL, DELETE, None), (cf.HEARTBEAT, SET, "7000"))
+    play = alter(group(*ops), at_broker=held)
+    values: dict[str, str | None] = {cf.SESSION: None, cf.INTERVAL: None, cf.HEARTBEAT: "7000"}
+    play.coordinates(settings(change("g", values))).coordinator(AlterReply())
+    play.asks(request(group((cf.SESSION, DELETE, None)), validate_only=True)).broker(said(G_OK))
+    play.asks(request(group((cf.SESSION, DELETE, None)))).broker(said(G_OK))
+    play.coordinates(settings(change("g", values), validate_only=False)).coordinator(AlterReply())
+    play.tells().answers(said(G_OK))
+
+
+def test_what_the_broker_then_does_not_do_is_not_written_down_here() -> None:
+    late: Said = (cf.GROUP, "g", Code.REQUEST_TIMED_OUT, "no controller")
+    play = alter(group((cf.SESSION, SET, "55000"), (SHARE, SET, "earliest")))
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    play.asks(request(group((SHARE, SET, "earliest")), validate_only=True)).broker(said(G_OK))
+    play.asks(request(group((SHARE, SET, "earliest")))).broker(said(late)).tells().answers(said(late))
+
+
+def test_a_setting_that_cannot_be_written_down() -> None:
+    lost = (Code.REQUEST_TIMED_OUT, "no leader")
+    play = alter(group((cf.SESSION, SET, "55000")))
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    play.asks(request(group(), validate_only=True)).broker(said(G_OK))
+    play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply(refused={"32/g": lost}))
+    play.tells().answers(said((cf.GROUP, "g", *lost)))
+
+
+def test_the_coordinator_goes_away_in_between() -> None:
+    refused: Said = (cf.GROUP, "g", GONE, TEXT[GONE])
+    play = alter(group((cf.SESSION, SET, "55000")))
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    play.asks(request(group(), validate_only=True)).broker(said(G_OK))
+    play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply(GONE, TEXT[GONE]))
+    play.tells().answers(said(refused))
+
+
+def test_without_a_coordinator_nothing_of_a_managed_group_is_changed_anywhere() -> None:
+    refused: Said = (cf.GROUP, "g", GONE, TEXT[GONE])
+    change_ = group((cf.SESSION, SET, "55000"), (SHARE, SET, "earliest"))
+    play = alter(change_, code=GONE, message=TEXT[GONE])
+    play.asks(request(group(), validate_only=True)).broker(said(G_OK)).tells().answers(said(refused))
+    denied: Said = (cf.GROUP, "g", Code.GROUP_AUTHORIZATION_FAILED, None)
+    play = alter(change_, code=GONE, message=TEXT[GONE])
+    play.asks(request(group(), validate_only=True)).broker(said(denied)).tells().answers(said(denied))
+
+
+def test_the_offload_switch_of_a_broker_is_kept_on_both_sides() -> None:
+    ok: Said = (cf.BROKER, "1", Code.NONE, None)
+    ops = ((cf.BROKER_OFFLOAD, SET, "false"), ("x", SET, "2"))
+    switched = change("1", {cf.BROKER_OFFLOAD: "false"}, cf.BROKER)
+    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(broker(*ops)), 1)
+    play.coordinates(AlterSettings("", (switched,), True, "10.0.0.9")).coordinator(AlterReply())
+    play.asks(request(broker(*ops), validate_only=True)).broker(said(ok))
+    play.asks(request(broker(*ops))).broker(said(ok))
+    play.coordinates(AlterSettings("", (switched,), False, "10.0.0.9")).coordinator(AlterReply())
+    play.tells().answers(said(ok))
+
+
+def test_a_void_value_of_the_offload_switch() -> None:
+    void = (Code.INVALID_CONFIG, "neither true nor false")
+    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(broker((cf.BROKER_OFFLOAD, SET, "maybe"))), 1)
+    switched = change("1", {cf.BROKER_OFFLOAD: "maybe"}, cf.BROKER)
+    play.coordinates(AlterSettings("", (switched,), True, "10.0.0.9")).coordinator(AlterReply(refused={"4/1": void}))
+    play.asks(request(broker(), validate_only=True)).broker(said((cf.BROKER, "1", Code.NONE, None)))
+    play.tells().answers(said((cf.BROKER, "1", *void)))
+
+
+def test_other_settings_of_brokers_pass_and_take_effect_at_once() -> None:
+    ok: Said = (cf.BROKER, "", Code.NONE, None)
+    req = request(broker(("group.consumer.assignment.interval.ms", SET, "3000"), name=""))
+    Play(Api.INCREMENTAL_ALTER_CONFIGS, req, 1).asks().broker(said(ok)).tells().answers(said(ok))
+
+
+@pytest.mark.parametrize(("kind", "name"), [(2, "theirs"), (2, "g"), (16, "g"), (cf.GROUP, "theirs")])
+def test_what_concerns_neither_managed_groups_nor_brokers_passes(kind: int, name: str) -> None:
+    resource = ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(cf.BROKER_OFFLOAD, SET, "1")])
+    Play(Api.INCREMENTAL_ALTER_CONFIGS, request(resource), 1).forwards()
+    old = al.AlterConfigsResource(kind, name, [al.AlterableConfig("x", "1")])
+    Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([old]), 2).forwards()
+    Play(Api.DESCRIBE_CONFIGS, dc.DescribeConfigsRequest([dc.DescribeConfigsResource(kind, name)]), 4).forwards()
+
+
+def test_a_broker_in_one_request_with_a_group() -> None:
+    """The broker's part does not depend on the coordinator."""
+    ok: Said = (cf.BROKER, "1", Code.NONE, None)
+    theirs = broker((cf.SESSION, SET, "1"), ("x", SET, "2"))
+    play = alter(group((cf.SESSION, SET, "55000")), theirs, code=GONE, message=TEXT[GONE])
+    play.asks(request(theirs, group(), validate_only=True)).broker(said(ok, G_OK))
+    play.asks(request(theirs)).broker(said(ok)).tells().answers(said((cf.GROUP, "g", GONE, TEXT[GONE]), ok))
+
+
+# ---- AlterConfigs -------------------------------------------------------------------------------------------------
+def value(
+    name: str, own: str | None = None, level: str = "1", source: int = cf.DEFAULT, plain: str = "1"
+) -> SettingValue:
+    return SettingValue(name, own, level, source, plain)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_old_request_removes_what_it_does_not_name(version: int) -> None:
+    resource = al.AlterConfigsResource(cf.GROUP, "g", [al.AlterableConfig(cf.SESSION, "46000")])
+    play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([resource]), version, client=Client("10.0.0.9"))
+    own = (value(cf.SESSION, "50000"), value(cf.OFFLOAD, "false"), value(cf.INTERVAL), value(cf.HEARTBEAT, "700"))
+    told = SettingsReply(groups={"g": own}, at_broker={"g": {cf.HEARTBEAT: "700"}})
+    play.coordinates(DescribeSettings("", ("g",))).coordinator(told)
+    wanted = change("g", {cf.SESSION: "46000", cf.OFFLOAD: None, cf.HEARTBEAT: None})
+    play.coordinates(settings(wanted)).coordinator(AlterReply())
+    play.asks(request(group((cf.HEARTBEAT, DELETE, None)), validate_only=True), 1).broker(said(G_OK))
+    play.asks(request(group((cf.HEARTBEAT, DELETE, None))), 1).broker(said(G_OK))
+    play.coordinates(settings(wanted, validate_only=False)).coordinator(AlterReply())
+    done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
+    play.tells().answers(done)
+
+
+def test_the_old_request_for_a_group_and_others() -> None:
+    """What the others do not name is not removed: nobody here knows what it is."""
+    resources = [
+        al.AlterConfigsResource(k, n, [al.AlterableConfig("x", "1")]) for k, n in ((cf.BROKER, "g"), (32, "u"))
+    ]
+    own = SettingsReply(groups={"g": (value(cf.SESSION, "50000"),), "u": (value(cf.SESSION, "50000"),)})
+    mine = al.AlterConfigsResource(cf.GROUP, "g", [al.AlterableConfig(cf.SESSION, "50000")])
+    play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([*resources, mine], True), 2, client=Client("10.0.0.9"))
+    play.coordinates(DescribeSettings("", ("g",))).coordinator(own)
+    play.coordinates(settings(change("g", {cf.SESSION: "50000"}))).coordinator(AlterReply())
+    shown = request(broker(("x", SET, "1"), name="g"), group(("x", SET, "1"), name="u"), group(), validate_only=True)
+    play.asks(shown, 1).broker(said())
+    rows = [(cf.BROKER, "g"), (cf.GROUP, "u"), (cf.GROUP, "g")]
+    play.answers(al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, *row) for row in rows]))
+
+
+def test_the_old_request_for_a_broker_passes_and_takes_effect_at_once() -> None:
+    resource = al.AlterConfigsResource(cf.BROKER, "1", [al.AlterableConfig("x", "1")])
+    done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.BROKER, "1")])
+    Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([resource]), 2).asks().broker(done).tells().answers(done)
+
+
+# ---- DescribeConfigs ----------------------------------------------------------------------------------------------
+OWN = value(cf.SESSION, "55000", "45000", plain="45000")
+BROKERS = value(cf.INTERVAL, None, "2000", cf.STATIC, "1000")
+PLAIN = value(cf.OFFLOAD, None, "true", plain="true")
+
+
+def result(
+    *configs: dc.DescribeConfigsResourceResult, name: str = "g", code: Code = Code.NONE
+) -> dc.DescribeConfigsResult:
+    return dc.DescribeConfigsResult(code, None, cf.GROUP, name, list(configs))
+
+
+def row(
+    name: str, text: str, source: int, kind: int = 3, documentation: str | None = None
+) -> dc.DescribeConfigsResourceResult:
+    return dc.DescribeConfigsResourceResult(
+        name, text, config_source=source, config_type=kind, documentation=documentation
+    )
+
+
+def described(*results: dc.DescribeConfigsResult) -> dc.DescribeConfigsResponse:
+    return dc.DescribeConfigsResponse(results=list(results))
+
+
+def describe(*names: str, keys: list[str] | None = None, version: int = 4, **options: bool) -> Play:
+    wanted = [dc.DescribeConfigsResource(cf.GROUP, n, keys) for n in names]
+    return Play(Api.DESCRIBE_CONFIGS, dc.DescribeConfigsRequest(wanted, **options), version).asks()
+
+
+FORCE = DescribeSettings("", ("g",))
+THREE = SettingsReply(groups={"g": (OWN, BROKERS, PLAIN)})
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_our_values_stand_in_the_place_of_the_brokers(version: int) -> None:
+    theirs = result(row(SHARE, "latest", cf.DEFAULT), row(cf.SESSION, "45000", cf.DEFAULT))
+    play = describe("g", version=version).broker(described(theirs)).coordinates(FORCE).coordinator(THREE)
+    play.answers(
+        described(
+            result(
+                row(SHARE, "latest", cf.DEFAULT),
+                row(cf.SESSION, "55000", cf.GROUP_CONFIG),
+                row(cf.INTERVAL, "2000", cf.STATIC),
+                row(cf.OFFLOAD, "true", cf.DEFAULT, kind=1),
+            )
+        )
+    )
+
+
+def test_only_the_settings_that_were_asked_for() -> None:
+    play = describe("g", keys=[cf.INTERVAL]).broker(described(result())).coordinates(FORCE).coordinator(THREE)
+    play.answers(described(result(row(cf.INTERVAL, "2000", cf.STATIC))))
+
+
+def test_synonyms_and_documentation() -> None:
+    theirs = result(row(cf.SESSION, "45000", cf.DEFAULT, documentation="The broker's words."))
+    play = describe("g", include_synonyms=True, include_documentation=True).broker(described(theirs))
+    play.coordinates(FORCE).coordinator(THREE)
+    session = row(cf.SESSION, "55000", cf.GROUP_CONFIG, documentation="The broker's words.")
+    session.synonyms = [
+        dc.DescribeConfigsSynonym(cf.SESSION, "55000", cf.GROUP_CONFIG),
+        dc.DescribeConfigsSynonym("group." + cf.SESSION, "45000", cf.DEFAULT),
+    ]
+    interval = row(cf.INTERVAL, "2000", cf.STATIC, documentation=cf.SETTINGS[cf.INTERVAL].documentation)
+    interval.synonyms = [
+        dc.DescribeConfigsSynonym("group." + cf.INTERVAL, "2000", cf.STATIC),
+        dc.DescribeConfigsSynonym("group." + cf.INTERVAL, "1000", cf.DEFAULT),
+    ]
+    offload = row(cf.OFFLOAD, "true", cf.DEFAULT, 1, cf.SETTINGS[cf.OFFLOAD].documentation)
+    offload.synonyms = [dc.DescribeConfigsSynonym(cf.BROKER_OFFLOAD, "true", cf.DEFAULT)]
+    play.answers(described(result(session, interval, offload)))
+
+
+def test_a_broker_that_knows_no_settings_of_groups() -> None:
+    unknown = dc.DescribeConfigsResult(Code.INVALID_REQUEST, "Unknown resource type.", cf.GROUP, "g")
+    play = describe("g", keys=[cf.INTERVAL]).broker(described(unknown)).coordinates(FORCE).coordinator(THREE)
+    play.answers(described(result(row(cf.INTERVAL, "2000", cf.STATIC))))
+
+
+def test_a_hidden_group_is_not_described() -> None:
+    denied = result(code=Code.GROUP_AUTHORIZATION_FAILED)
+    describe("g").broker(described(denied)).answers(described(denied))
+
+
+def test_managed_and_other_groups_in_one_description() -> None:
+    denied, theirs = result(name="g2", code=Code.GROUP_AUTHORIZATION_FAILED), result(name="theirs")
+    play = describe("g2", "theirs", "g", keys=[cf.INTERVAL]).broker(described(denied, theirs, result()))
+    play.coordinates(FORCE).coordinator(THREE)
+    play.answers(described(denied, theirs, result(row(cf.INTERVAL, "2000", cf.STATIC))))
+
+
+def test_settings_that_nobody_can_tell_are_not_made_up() -> None:
+    theirs = result(name="theirs")
+    play = describe("g", "theirs").broker(described(result(row(cf.SESSION, "45000", cf.DEFAULT)), theirs))
+    play.coordinates(FORCE).coordinator(SettingsReply(GONE, TEXT[GONE]))
+    play.answers(described(dc.DescribeConfigsResult(GONE, TEXT[GONE], cf.GROUP, "g"), theirs))
+
+
+# ---- ListConfigResources ------------------------------------------------------------------------------------------
+def listed(*resources: tuple[str, int], code: Code = Code.NONE) -> lr.ListConfigResourcesResponse:
+    return lr.ListConfigResourcesResponse(0, code, [lr.ConfigResource(*r) for r in resources])
+
+
+def resources(*types: int, version: int = 1, managed: tuple[str, ...] = ("g", "g2")) -> Play:
+    return Play(Api.LIST_CONFIG_RESOURCES, lr.ListConfigResourcesRequest(list(types)), version, managed=managed)
+
+
+@pytest.mark.parametrize("types", [(), (cf.GROUP,), (2, cf.GROUP)])
+def test_managed_groups_with_settings_are_listed_once(types: tuple[int, ...]) -> None:
+    play = resources(*types).asks().broker(listed(("g", 2), ("g2", cf.GROUP))).coordinates(ConfiguredGroups(""))
+    play.coordinator(ConfiguredReply(groups=("g", "g2"))).answers(listed(("g", 2), ("g2", cf.GROUP), ("g", cf.GROUP)))
+
+
+def test_lists_that_have_no_groups_in_them_pass() -> None:
+    resources(2, 4).forwards()
+    resources(version=0).forwards()
+    resources(cf.GROUP, managed=()).forwards()
+
+
+def test_a_list_that_the_broker_refuses() -> None:
+    denied = listed(code=Code.CLUSTER_AUTHORIZATION_FAILED)
+    resources(cf.GROUP).asks().broker(denied).answers(denied)
+
+
+def test_a_list_without_the_coordinator() -> None:
+    play = resources(cf.GROUP).asks().broker(listed(("g2", cf.GROUP))).coordinates(ConfiguredGroups(""))
+    play.coordinator(ConfiguredReply(GONE)).answers(listed(code=GONE))

@@ -1,0 +1,119 @@
+"""ConsumerGroupDescribe: what the coordinator tells, for those who may see the group and all topics in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.api.call import Client
+from sidecar.api.consumer_group_describe import NO_OPERATIONS
+from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
+from sidecar.core.errors import TEXT, Code
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import consumer_group_describe as cd
+from tests.api.play import NO_AUTHORIZER, Play
+
+A, B = b"a" * 16, b"b" * 16
+MEMBER = DescribedMember(
+    "m", "i", "rack", 5, "app", "/10.0.0.9", ("orders",), None, ((A, "orders", (0, 1)),), ((B, "refunds", (2,)),)
+)
+REPLY = DescribeReply(state="Reconciling", epoch=6, assignment_epoch=5, assignor="uniform", members=(MEMBER,))
+DESCRIBED = cd.DescribedGroup(
+    group_id="g",
+    group_state="Reconciling",
+    group_epoch=6,
+    assignment_epoch=5,
+    assignor_name="uniform",
+    members=[
+        cd.Member(
+            "m",
+            "i",
+            "rack",
+            5,
+            "app",
+            "/10.0.0.9",
+            ["orders"],
+            "",
+            cd.Assignment([cd.TopicPartitions(A, "orders", [0, 1])]),
+            cd.Assignment([cd.TopicPartitions(B, "refunds", [2])]),
+            1,
+        )
+    ],
+    authorized_operations=NO_OPERATIONS,
+)
+WITHOUT = Client(broker_versions={18: (0, 3), 8: (0, 8)})
+"""The broker has no consumer protocol."""
+
+
+def told(*groups: cd.DescribedGroup) -> cd.ConsumerGroupDescribeResponse:
+    return cd.ConsumerGroupDescribeResponse(groups=list(groups))
+
+
+def refused(group_id: str, code: Code, message: str | None = None) -> cd.DescribedGroup:
+    return cd.DescribedGroup(code, message, group_id, authorized_operations=NO_OPERATIONS)
+
+
+def play(*groups: str, version: int = 1, client: Client | None = None) -> Play:
+    request = cd.ConsumerGroupDescribeRequest(list(groups), include_authorized_operations=True)
+    return Play(Api.CONSUMER_GROUP_DESCRIBE, request, version, client=client)
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_a_group_as_the_coordinator_tells_it(version: int) -> None:
+    conversation = play("g", version=version).may_describe("g").coordinates(DescribeConsumerGroup("g"))
+    conversation.coordinator(REPLY).may_describe_topics("orders", "refunds").answers(told(DESCRIBED))
+
+
+def test_a_group_that_the_principal_may_not_describe() -> None:
+    hidden = play("g").may_describe("g", hidden=["g"])
+    hidden.answers(told(refused("g", Code.GROUP_AUTHORIZATION_FAILED)))
+
+
+@pytest.mark.parametrize("topic", ["orders", "refunds"])
+def test_a_group_with_a_topic_that_the_principal_may_not_describe(topic: str) -> None:
+    conversation = play("g").may_describe("g").coordinates(DescribeConsumerGroup("g")).coordinator(REPLY)
+    what = "The group has described topic(s) that the client is not authorized to describe."
+    conversation.may_describe_topics("orders", "refunds", hidden=[topic])
+    conversation.answers(told(refused("g", Code.TOPIC_AUTHORIZATION_FAILED, what)))
+
+
+def test_a_topic_that_is_gone_hides_nothing() -> None:
+    conversation = play("g").may_describe("g").coordinates(DescribeConsumerGroup("g")).coordinator(REPLY)
+    conversation.may_describe_topics("orders", "refunds", code=Code.UNKNOWN_TOPIC_OR_PARTITION)
+    conversation.answers(told(DESCRIBED))
+
+
+def test_without_an_authorizer_no_topic_is_asked_for() -> None:
+    request = cd.ConsumerGroupDescribeRequest(["g"])
+    conversation = Play(Api.CONSUMER_GROUP_DESCRIBE, request, 1, view=NO_AUTHORIZER).may_describe("g")
+    conversation.coordinates(DescribeConsumerGroup("g")).coordinator(REPLY).answers(told(DESCRIBED))
+
+
+def test_managed_and_other_groups_in_one_request() -> None:
+    theirs = cd.DescribedGroup(group_id="theirs", group_state="Stable")
+    conversation = play("g", "theirs", "g2").asks(cd.ConsumerGroupDescribeRequest(["theirs"], True))
+    conversation.broker(told(theirs)).may_describe("g", "g2")
+    missing = "Group g not found."
+    conversation.coordinates(DescribeConsumerGroup("g")).coordinator(DescribeReply(Code.GROUP_ID_NOT_FOUND, missing))
+    code = Code.NOT_COORDINATOR  # its text is not told here, as at a broker
+    conversation.coordinates(DescribeConsumerGroup("g2")).coordinator(DescribeReply(code, TEXT[code]))
+    conversation.answers(told(theirs, refused("g", Code.GROUP_ID_NOT_FOUND, missing), refused("g2", code)))
+
+
+def test_a_broker_without_the_protocol_is_not_asked_for_its_groups() -> None:
+    conversation = play("theirs", "g", client=WITHOUT).may_describe("g").coordinates(DescribeConsumerGroup("g"))
+    conversation.coordinator(DescribeReply(state="Empty", epoch=3, assignment_epoch=3, assignor="uniform"))
+    empty = cd.DescribedGroup(
+        group_id="g",
+        group_state="Empty",
+        group_epoch=3,
+        assignment_epoch=3,
+        assignor_name="uniform",
+        authorized_operations=NO_OPERATIONS,
+    )
+    none = refused("theirs", Code.GROUP_ID_NOT_FOUND, "Group theirs is not a consumer group.")
+    conversation.answers(told(none, empty))
+
+
+def test_a_broker_without_the_protocol_does_not_see_the_request_at_all() -> None:
+    none = refused("theirs", Code.GROUP_ID_NOT_FOUND, "Group theirs is not a consumer group.")
+    play("theirs", client=WITHOUT).answers(told(none))

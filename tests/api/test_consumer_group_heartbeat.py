@@ -1,0 +1,115 @@
+"""ConsumerGroupHeartbeat: the rights come first, then the coordinator decides (docs/reference/behaviour.md 2.27)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.api.call import Client
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.errors import TEXT, Code
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import consumer_group_heartbeat as ch
+from tests.api.play import NO_AUTHORIZER, Play
+
+A = b"a" * 16
+JOIN = ch.ConsumerGroupHeartbeatRequest(
+    "g",
+    "m",
+    0,
+    "i",
+    "rack",
+    60_000,
+    ["orders", "refunds"],
+    "x.*",
+    "uniform",
+    [ch.TopicPartitions(A, [0, 2])],
+)
+STEADY = ch.ConsumerGroupHeartbeatRequest("g", "m", 5)
+JOINED = ConsumerHeartbeat(
+    "g",
+    "m",
+    0,
+    "i",
+    "rack",
+    60_000,
+    ("orders", "refunds"),
+    "x.*",
+    "uniform",
+    {A: (0, 2)},
+    "app",
+    "/10.0.0.9",
+    1,
+)
+BEAT = ConsumerHeartbeat("g", "m", 5, client_id="app", client_host="/10.0.0.9")
+ASSIGNED = HeartbeatReply(member_id="m", member_epoch=6, heartbeat_interval_ms=5_000, assignment={A: (0,)})
+OK = HeartbeatReply(member_id="m", member_epoch=5, heartbeat_interval_ms=5_000)
+
+
+def beat(request: ch.ConsumerGroupHeartbeatRequest, version: int = 1, client: Client | None = None) -> Play:
+    return Play(Api.CONSUMER_GROUP_HEARTBEAT, request, version, client=client)
+
+
+def answer(code: Code, message: str | None = None) -> ch.ConsumerGroupHeartbeatResponse:
+    return ch.ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def test_a_member_that_joins() -> None:
+    conversation = beat(JOIN).may_read("g").may_describe_topics("orders", "refunds").coordinates(JOINED)
+    parts = ch.Assignment([ch.ResponseTopicPartitions(A, [0])])
+    conversation.coordinator(ASSIGNED).answers(ch.ConsumerGroupHeartbeatResponse(0, 0, None, "m", 6, 5_000, parts))
+
+
+def test_a_steady_heartbeat() -> None:
+    same = ch.ConsumerGroupHeartbeatResponse(0, 0, None, "m", 5, 5_000)
+    beat(STEADY).may_read("g").coordinates(BEAT).coordinator(OK).answers(same)
+
+
+def test_a_member_without_an_id_gets_one_in_v0() -> None:
+    first = ch.ConsumerGroupHeartbeatRequest("g", "", 0)
+    event = ConsumerHeartbeat("g", "", 0, client_id="app", client_host="/10.0.0.9", version=0, new_member_id="new-id")
+    named = HeartbeatReply(member_id="new-id", member_epoch=1, heartbeat_interval_ms=5_000)
+    conversation = beat(first, 0).may_read("g").coordinates(event).coordinator(named)
+    conversation.answers(ch.ConsumerGroupHeartbeatResponse(0, 0, None, "new-id", 1, 5_000))
+
+
+def test_without_read() -> None:
+    beat(JOIN).may_not_read("g").answers(answer(Code.GROUP_AUTHORIZATION_FAILED))
+
+
+@pytest.mark.parametrize("topic", ["orders", "refunds"])
+def test_a_topic_that_may_not_be_described(topic: str) -> None:
+    conversation = beat(JOIN).may_read("g").may_describe_topics("orders", "refunds", hidden=[topic])
+    conversation.answers(answer(Code.TOPIC_AUTHORIZATION_FAILED))
+
+
+def test_the_rights_are_looked_at_again_with_each_subscription_not_with_each_heartbeat() -> None:
+    client = Client("10.0.0.9")
+    beat(STEADY, client=client).may_read("g").coordinates(BEAT).coordinator(OK).gives()
+    beat(STEADY, client=client).coordinates(BEAT).coordinator(OK).gives()
+    beat(JOIN, client=client).may_describe_topics("orders", "refunds").coordinates(JOINED).coordinator(ASSIGNED).gives()
+    beat(JOIN, client=client).coordinates(JOINED).coordinator(ASSIGNED).gives()
+
+
+def test_without_an_authorizer_topics_are_not_asked_for() -> None:
+    conversation = Play(Api.CONSUMER_GROUP_HEARTBEAT, JOIN, 1, view=NO_AUTHORIZER).may_read("g")
+    conversation.coordinates(JOINED).coordinator(ASSIGNED).gives()
+
+
+def test_what_the_coordinator_refuses() -> None:
+    code = Code.NOT_COORDINATOR
+    conversation = beat(STEADY).may_read("g").coordinates(BEAT).coordinator(HeartbeatReply(code, TEXT[code]))
+    conversation.answers(answer(code, "This is not the correct coordinator."))
+
+
+def test_a_group_of_a_broker_without_the_protocol() -> None:
+    theirs = ch.ConsumerGroupHeartbeatRequest("theirs", "m", 0)
+    without = Client(broker_versions={18: (0, 3)})
+    text = "The consumer group protocol is not enabled for this group."
+    beat(theirs, client=without).answers(answer(Code.UNSUPPORTED_VERSION, text))
+    beat(theirs, client=Client(broker_versions={68: (0, 1)})).forwards()
+    beat(theirs, client=Client()).forwards()
+
+
+def test_a_managed_group_is_served_without_the_brokers_protocol() -> None:
+    without = Client("10.0.0.9", broker_versions={18: (0, 3)})
+    beat(STEADY, client=without).may_read("g").coordinates(BEAT).coordinator(OK).gives()

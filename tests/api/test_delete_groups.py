@@ -1,0 +1,78 @@
+"""DeleteGroups: a group with members stays; of an empty one both halves go (docs/reference/behaviour.md 1.29)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.errors import Code
+from sidecar.core.events import Answer, DeleteGroup, Standing, StandingReply
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import delete_groups as dl
+from tests.api.play import Play
+
+NOTHING, EMPTY = StandingReply(), StandingReply(exists=True)
+FULL = StandingReply(exists=True, members=2, subscribed=frozenset({"orders"}))
+
+
+def told(*results: tuple[str, Code]) -> dl.DeleteGroupsResponse:
+    return dl.DeleteGroupsResponse(results=[dl.DeletableGroupResult(*r) for r in results])
+
+
+def play(*groups: str, version: int = 2) -> Play:
+    return Play(Api.DELETE_GROUPS, dl.DeleteGroupsRequest(list(groups)), version)
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("theirs", [Code.NONE, Code.GROUP_ID_NOT_FOUND])
+def test_an_empty_group_goes_at_the_broker_and_then_here(version: int, theirs: Code) -> None:
+    conversation = play("g", version=version).coordinates(Standing("g")).coordinator(EMPTY)
+    conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", theirs)))
+    conversation.coordinates(DeleteGroup("g")).coordinator(Answer()).answers(told(("g", Code.NONE)))
+
+
+@pytest.mark.parametrize("refusal", [Code.GROUP_AUTHORIZATION_FAILED, Code.NON_EMPTY_GROUP, Code.NOT_COORDINATOR])
+def test_what_the_broker_refuses_stays_here_too(refusal: Code) -> None:
+    conversation = play("g").coordinates(Standing("g")).coordinator(EMPTY)
+    conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", refusal))).answers(told(("g", refusal)))
+
+
+@pytest.mark.parametrize("code", [Code.NON_EMPTY_GROUP, Code.NOT_COORDINATOR])
+def test_somebody_joined_or_the_owner_changed_meanwhile(code: Code) -> None:
+    conversation = play("g").coordinates(Standing("g")).coordinator(EMPTY)
+    conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", Code.NONE)))
+    conversation.coordinates(DeleteGroup("g")).coordinator(Answer(code, "any text")).answers(told(("g", code)))
+
+
+def test_a_group_with_members_stays() -> None:
+    conversation = play("g").coordinates(Standing("g")).coordinator(FULL).may_describe("g")
+    conversation.answers(told(("g", Code.NON_EMPTY_GROUP)))
+
+
+def test_a_hidden_group_with_members_is_not_told_of() -> None:
+    conversation = play("g").coordinates(Standing("g")).coordinator(FULL).may_describe("g", hidden=["g"])
+    conversation.answers(told(("g", Code.GROUP_AUTHORIZATION_FAILED)))
+
+
+def test_a_managed_group_of_which_nothing_but_offsets_is_there_is_the_brokers() -> None:
+    conversation = play("g").coordinates(Standing("g")).coordinator(NOTHING)
+    conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", Code.NONE))).answers(told(("g", Code.NONE)))
+
+
+def test_managed_and_other_groups_in_one_request() -> None:
+    conversation = play("g", "theirs", "g2", "g3").coordinates(Standing("g")).coordinator(FULL).may_describe("g")
+    conversation.coordinates(Standing("g2")).coordinator(EMPTY)
+    answer = told(("theirs", Code.NON_EMPTY_GROUP), ("g2", Code.NONE), ("g3", Code.GROUP_ID_NOT_FOUND))
+    conversation.asks(dl.DeleteGroupsRequest(["theirs", "g2", "g3"])).broker(answer)
+    conversation.coordinates(DeleteGroup("g2")).coordinator(Answer()).answers(
+        told(
+            ("theirs", Code.NON_EMPTY_GROUP),
+            ("g2", Code.NONE),
+            ("g3", Code.GROUP_ID_NOT_FOUND),
+            ("g", Code.NON_EMPTY_GROUP),
+        )
+    )
+
+
+def test_without_its_coordinator_a_group_is_not_deleted_at_the_broker() -> None:
+    conversation = play("g").coordinates(Standing("g")).coordinator(StandingReply(Code.COORDINATOR_LOAD_IN_PROGRESS))
+    conversation.answers(told(("g", Code.COORDINATOR_LOAD_IN_PROGRESS)))

@@ -1,0 +1,96 @@
+"""ListGroups: each group once, at its owner, for those who may see it (docs/reference/behaviour.md 1.27, 1.28)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.errors import Code
+from sidecar.core.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import list_groups as lg
+from tests.api.play import NO_AUTHORIZER, Play
+
+CLASSIC = lg.ListedGroup("theirs", "consumer", "Stable", "classic")
+LEFT_OVER = lg.ListedGroup("g", "", "Empty", "classic")
+"""What the broker has of a managed group: its offsets."""
+MINE = lg.ListedGroup("g", "consumer", "Stable", "consumer")
+OWNED = ListReply(groups=(Listed("g2", "consumer", "Empty", "consumer"), Listed("g", "consumer", "Stable", "consumer")))
+ONE = ListReply(groups=(Listed("g", "consumer", "Stable", "consumer"),))
+
+
+def told(*groups: lg.ListedGroup) -> lg.ListGroupsResponse:
+    return lg.ListGroupsResponse(groups=list(groups))
+
+
+def play(*theirs: lg.ListedGroup, version: int = 5, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Play:
+    request = lg.ListGroupsRequest(list(states), list(types))
+    return Play(Api.LIST_GROUPS, request, version).asks().broker(told(*theirs)).coordinates(ListGroups())
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_each_group_is_listed_once(version: int) -> None:
+    second = lg.ListedGroup("g2", "consumer", "Empty", "consumer")
+    conversation = play(CLASSIC, LEFT_OVER, version=version).coordinator(OWNED).may_describe("g2", "g")
+    conversation.answers(told(CLASSIC, MINE, second))
+
+
+def test_a_group_that_is_owned_beside_another_broker_is_listed_there() -> None:
+    conversation = play(CLASSIC, LEFT_OVER).coordinator(ListReply()).coordinates(KnownGroups(candidates=("g",)))
+    conversation.coordinator(KnownReply(groups=frozenset({"g"}))).answers(told(CLASSIC))
+
+
+def test_a_managed_group_of_which_nothing_but_offsets_is_there_is_still_the_brokers() -> None:
+    conversation = play(CLASSIC, LEFT_OVER).coordinator(ListReply()).coordinates(KnownGroups(candidates=("g",)))
+    conversation.coordinator(KnownReply()).answers(told(CLASSIC, LEFT_OVER))
+
+
+@pytest.mark.parametrize("code", [Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE])
+def test_while_a_partition_is_loading_the_whole_call_fails(code: Code) -> None:
+    play(CLASSIC, LEFT_OVER).coordinator(ListReply(code)).answers(lg.ListGroupsResponse(error_code=code))
+
+
+@pytest.mark.parametrize("why", [Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE])
+def test_a_list_is_not_cut_short_because_the_coordinator_went_away(why: Code) -> None:
+    """Kafka's clients would not ask again after NOT_COORDINATOR."""
+    code = Code.COORDINATOR_NOT_AVAILABLE
+    play(LEFT_OVER).coordinator(ListReply(why)).answers(lg.ListGroupsResponse(error_code=code))
+    conversation = play(LEFT_OVER).coordinator(ListReply()).coordinates(KnownGroups(candidates=("g",)))
+    conversation.coordinator(KnownReply(why)).answers(lg.ListGroupsResponse(error_code=code))
+
+
+def test_what_the_broker_refuses_is_refused() -> None:
+    refusal = lg.ListGroupsResponse(error_code=Code.CLUSTER_AUTHORIZATION_FAILED)
+    Play(Api.LIST_GROUPS, lg.ListGroupsRequest(), 5).asks().broker(refusal).answers(refusal)
+
+
+def test_hidden_groups_are_listed_neither_as_ours_nor_as_the_brokers() -> None:
+    conversation = play(CLASSIC, LEFT_OVER).coordinator(ONE).may_describe("g", hidden=["g"])
+    conversation.coordinates(KnownGroups(candidates=("g",))).coordinator(KnownReply(groups=frozenset({"g"})))
+    conversation.answers(told(CLASSIC))
+
+
+def test_groups_that_are_managed_no_longer_are_not_listed() -> None:
+    gone = ListReply(groups=(Listed("theirs", "consumer", "Stable", "consumer"),))
+    play(CLASSIC).coordinator(gone).answers(told(CLASSIC))
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "shown"),
+    [
+        (("stable",), (), True),
+        ((" STABLE ", "Dead"), (), True),
+        (("empty",), (), False),
+        ((), ("Consumer",), True),
+        ((), ("classic", "share"), False),
+        (("stable",), ("classic",), False),
+    ],
+)
+def test_filters(states: tuple[str, ...], types: tuple[str, ...], shown: bool) -> None:
+    conversation = play(states=states, types=types).coordinator(ONE).may_describe("g")
+    conversation.answers(told(*([MINE] if shown else [])))
+
+
+def test_without_an_authorizer_one_group_is_asked_for() -> None:
+    conversation = Play(Api.LIST_GROUPS, lg.ListGroupsRequest(), 5, view=NO_AUTHORIZER).asks().broker(told())
+    conversation.coordinates(ListGroups()).coordinator(OWNED).may_describe("g2")
+    conversation.answers(told(MINE, lg.ListedGroup("g2", "consumer", "Empty", "consumer")))

@@ -1,0 +1,184 @@
+"""OffsetCommit and TxnOffsetCommit: checked by the coordinator, stored by the leader of the offsets' partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.api.call import Client
+from sidecar.core.consumer.events import CheckReply, CommitCheck
+from sidecar.core.errors import Code
+from sidecar.link.messages import View
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.generated import txn_offset_commit as tc
+from sidecar.wire.primitives import ZERO_UUID
+from tests.api.play import ELSEWHERE, OTHER, VIEW, Play
+
+A, B = b"a" * 16, b"b" * 16
+OLD_BROKER = {8: (0, 8), 18: (0, 3)}
+Parts = dict[str, tuple[int, ...]]
+
+
+def asked(parts: Parts, *, member: str = "m", epoch: int = 3, instance: str | None = None) -> oc.OffsetCommitRequest:
+    topics = [
+        oc.OffsetCommitRequestTopic(t, partitions=[oc.OffsetCommitRequestPartition(p, 100 + p) for p in ps])
+        for t, ps in parts.items()
+    ]
+    return oc.OffsetCommitRequest("g", epoch, member, instance, topics=topics)
+
+
+def stripped(parts: Parts) -> oc.OffsetCommitRequest:
+    return asked(parts, member="", epoch=-1)
+
+
+def told(*rows: tuple[str, int, Code]) -> oc.OffsetCommitResponse:
+    topics: dict[str, list[oc.OffsetCommitResponsePartition]] = {}
+    for topic, partition, code in rows:
+        topics.setdefault(topic, []).append(oc.OffsetCommitResponsePartition(partition, code))
+    return oc.OffsetCommitResponse(topics=[oc.OffsetCommitResponseTopic(t, partitions=ps) for t, ps in topics.items()])
+
+
+def check(parts: Parts, version: int = 9, instance: str | None = None) -> CommitCheck:
+    places = tuple((t, ZERO_UUID, p) for t, ps in parts.items() for p in ps)
+    return CommitCheck("g", "m", 3, instance, version, False, places)
+
+
+ONE: Parts = {"t": (0,)}
+STORED = told(("t", 0, Code.NONE))
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_a_checked_commit_goes_on_without_the_member(version: int) -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), version).may_read("g")
+    conversation.coordinates(check(ONE, version)).coordinator(CheckReply())
+    conversation.asks(stripped(ONE)).broker(STORED).answers(STORED)
+
+
+def test_a_static_member_is_taken_out_too() -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE, instance="i"), 9).may_read("g")
+    conversation.coordinates(check(ONE, instance="i")).coordinator(CheckReply())
+    conversation.asks(stripped(ONE)).broker(STORED).answers(STORED)
+
+
+def test_the_brokers_own_errors_reach_the_client() -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    denied = told(("t", 0, Code.TOPIC_AUTHORIZATION_FAILED))
+    conversation.coordinator(CheckReply()).asks(stripped(ONE)).broker(denied).answers(denied)
+
+
+@pytest.mark.parametrize(
+    "code", [Code.UNKNOWN_MEMBER_ID, Code.STALE_MEMBER_EPOCH, Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS]
+)
+def test_a_refused_commit_is_not_sent_on(code: Code) -> None:
+    two: Parts = {"t": (0, 1), "u": (0,)}
+    conversation = Play(Api.OFFSET_COMMIT, asked(two), 9).may_read("g").coordinates(check(two))
+    conversation.coordinator(CheckReply(code)).answers(told(("t", 0, code), ("t", 1, code), ("u", 0, code)))
+
+
+def test_without_read_the_coordinator_is_not_asked() -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_not_read("g")
+    conversation.answers(told(("t", 0, Code.GROUP_AUTHORIZATION_FAILED)))
+
+
+def test_the_offsets_leader_is_elsewhere() -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=ELSEWHERE).may_read("g")
+    conversation.coordinates(check(ONE)).coordinator(CheckReply())
+    conversation.stores(OTHER, stripped(ONE), 9).broker(STORED).answers(STORED)
+
+
+@pytest.mark.parametrize("leaders", [(), (-1,)])
+def test_while_the_leader_is_not_known_the_broker_behind_this_sidecar_is_asked(leaders: tuple[int, ...]) -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=View(leaders=leaders)).may_read("g")
+    away = told(("t", 0, Code.NOT_COORDINATOR))
+    conversation.coordinates(check(ONE)).coordinator(CheckReply()).asks(stripped(ONE)).broker(away).answers(away)
+
+
+def test_the_offsets_leader_moves_while_the_coordinator_is_asked() -> None:
+    """As when the request has waited for a takeover: the leader that counts is the one of the moment of sending."""
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=VIEW).may_read("g").coordinates(check(ONE))
+    conversation.meanwhile(ELSEWHERE).coordinator(CheckReply())
+    conversation.stores(OTHER, stripped(ONE), 9).broker(STORED).answers(STORED)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_older_broker_gets_its_own_version(elsewhere: bool) -> None:
+    """v9 has the bytes of v8; the answer goes to the client in the version that it asked for."""
+    client = Client(broker_versions=OLD_BROKER)
+    view = ELSEWHERE if elsewhere else VIEW
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=view, client=client)
+    conversation.may_read("g").coordinates(check(ONE)).coordinator(CheckReply())
+    sent = conversation.stores(OTHER, stripped(ONE), 8) if elsewhere else conversation.asks(stripped(ONE), 8)
+    sent.broker(STORED).answers(STORED)
+
+
+def test_refused_partitions_come_back_with_their_error() -> None:
+    parts: Parts = {"t": (0, 1), "u": (5,)}
+    refusal = CheckReply(
+        partition_code=Code.STALE_MEMBER_EPOCH, partitions=frozenset({("t", ZERO_UUID, 1), ("u", ZERO_UUID, 5)})
+    )
+    client = Client(broker_versions=OLD_BROKER)
+    conversation = Play(Api.OFFSET_COMMIT, asked(parts), 9, view=ELSEWHERE, client=client).may_read("g")
+    conversation.coordinates(check(parts)).coordinator(refusal)
+    conversation.stores(OTHER, stripped(ONE), 8).broker(STORED)
+    stale = Code.STALE_MEMBER_EPOCH
+    conversation.answers(told(("t", 0, Code.NONE), ("t", 1, stale), ("u", 5, stale)))
+
+
+def test_topics_by_id() -> None:
+    def request(*topics: bytes, member: str = "m", epoch: int = 3) -> oc.OffsetCommitRequest:
+        part = [oc.OffsetCommitRequestPartition(0, 100)]
+        rows = [oc.OffsetCommitRequestTopic(topic_id=t, partitions=part) for t in topics]
+        return oc.OffsetCommitRequest("g", epoch, member, topics=rows)
+
+    def response(*rows: tuple[bytes, Code]) -> oc.OffsetCommitResponse:
+        return oc.OffsetCommitResponse(
+            topics=[
+                oc.OffsetCommitResponseTopic(topic_id=t, partitions=[oc.OffsetCommitResponsePartition(0, c)])
+                for t, c in rows
+            ]
+        )
+
+    event = CommitCheck("g", "m", 3, None, 10, False, (("", A, 0), ("", B, 0)))
+    refusal = CheckReply(partition_code=Code.STALE_MEMBER_EPOCH, partitions=frozenset({("", B, 0)}))
+    conversation = Play(Api.OFFSET_COMMIT, request(A, B), 10).may_read("g").coordinates(event).coordinator(refusal)
+    conversation.asks(request(A, member="", epoch=-1)).broker(response((A, Code.NONE)))
+    conversation.answers(response((A, Code.NONE), (B, Code.STALE_MEMBER_EPOCH)))
+
+
+# ---- in a transaction -------------------------------------------------------------------------------------------
+def txn(member: str = "m", generation: int = 3, instance: str | None = "i") -> tc.TxnOffsetCommitRequest:
+    topic = tc.TxnOffsetCommitRequestTopic("t", [tc.TxnOffsetCommitRequestPartition(p, 100) for p in (0, 1)])
+    return tc.TxnOffsetCommitRequest("tx", "g", 4, 0, generation, member, instance, [topic])
+
+
+def txn_told(code: Code) -> tc.TxnOffsetCommitResponse:
+    parts = [tc.TxnOffsetCommitResponsePartition(p, code) for p in (0, 1)]
+    return tc.TxnOffsetCommitResponse(topics=[tc.TxnOffsetCommitResponseTopic("t", parts)])
+
+
+def txn_check(version: int) -> CommitCheck:
+    places = (("t", ZERO_UUID, 0), ("t", ZERO_UUID, 1))
+    if version < 3:
+        return CommitCheck("g", "", -1, None, version, True, places)
+    return CommitCheck("g", "m", 3, "i", version, True, places)
+
+
+@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_checked_transactional_commit_goes_on_without_the_member(version: int, elsewhere: bool) -> None:
+    conversation = Play(Api.TXN_OFFSET_COMMIT, txn(), version, view=ELSEWHERE if elsewhere else VIEW).may_read("g")
+    conversation.coordinates(txn_check(version)).coordinator(CheckReply())
+    sent = txn("", -1, None)
+    conversation = conversation.stores(OTHER, sent, version) if elsewhere else conversation.asks(sent)
+    conversation.broker(txn_told(Code.NONE)).answers(txn_told(Code.NONE))
+
+
+def test_a_transaction_is_refused_as_a_whole() -> None:
+    some = CheckReply(partition_code=Code.ILLEGAL_GENERATION, partitions=frozenset({("t", ZERO_UUID, 1)}))
+    for reply, code in ((CheckReply(Code.UNKNOWN_MEMBER_ID), Code.UNKNOWN_MEMBER_ID), (some, Code.ILLEGAL_GENERATION)):
+        conversation = Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_read("g").coordinates(txn_check(5))
+        conversation.coordinator(reply).answers(txn_told(code))
+
+
+def test_a_transaction_without_read() -> None:
+    Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_not_read("g").answers(txn_told(Code.GROUP_AUTHORIZATION_FAILED))

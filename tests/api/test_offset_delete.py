@@ -1,0 +1,68 @@
+"""OffsetDelete: not of a topic that a member of the group subscribes to."""
+
+from __future__ import annotations
+
+from sidecar.core.errors import Code
+from sidecar.core.events import Standing, StandingReply
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import offset_delete as od
+from tests.api.play import ELSEWHERE, OTHER, Play
+
+SUBSCRIBED = StandingReply(exists=True, members=1, subscribed=frozenset({"orders"}))
+
+
+def asked(*topics: str) -> od.OffsetDeleteRequest:
+    parts = [od.OffsetDeleteRequestPartition(0), od.OffsetDeleteRequestPartition(1)]
+    return od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic(t, parts) for t in topics])
+
+
+def told(*rows: tuple[str, Code], code: Code = Code.NONE) -> od.OffsetDeleteResponse:
+    topics = [
+        od.OffsetDeleteResponseTopic(t, [od.OffsetDeleteResponsePartition(p, error) for p in (0, 1)])
+        for t, error in rows
+    ]
+    return od.OffsetDeleteResponse(code, topics=topics)
+
+
+def play(*topics: str) -> Play:
+    return Play(Api.OFFSET_DELETE, asked(*topics), 0).may_describe("g").coordinates(Standing("g"))
+
+
+def test_a_subscribed_topic_keeps_its_offsets() -> None:
+    play("orders").coordinator(SUBSCRIBED).answers(told(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
+
+
+def test_the_other_topics_go_on_to_the_broker() -> None:
+    conversation = play("orders", "old").coordinator(SUBSCRIBED).asks(asked("old")).broker(told(("old", Code.NONE)))
+    conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
+
+
+def test_a_group_without_offsets_is_there_all_the_same() -> None:
+    missing = told(code=Code.GROUP_ID_NOT_FOUND)
+    conversation = play("orders", "old").coordinator(SUBSCRIBED).asks(asked("old")).broker(missing)
+    conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
+    play("old").coordinator(StandingReply()).asks(asked("old")).broker(missing).answers(missing)
+
+
+def test_the_brokers_own_refusal_stays() -> None:
+    refused = told(code=Code.NON_EMPTY_GROUP)
+    play("old").coordinator(SUBSCRIBED).asks(asked("old")).broker(refused).answers(refused)
+
+
+def test_a_request_without_topics_is_the_brokers() -> None:
+    play().coordinator(SUBSCRIBED).asks(asked()).broker(told()).answers(told())
+
+
+def test_a_hidden_group() -> None:
+    conversation = Play(Api.OFFSET_DELETE, asked("orders"), 0).may_describe("g", hidden=["g"])
+    conversation.answers(told(code=Code.GROUP_AUTHORIZATION_FAILED))
+
+
+def test_the_owner_is_elsewhere() -> None:
+    play("orders").coordinator(StandingReply(Code.NOT_COORDINATOR)).answers(told(code=Code.NOT_COORDINATOR))
+
+
+def test_the_offsets_leader_is_elsewhere() -> None:
+    conversation = Play(Api.OFFSET_DELETE, asked("old"), 0, view=ELSEWHERE).may_describe("g")
+    conversation.coordinates(Standing("g")).coordinator(SUBSCRIBED).stores(OTHER, asked("old"), 0)
+    conversation.broker(told(("old", Code.NONE))).answers(told(("old", Code.NONE)))

@@ -1,0 +1,93 @@
+"""OffsetFetch: the member is checked by the coordinator, the offsets are the broker's."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.consumer.events import CheckReply, FetchCheck
+from sidecar.core.errors import Code
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import offset_fetch as of
+from tests.api.play import ELSEWHERE, OTHER, Play
+
+OK = CheckReply()
+Group = of.OffsetFetchRequestGroup
+Told = of.OffsetFetchResponseGroup
+
+
+def one(version: int) -> of.OffsetFetchRequest:
+    topic = of.OffsetFetchRequestTopic("t", [0, 1])
+    return of.OffsetFetchRequest("g", [topic], require_stable=version >= 7)
+
+
+def offsets(version: int) -> of.OffsetFetchResponse:
+    parts = [of.OffsetFetchResponsePartition(p, 7 + p, -1 if version < 5 else 2, "") for p in (0, 1)]
+    return of.OffsetFetchResponse(topics=[of.OffsetFetchResponseTopic("t", parts)])
+
+
+def several(*groups: of.OffsetFetchRequestGroup) -> of.OffsetFetchRequest:
+    return of.OffsetFetchRequest(groups=list(groups), require_stable=True)
+
+
+def told(*groups: of.OffsetFetchResponseGroup) -> of.OffsetFetchResponse:
+    return of.OffsetFetchResponse(groups=list(groups))
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_one_group_goes_on_as_it_is(version: int) -> None:
+    conversation = Play(Api.OFFSET_FETCH, one(version), version).may_describe("g")
+    conversation.coordinates(FetchCheck("g", None, -1)).coordinator(OK)
+    conversation.asks(one(version)).broker(offsets(version)).answers(offsets(version))
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_one_group_is_refused_in_the_words_of_its_version(version: int) -> None:
+    code = Code.COORDINATOR_LOAD_IN_PROGRESS
+    conversation = Play(Api.OFFSET_FETCH, one(version), version).may_describe("g")
+    conversation.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply(code))
+    parts = [of.OffsetFetchResponsePartition(p, -1, -1, "", code) for p in (0, 1)]
+    topics = [of.OffsetFetchResponseTopic("t", parts)] if version == 1 else []
+    conversation.answers(of.OffsetFetchResponse(topics=topics, error_code=code))
+
+
+def test_all_topics_of_a_refused_group() -> None:
+    request = of.OffsetFetchRequest("g", None)
+    refused = of.OffsetFetchResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED)
+    Play(Api.OFFSET_FETCH, request, 5).may_describe("g", hidden=["g"]).answers(refused)
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_a_checked_member_is_not_told_to_the_broker(version: int) -> None:
+    conversation = Play(Api.OFFSET_FETCH, several(Group("g", "m", 4)), version).may_describe("g")
+    conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(OK)
+    conversation.asks(several(Group("g"))).broker(told(Told("g"))).answers(told(Told("g")))
+
+
+@pytest.mark.parametrize("code", [Code.STALE_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID, Code.NOT_COORDINATOR])
+def test_a_refused_member(code: Code) -> None:
+    conversation = Play(Api.OFFSET_FETCH, several(Group("g", "m", 4)), 9).may_describe("g")
+    conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(CheckReply(code))
+    conversation.answers(told(Told("g", error_code=code)))
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+def test_managed_and_other_groups_in_one_request(version: int) -> None:
+    request = several(Group("g"), Group("theirs"), Group("g2"))
+    conversation = Play(Api.OFFSET_FETCH, request, version).may_describe("g", hidden=["g"]).may_describe("g2")
+    conversation.coordinates(FetchCheck("g2", None, -1)).coordinator(OK)
+    theirs = told(Told("theirs", error_code=Code.GROUP_AUTHORIZATION_FAILED), Told("g2"))
+    conversation.asks(several(Group("theirs"), Group("g2"))).broker(theirs)
+    conversation.answers(told(*theirs.groups, Told("g", error_code=Code.GROUP_AUTHORIZATION_FAILED)))
+
+
+def test_groups_of_others_are_fetched_even_if_ours_are_refused() -> None:
+    conversation = Play(Api.OFFSET_FETCH, several(Group("theirs"), Group("g", "m", 4)), 9).may_describe("g")
+    stale = CheckReply(Code.STALE_MEMBER_EPOCH)
+    conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(stale).asks(several(Group("theirs")))
+    conversation.broker(told(Told("theirs"))).answers(told(Told("theirs"), Told("g", error_code=stale.code)))
+
+
+def test_the_offsets_leader_is_elsewhere() -> None:
+    conversation = Play(Api.OFFSET_FETCH, several(Group("g")), 9, view=ELSEWHERE).may_describe("g")
+    conversation.coordinates(FetchCheck("g", None, -1)).coordinator(OK)
+    conversation.stores(OTHER, several(Group("g")), 9).broker(told(Told("g"))).answers(told(Told("g")))
