@@ -259,6 +259,8 @@ class Coordinator:
         except WriteLost as exc:
             self._failed(p, tenure.attempt, exc)
             return
+        if self._tenures.get(p) is not tenure:
+            return  # the attempt is over; a later one may count its revisions already
         self._state.revisions[p] = {}
         tenure.encoder = Encoder(self._codec, tenure.writer.owner_epoch, self._state.revisions[p])
         self.service.owners[p].fenced(tenure.attempt, tenure.writer.owner_epoch, now())

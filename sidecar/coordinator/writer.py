@@ -119,6 +119,8 @@ class FencedWriter:
                 # A few connections to each broker: it answers a connection's requests one by one.
                 node_id = await self._cluster.coordinator_node(txn_id, 1)
                 conn = await self._cluster.lane(node_id, self.partition % INIT_LANES)
+                if self.stopped:  # a later attempt may hold the fence by now, and this would shut it out
+                    raise WriteLost("stopped")
                 req = ip.InitProducerIdRequest(transactional_id=txn_id, transaction_timeout_ms=60_000)
                 res = await conn.request(ip, "InitProducerId", req, high=4)
                 code, why = res.error_code, name_of(res.error_code)
