@@ -52,7 +52,7 @@ from sidecar.state.keys import encode_key
 TICK_S = 0.05
 SLICE_S = 0.001
 CLAIM_SERIAL = 0
-FRONT_BITS = 6
+FRONT_BITS = 16
 """A token is the front's own token and, in its last bits, the number of the front."""
 
 
@@ -119,6 +119,7 @@ class Coordinator:
         self._tenures: dict[int, Tenure] = {}
         self._fronts: dict[int, FrontEnd] = {}
         self._numbers: dict[FrontEnd, int] = {}
+        self._next_number = 0
         self._matched: dict[int, _Matched] = {}
         self._draining = False
         self._loading: set[int] = set()
@@ -141,7 +142,11 @@ class Coordinator:
 
     # ---- fronts -------------------------------------------------------------------------------------------
     def connect(self, front: FrontEnd) -> None:
-        number = next(n for n in range(1 << FRONT_BITS) if n not in self._fronts)
+        # Not the number of one that has just gone: answers to its tokens may still be under way.
+        number = self._next_number
+        while number in self._fronts:
+            number = (number + 1) % (1 << FRONT_BITS)
+        self._next_number = (number + 1) % (1 << FRONT_BITS)
         self._fronts[number] = front
         self._numbers[front] = number
         front.from_coordinator(Lease(self.service.lease_until_ms))
