@@ -24,6 +24,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tools.house --check
 	$(BIN)/mypy
 	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
 	$(BIN)/pytest $(ARGS)

@@ -9,14 +9,15 @@ from sidecar.process.settings import split
 
 
 class Admin:
-    """`problems()`: why the sidecar is not ready, and how long its start took; `owners(groups)`: None while unknown."""
+    """`problems()`: why the sidecar is not ready, and how long its start took; `owners(groups)`:
+    who owns each partition, none while unknown."""
 
     def __init__(
         self,
         address: str | None,
         metrics: Callable[[], bytes],
         problems: Callable[[], tuple[list[str], int | None]],
-        owners: Callable[[list[str]], dict[str, object] | None],
+        owners: Callable[[list[str]], dict[str, object]],
     ) -> None:
         self._address = address
         self._metrics_text = metrics
@@ -41,9 +42,7 @@ class Admin:
         async def owners(request: web.Request) -> web.Response:
             """Owner node of each partition, and of the groups asked for with ?group=."""
             found = self._find_owners(request.query.getall("group", []))
-            if found is None:
-                return web.json_response({"owners": [], "generation": -1}, status=503)
-            return web.json_response(found)
+            return web.json_response(found, status=200 if found["owners"] else 503)
 
         routes = web.Application()
         for path, handler in (("/metrics", metrics), ("/livez", livez), ("/readyz", readyz), ("/owners", owners)):

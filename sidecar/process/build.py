@@ -115,9 +115,44 @@ class Coordination:
             follow, leaders, control, cluster, configs, state, self.coordinator, app.log, app.tasks
         )
 
+    def problems(self) -> list[str]:
+        return self.follower.problems()
+
+    def owners(self, groups: list[str]) -> dict[str, object]:
+        service, assignment = self.coordinator.service, self.coordinator.assignment
+        return {
+            "generation": assignment.generation,
+            "owners": list(assignment.owners),
+            "active": service.serving(),
+            "groups": {g: node if (node := service.owner_node(g)) >= 0 else None for g in groups},
+        }
+
     async def stop(self) -> None:
         await self.coordinator.stop()
         await self.follower.stop()
+
+
+class Starting:
+    """The coordinator's half before its broker and topics are there."""
+
+    def problems(self) -> list[str]:
+        return ["starting: broker or topics not there yet"]
+
+    def owners(self, groups: list[str]) -> dict[str, object]:
+        return {"generation": -1, "owners": [], "active": [], "groups": dict.fromkeys(groups)}
+
+    async def stop(self) -> None:
+        """There is nothing to stop."""
+
+
+class Elsewhere(Starting):
+    """In a process that is a front alone, the coordinator is at the other end of the link."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    def problems(self) -> list[str]:
+        return [] if self._front.linked else ["no coordinator is linked"]
 
 
 class Shared:
@@ -145,9 +180,9 @@ class App:
         self.log = self.shared.log
         self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}")
         self.loopback = Loopback()
-        self.front = self._front() if settings.role != "coordinator" else None
-        self.coordination: Coordination | None = None
-        self.link_server: asyncio.Server | None = None
+        self.fronts = [self._front()] if settings.role != "coordinator" else []
+        self.half: Coordination | Starting = Elsewhere(*self.fronts) if settings.role == "front" else Starting()
+        self.servers: list[asyncio.Server] = []
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
 
@@ -164,11 +199,11 @@ class App:
         tasks.watch(loop)
         for sig in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sig, self._stop.set)
-        server = await listen(self.settings, self.front, self.log) if self.front is not None else None
+        self.servers += [await listen(self.settings, front, self.log) for front in self.fronts]
         admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners)
         if self.settings.admin is not None:
             tasks.spawn(self._start_admin(admin), "admin")
-        work = loop.create_task(self._coordinate() if self.settings.role != "front" else self._wait_for_brokers())
+        work = loop.create_task(self._start())
         stop = loop.create_task(self._stop.wait())
         ends: set[asyncio.Future[Any]] = {work, stop, tasks.failed}
         try:
@@ -180,9 +215,25 @@ class App:
         finally:
             stop.cancel()
             work.cancel()
-            await self._end(server, admin)
+            await self._end(admin)
 
-    async def _coordinate(self) -> None:
+    async def _start(self) -> None:
+        told: dict[str, object] = {}
+        if self.settings.role != "front":
+            told = await self._coordinate()
+        while self.half.problems():
+            await asyncio.sleep(READY_TICK_S)
+        self.ready_ms = round((time.monotonic() - self.started) * 1000)
+        # What is there now stays. The state has no cycles, and a full collection of a large one would stop the loop
+        # for longer than an assignment does.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        kernel = "compiled" if COMPILED else "python"
+        self.log.info("ready", role=self.settings.role, kernel=kernel, ms=self.ready_ms, **told)
+
+    async def _coordinate(self) -> dict[str, object]:
+        """Find what must be there, then coordinate."""
         s, log = self.settings, self.log
         start = StartSettings(
             node_id=s.node_id,
@@ -199,31 +250,12 @@ class App:
         await find_broker(start, control, log)
         leaders = await offsets_leaders(start, control, self.cluster, log)
         await state_topic(start, control, self.cluster, len(leaders), log)
-        self.coordination = made = Coordination(s, leaders, control, self.cluster, self.shared)
+        self.half = made = Coordination(s, leaders, control, self.cluster, self.shared)
         if s.link is None:
             self.loopback.serve(made.coordinator)
         else:
-            self.link_server = await serve_unix(s.link, made.coordinator, log)
-        while made.follower.problems():
-            await asyncio.sleep(READY_TICK_S)
-        self._ready(partitions=len(leaders), state_topic=s.state.topic)
-
-    async def _wait_for_brokers(self) -> None:
-        """A front of its own: it is ready when the coordinator has shown it the cluster."""
-        assert self.front is not None
-        while not self.front.linked:
-            await asyncio.sleep(READY_TICK_S)
-        self._ready()
-
-    def _ready(self, **told: object) -> None:
-        self.ready_ms = round((time.monotonic() - self.started) * 1000)
-        # What is there now stays. The state has no cycles, and a full collection of a large one would stop the loop
-        # for longer than an assignment does.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        kernel = "compiled" if COMPILED else "python"
-        self.log.info("ready", role=self.settings.role, kernel=kernel, ms=self.ready_ms, **told)
+            self.servers.append(await serve_unix(s.link, made.coordinator, log))
+        return {"partitions": len(leaders), "state_topic": s.state.topic}
 
     async def _start_admin(self, admin: Admin) -> None:
         """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""
@@ -235,18 +267,16 @@ class App:
         except OSError as exc:
             self.log.error("no admin address", admin=self.settings.admin, error=exc.strerror or str(exc))
 
-    async def _end(self, server: asyncio.Server | None, admin: Admin) -> None:
+    async def _end(self, admin: Admin) -> None:
+        """Nothing new is taken; what was asked is answered, by this sidecar or by a word that sends clients on."""
         self.log.info("stopping")
-        if self.front is not None:
-            self.front.stopping = True
-        if self.coordination is not None:
-            await self.coordination.stop()
-        if server is not None:
+        for front in self.fronts:
+            front.stopping = True
+        await self.half.stop()
+        for server in self.servers:
             server.close()
-        if self.front is not None:
-            await self.front.drain(self.settings.drain_ms / 1000)
-        if self.link_server is not None:
-            self.link_server.close()
+        for front in self.fronts:
+            await front.drain(self.settings.drain_ms / 1000)
         await admin.stop()
         self.shared.background.stop()
         self.cluster.close()
@@ -255,24 +285,11 @@ class App:
     # ---- what operators ask -------------------------------------------------------------------------------
     def problems(self) -> tuple[list[str], int | None]:
         """Why this sidecar is not ready, and how long its start took."""
-        if self.settings.role == "front" and self.front is not None:
-            return ([] if self.front.linked else ["no coordinator is linked"]), self.ready_ms
-        if self.coordination is None:
-            return ["starting: broker or topics not there yet"], None
-        return self.coordination.follower.problems(), self.ready_ms
+        return self.half.problems(), self.ready_ms
 
-    def owners(self, groups: list[str]) -> dict[str, object] | None:
+    def owners(self, groups: list[str]) -> dict[str, object]:
         """The owners as this sidecar knows them."""
-        if self.coordination is None:
-            return None
-        service, assignment = self.coordination.coordinator.service, self.coordination.coordinator.assignment
-        found = {g: p if (p := service.owner_node(g)) >= 0 else None for g in groups}
-        return {
-            "generation": assignment.generation,
-            "owners": list(assignment.owners),
-            "active": service.serving(),
-            "groups": found,
-        }
+        return self.half.owners(groups)
 
 
 async def listen(s: Settings, front: Front, log: Logger) -> asyncio.Server:
