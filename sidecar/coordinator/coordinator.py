@@ -53,6 +53,7 @@ TICK_S = 0.05
 SLICE_S = 0.001
 CLAIM_SERIAL = 0
 FRONT_BITS = 16
+FRONT_MASK = (1 << FRONT_BITS) - 1
 """A token is the front's own token and, in its last bits, the number of the front."""
 
 
@@ -156,7 +157,7 @@ class Coordinator:
         """What this front asked is answered into the void; what it was asked, it will not say any more."""
         number = self._numbers.pop(front)
         del self._fronts[number]
-        for token in [t for t in self._matched if t & ((1 << FRONT_BITS) - 1) == number]:
+        for token in [t for t in self._matched if t & FRONT_MASK == number]:
             self._may_see(token, None)
 
     def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
@@ -180,7 +181,7 @@ class Coordinator:
             raise
 
     def _reply(self, reply: Reply) -> None:
-        front = self._fronts.get(reply.token & ((1 << FRONT_BITS) - 1))
+        front = self._fronts.get(reply.token & FRONT_MASK)
         if front is not None:
             reply.token >>= FRONT_BITS
             front.from_coordinator(reply)
@@ -370,7 +371,7 @@ class Coordinator:
             if not self._configs.authorizer or not topics:
                 self._resolved(matched, frozenset())
                 return
-            front = self._fronts.get(ask.token & ((1 << FRONT_BITS) - 1))
+            front = self._fronts.get(ask.token & FRONT_MASK)
             if front is None or ask.token == NO_TOKEN:
                 self._resolved(matched, None)
             else:

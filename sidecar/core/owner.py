@@ -147,7 +147,7 @@ class Owner:
 
     def renew(self, now: Now) -> None:
         """Brokers forget fences: take over from ourselves."""
-        self._drop("renewed", "renewing the fence", stay=True)
+        self._drop("renewed", "renewing the fence")
         self._since_ms = now.mono_ms
         self._fence("fence renewed")
 
@@ -389,7 +389,7 @@ class Owner:
         self._why = why
         self._out.append(Fence(self.partition, self.attempt))
 
-    def _drop(self, signal: str, why: str, stay: bool = False) -> None:
+    def _drop(self, signal: str, why: str) -> None:
         """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
         self._go(signal)
         shard, self.shard = self.shard, None

@@ -270,9 +270,9 @@ class Front:
             asyncio.get_running_loop().call_later(EARLY_TICK_S, self._refuse_early)
 
     def _refuse(self, token: int, code: Code) -> None:
-        event = self._waiting[token].event
-        assert event is not None
-        self._replied(Reply(token, event.refused(code, TEXT[code])))
+        run = self._waiting.get(token)
+        if run is not None and run.event is not None:
+            self._replied(Reply(token, run.event.refused(code, TEXT[code])))
 
     def from_coordinator(self, message: ToFront) -> None:
         if type(message) is Reply:
@@ -289,6 +289,7 @@ class Front:
     def link_lost(self) -> None:
         """The coordinator is gone, and with it all that it granted or has not answered."""
         self._view = None
+        self._early = []
         self._grants.void_all()
         for token in list(self._waiting):
             self._refuse(token, Code.NOT_COORDINATOR)
@@ -305,9 +306,9 @@ class Front:
         if first:
             early, self._early = self._early, []
             for token, _ in early:
-                event = self._waiting[token].event
-                if event is not None:
-                    self._send(Request(token, event))
+                run = self._waiting.get(token)
+                if run is not None and run.event is not None:
+                    self._send(Request(token, run.event))
 
     def _may_see(self, ask: AskAccess) -> None:
         """Which of these topics may the principal behind this request not see? Asked on its own connection."""

@@ -67,7 +67,6 @@ class View(Struct, tag=True, gc=False):
     leaders: tuple[int, ...] = ()
     brokers: dict[int, Address] = field(default_factory=dict)
     authorizer: bool = True
-    stopping: bool = False
 
 
 class AskAccess(Struct, tag=True, gc=False):
