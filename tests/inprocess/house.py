@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor
@@ -30,7 +30,7 @@ from sidecar.core.service import Service, ServiceSettings
 from sidecar.front.front import Front, FrontSettings
 from sidecar.front.session import Session, _Upstream
 from sidecar.link.loopback import Loopback
-from sidecar.link.messages import View
+from sidecar.link.messages import Reply, ToCoordinator, ToFront, View
 from sidecar.process.metrics import METRICS, Metrics
 from sidecar.process.settings import Consumer
 from sidecar.process.tasks import Supervisor
@@ -45,6 +45,7 @@ from tests.inprocess.transport import MemoryTransport, Upstream, frames
 NODE = 1
 LEASE_MS = 60_000
 PATIENCE_S = 3.0
+T = TypeVar("T")
 
 
 class Lines:
@@ -310,3 +311,30 @@ class House:
 
     def tail_broke(self, exc: BaseException) -> None:
         self.tasks.broken("state-tail", exc)
+
+
+class Heard:
+    """A front that only listens; a test speaks for it through `tell`."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.messages: list[ToFront] = []
+        self._coordinator = coordinator
+        coordinator.connect(self)
+
+    def from_coordinator(self, message: ToFront) -> None:
+        self.messages.append(message)
+
+    def tell(self, message: ToCoordinator) -> None:
+        self._coordinator.from_front(self, message)
+
+    def leave(self) -> None:
+        self._coordinator.disconnect(self)
+
+    def of(self, kind: type[T]) -> list[T]:
+        """What came of this kind of message, in its order."""
+        return [m for m in self.messages if isinstance(m, kind)]
+
+    async def reply(self, token: int) -> Any:
+        """The answer to the request with this token."""
+        await until(lambda: any(r.token == token for r in self.of(Reply)))
+        return next(r.answer for r in self.of(Reply) if r.token == token)
