@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sidecar.state.fold import UNFENCED, Claims
+
 Place = tuple[str, str, int]
 """Group id, topic id in hex, partition."""
 
@@ -137,13 +139,13 @@ class Fold:
         self._held: dict[tuple[str, str], dict[Place, str]] = {}
         self._clients: dict[tuple[str, str], str] = {}
         self._revisions: dict[tuple[str, str, str], int] = {}
-        self._claimed = -1
+        self._owners = Claims()
 
     def add(self, row: Any) -> None:
         kind, tomb = row["kind"], row["tombstone"]
         epoch = row["owner_epoch"]
-        if epoch is not None and kind not in ("owner_claim", "config") and epoch < self._claimed:
-            self.result.stale.append(Stale(self.p, row["offset"], epoch, self._claimed))
+        if epoch is not None and kind not in UNFENCED and not self._owners.admits(epoch):
+            self.result.stale.append(Stale(self.p, row["offset"], epoch, self._owners.claimed))
             return  # void, as it also is for a coordinator that replays the topic
         self._count(row)
         body = json.loads(row["body"]) if row["body"] and kind != "schema" else {}
@@ -187,7 +189,7 @@ class Fold:
         if self.result.claims:
             self.result.claims[-1].to_ms = row["time_ms"]
         epoch = row["owner_epoch"]
-        self._claimed = max(self._claimed, epoch)
+        self._owners.claim(epoch)
         self.result.claims.append(
             Claim(self.p, epoch, body["node_id"], body["address"], row["offset"], row["time_ms"], row["why"])
         )
