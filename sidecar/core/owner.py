@@ -116,7 +116,8 @@ class Owner:
         self.phase = Phase.ELSEWHERE
         self.attempt = 0
         self.shard: Shard | None = None
-        self.undecoded: set[str] = set()
+        self.undecoded: dict[str, None] = {}
+        """Groups that nobody has asked for since the takeover, in the order of the log's copy."""
         self.image = TopicImage()
         self.problem = ""
         """Why the last attempt to take over failed; empty once one has succeeded."""
@@ -169,7 +170,7 @@ class Owner:
         self._go("replayed")
         self.problem = ""
         self._serial = self._committed = 0
-        self.undecoded = set(self._log.groups(self.partition))
+        self.undecoded = dict.fromkeys(self._log.groups(self.partition))
         self.shard = Shard(self._registry, self._ports, self.image)
         self._served_ms = now.mono_ms
         ms = now.mono_ms - self._since_ms
@@ -370,7 +371,7 @@ class Owner:
             pass
 
     def _decode(self, shard: Shard, group_id: str, now: Now) -> None:
-        self.undecoded.discard(group_id)
+        self.undecoded.pop(group_id, None)
         shard.load(group_id, self._log.records(self.partition, group_id), now)
 
     # ---- phases -------------------------------------------------------------------------------------------
@@ -393,7 +394,7 @@ class Owner:
         """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
         self._go(signal)
         shard, self.shard = self.shard, None
-        self.undecoded = set()
+        self.undecoded = {}
         self._out.append(Stop(self.partition, self.attempt, why))
         if shard is not None:
             granted = tuple(g for g, soft in shard.soft.items() if soft.granted)

@@ -94,6 +94,7 @@ class Session(asyncio.Protocol):
         self._cause = ""
         self._partial: asyncio.TimerHandle | None = None
         self._running = False
+        self._out: list[bytes] = []
 
     # ---- the client's socket ------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -199,12 +200,22 @@ class Session(asyncio.Protocol):
                 self._do(more)
         finally:
             self._running = False
+            self._flush()
+
+    def _flush(self) -> None:
+        """Answers to pipelined requests leave together."""
+        out = self._out
+        if out and self.client is not None:
+            self._out = []
+            if len(out) == 1:
+                self.client.write(out[0])
+            else:
+                self.client.writelines(out)
 
     def _do(self, actions: list[Action]) -> None:
         for a in actions:
             if type(a) is ToClient:
-                if self.client is not None:
-                    self.client.write(a.data)
+                self._out.append(a.data)
             elif isinstance(a, ToUpstream):
                 self._to_upstream(a.data)
             elif isinstance(a, Got):
@@ -243,6 +254,7 @@ class Session(asyncio.Protocol):
             if detail and cause != "client_closed":
                 self.front.log.debug("connection closed", client=self.host, cause=cause, detail=detail)
         self.conn.closed = True
+        self._flush()
         if self.client is not None and not self.client.is_closing():
             self.client.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sidecar.wire.frames import PREFIX, SIZE, header_end
 from tests.inprocess.broker import FakeBrokers, flexible
@@ -57,6 +57,9 @@ class MemoryTransport(asyncio.Transport):
         self.written += data
         if self.heard is not None:
             self.heard(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
 
     def write_eof(self) -> None:
         self.eof = True
