@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.records import Record, Tombstone
+from sidecar.core.records import Key, Record, Tombstone, key_of
+
+Writer = tuple[int, int]
+"""A sidecar and the number of its process: after a crash it is another writer."""
+NOBODY: Writer = (-1, -1)
 
 
 class Scheduler:
@@ -21,12 +25,14 @@ class Scheduler:
         self.count += 1
         heapq.heappush(self.heap, (self.now + delay_ms, self.count, fn))
 
-    def step(self) -> None:
-        self.now, _, fn = heapq.heappop(self.heap)
-        fn()
+    def run_until(self, then_ms: int) -> None:
+        heap, pop = self.heap, heapq.heappop
+        while self.now < then_ms:
+            self.now, _, fn = pop(heap)
+            fn()
 
 
-@dataclass
+@dataclass(slots=True)
 class Entry:
     epoch: int
     record: Record | None
@@ -34,59 +40,63 @@ class Entry:
 
 
 class Log:
-    """One partition of the state topic. `epoch` is the newest fence, `compacted` entries are None."""
+    """`fence` is the newest producer epoch, `claimed` the newest owner epoch of a claim; compacted entries are None."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_append: Callable[[Log, Record, int], None]) -> None:
         self.entries: list[Entry | None] = []
-        self.fence = 0
+        self.fence = self.claimed = 0
         self.fencing = True
-        self.on_append: Callable[[Record, int], None] = lambda record, epoch: None
+        self.writers: dict[int, Writer] = {0: NOBODY}
+        """By owner epoch."""
+        self._on_append = on_append
 
-    def init(self) -> int:
+    def init(self, writer: Writer) -> int:
         self.fence += 1
+        self.writers[self.fence] = writer
         return self.fence
 
-    def append(self, epoch: int, records: list[Record | None]) -> bool:
-        """False: fenced."""
-        claimed = max((e.epoch for e in self.entries if e is not None and e.record is None), default=0)
-        if self.fencing and (epoch < self.fence and epoch < claimed):
-            return False
+    def append(self, epoch: int, records: Sequence[Record | None]) -> int:
+        """The offset of the last one; -1: fenced. A new fence shuts earlier writers out no later than its claim."""
+        if self.fencing and epoch < self.fence and epoch < self.claimed:
+            return -1
         for r in records:
             self.entries.append(Entry(epoch, r))
-            if r is not None:
-                self.on_append(r, epoch)
-        return True
+            if r is None:
+                self.claimed = max(self.claimed, epoch)
+            else:
+                self._on_append(self, r, epoch)
+        return len(self.entries) - 1
 
-    def last_values(self, until: int | None = None) -> list[Record]:
-        """What a tail holds: the last value of each key; records of an owner before the last claim are void."""
+    def last_values(self, until: int | None = None) -> dict[str, list[Record]]:
+        """What a copy of the log knows of each group: the last value of each key. Records of an owner before the last
+        claim are void."""
         claimed = 0
-        last: dict[tuple[str, str, str], Record] = {}
+        last: dict[Key, Record] = {}
         for e in self.entries[:until]:
             if e is None:
                 continue
             if e.record is None:
                 claimed = max(claimed, e.epoch)
-                continue
-            if e.epoch < claimed:
-                continue
-            r = e.record
-            key = (str(r.kind), r.group_id, r.sub_id)
-            last.pop(key, None)
-            if not isinstance(r, Tombstone):
-                last[key] = r
-        return list(last.values())
+            elif e.epoch >= claimed:
+                key = key_of(e.record)
+                last.pop(key, None)
+                if not isinstance(e.record, Tombstone):
+                    last[key] = e.record
+        groups: dict[str, list[Record]] = {}
+        for r in last.values():
+            groups.setdefault(r.group_id, []).append(r)
+        return groups
 
     def compact(self, rng: random.Random) -> None:
         """Up to a random point: older values of a key go, so do tombstones, sometimes."""
         end = rng.randrange(len(self.entries) + 1)
-        newest: dict[tuple[str, str, str], int] = {}
+        newest: dict[Key, int] = {}
         for i, e in enumerate(self.entries):
             if e is not None and e.record is not None:
-                newest[(str(e.record.kind), e.record.group_id, e.record.sub_id)] = i
+                newest[key_of(e.record)] = i
         forget = rng.random() < 0.5
         for i, e in enumerate(self.entries[:end]):
             if e is None or e.record is None:
                 continue
-            key = (str(e.record.kind), e.record.group_id, e.record.sub_id)
-            if newest[key] != i or (forget and isinstance(e.record, Tombstone)):
+            if newest[key_of(e.record)] != i or (forget and isinstance(e.record, Tombstone)):
                 self.entries[i] = None

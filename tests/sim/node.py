@@ -1,0 +1,477 @@
+"""One sidecar: the coordinator's own code (core/service.py, core/owner.py) and a driver that fulfils its duties.
+
+`Node` decides nothing. It carries out the commands that the service hands it, on the simulated log, network and
+clock, and reports what came of them. While it stands still nothing happens in its process; what it had sent arrives
+all the same. A crash makes a new process with an empty service.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from sidecar.core.commands import Append, Claim, Fence, Follow, Stop, TookOver, Void, Work
+from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.events import HeartbeatReply
+from sidecar.core.consumer.records import Kind
+from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
+from sidecar.core.consumer.run import run
+from sidecar.core.consumer.target import AssignorDone, RunAssignor
+from sidecar.core.effects import TOUCH_MS, Count, Reply
+from sidecar.core.effects import Log as LogLine
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.owner import Owner
+from sidecar.core.records import Record, Tombstone, single
+from sidecar.core.regex import resolve
+from sidecar.core.service import Service
+from sidecar.core.shard import Shard
+from sidecar.core.turn import Now, Ports
+from tests.sim.checks import Checks, MemberKey, lease_end
+from tests.sim.client import ASK_ELSEWHERE
+from tests.sim.front import Ask, Front, Granted, Lease
+from tests.sim.log import Writer
+from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
+
+
+class Outcome(Enum):
+    DONE = "done"
+    FENCED = "fenced"
+    LOST = "lost"
+    """Nobody can say whether it is in the log."""
+
+
+@dataclass(slots=True)
+class Tenure:
+    """One attempt at owning a partition: what it has written and what it still has to write."""
+
+    attempt: int = 0
+    epoch: int = -1
+    seen: int = 0
+    """Where the log ended when the fence was set."""
+    since_ms: int = 0
+    """When serving began."""
+    queue: list[tuple[int, list[Record]]] = field(default_factory=list)
+    sending: bool = False
+    written: int = 0
+    acked: int = 0
+    """Serials."""
+    compared: tuple[int, int] = (-1, -1)
+    """Length of the log and changes of the live state when they were last compared."""
+
+
+class Copy:
+    """A sidecar's copy of the log, as it was at the last takeover."""
+
+    def __init__(self) -> None:
+        self.values: list[dict[str, list[Record]]] = [{} for _ in range(PARTITIONS)]
+
+    def groups(self, partition: int) -> Collection[str]:
+        return self.values[partition].keys()
+
+    def records(self, partition: int, group_id: str) -> Sequence[Record]:
+        return self.values[partition][group_id]
+
+
+class Node:
+    def __init__(self, world: World, checks: Checks, name: int) -> None:
+        self.world = world
+        self.sched = world.sched
+        self.checks = checks
+        self.name = name
+        self.paused_until = 0
+        self.cut_off = False
+        self.skew = 0
+        """By how much the wall clock is wrong."""
+        self.proved = -LEASE_MS
+        """When the brokers last answered this sidecar as a live member."""
+        self.process = 0
+        self.front = Front(world, self)
+        self._perform: dict[type, Callable[[Any], None]] = {
+            Fence: self._fence,
+            Claim: self._claim,
+            Follow: self._follow,
+            Append: self._append,
+            Stop: self._stop,
+            Work: self._work,
+            Reply: self._reply,
+            Void: self.front.from_coordinator,
+            TookOver: self._took_over,
+            LogLine: self._tell,
+            Count: self._count,
+        }
+        self._start()
+
+    def _start(self) -> None:
+        """A new process, which knows nothing."""
+        self.process += 1
+        self.copy = Copy()
+        ports = Ports(self.world.assignors, self._config, lambda: self.world.asks_access)
+        self.service = Service(self.name, PARTITIONS, REGISTRY, ports, self.copy, self.world.service)
+        self.tenures = [Tenure() for _ in range(PARTITIONS)]
+        self.pending: dict[int, Ask] = {}
+        self.heard: dict[MemberKey, int] = {}
+        """When a member was heard last whose answer said that all is well."""
+        self.lived_ms = 0
+        """How long this process has run with a valid lease."""
+        self._generation = -1
+        self._runs: Counter[tuple[int, int, str]] = Counter()
+        self._tokens = 0
+        self._acking = False
+        self._broke = ""
+        self.front.reset()
+
+    # ---- the process and its clock --------------------------------------------------------------------------
+    @property
+    def alive(self) -> bool:
+        return self.front.alive
+
+    @property
+    def writer(self) -> Writer:
+        return self.name, self.process
+
+    def clock(self) -> Now:
+        return Now(self.sched.now, self.sched.now + self.skew)
+
+    def stands_still_ms(self) -> int:
+        return self.paused_until - self.sched.now
+
+    def later(self, delay_ms: int, fn: Callable[[], None]) -> None:
+        """In this process, if it is still there, when it goes on."""
+        process = self.process
+
+        def happen() -> None:
+            if process == self.process:
+                wait_ms = self.paused_until - self.sched.now
+                if wait_ms > 0:
+                    self.sched.at(wait_ms, happen)
+                else:
+                    fn()
+
+        self.sched.at(delay_ms, happen)
+
+    def crash(self) -> None:
+        broken, self.front.alive, self.paused_until = list(self.pending.values()), False, 0
+        self._start()
+        for ask in broken:
+            self.sched.at(self.world.rng.randint(1, 8), ask.broken)
+
+    def revive(self) -> None:
+        if not self.alive:
+            self.front.alive = True
+            self.learn_topics()
+
+    def pause(self, for_ms: int) -> None:
+        self.paused_until = max(self.paused_until, self.sched.now + for_ms)
+
+    def learn_topics(self) -> None:
+        if self.alive:
+            self.service.topics(self.world.topics, self.clock())
+            self.drain()
+
+    def config_changed(self) -> None:
+        if self.alive:
+            self.service.config_changed(self.clock())
+            self.drain()
+
+    def _config(self, kind: str, group_id: str) -> ConsumerConfig:
+        """Every step of a turn asks for the settings, so here an exception may be planted in the middle of any."""
+        faults = self.world.faults
+        if faults.breaks and self.world.strikes(faults.breaks):
+            self.world.broken_turns += 1
+            raise ZeroDivisionError("planted")
+        return self.world.config
+
+    # ---- every 100 ms ---------------------------------------------------------------------------------------
+    def tick(self) -> None:
+        self.sched.at(TICK_MS, self.tick)
+        if not self.front.alive or self.sched.now < self.paused_until:
+            return
+        service, now = self.service, self.clock()
+        service.wake(now)
+        self.drain()
+        if service.lease_valid(now):
+            self.lived_ms += TICK_MS
+            self._nobody_waits_too_long()
+        for owner in service.owners:
+            if owner.undecoded:
+                owner.load_next(now)
+                self.drain()
+        if not self.cut_off:
+            self._hear(now)
+
+    def _hear(self, now: Now) -> None:
+        """The brokers' group of the sidecars answers."""
+        world, service = self.world, self.service
+        self.proved = now.mono_ms
+        until_ms = lease_end(self.proved)
+        if 0 <= self._generation < world.generation - 1:
+            service.lost("a generation passed without this sidecar")
+        service.lease(until_ms if world.leases else FOR_EVER_MS)
+        if self._generation != world.generation:
+            self._generation = world.generation
+            service.assigned(world.owners, world.generation, len(world.owners), now)
+            self.drain()
+        self.front.from_coordinator(Lease(until_ms))
+
+    # ---- from the front -------------------------------------------------------------------------------------
+    def over_link(self, fn: Callable[[], None]) -> None:
+        if self.world.link_ms:
+            self.later(self.world.link_ms, fn)
+        else:
+            fn()
+
+    def request(self, ask: Ask) -> None:
+        self._tokens += 1
+        token = self._tokens
+        self.pending[token] = ask
+        ask.taken_ms, ask.lived_ms = self.sched.now, self.lived_ms
+        self.service.request(token, ask.hb, self.clock())
+        self.drain()
+        p = self.world.partition_of(ask.hb.group_id)
+        if self.service.owners[p].shard is not None:  # else it is held
+            ask.behind = self.tenures[p].written
+
+    def touch(self, group_id: str, member_id: str) -> None:
+        self.service.touch(group_id, member_id, self.clock())
+        self.drain()
+
+    def answered_under_grant(self, granted: Granted) -> None:
+        hb = granted.hb
+        self.heard[hb.group_id, hb.member_id] = self.sched.now
+        self.checks.answered_under_grant(granted, self.writer, lease_end(self.proved))
+
+    # ---- commands -------------------------------------------------------------------------------------------
+    def drain(self) -> None:
+        """Carry out what is due, in its order; then everything must hold."""
+        service, out = self.service, self.service.out
+        if out:
+            perform = self._perform
+            i = 0
+            while i < len(out):
+                command = out[i]
+                i += 1
+                perform[type(command)](command)
+            out.clear()
+            if self.world.broken_turns < 0:
+                raise Violation(f"a turn broke: {self._broke}")
+        if service.tally.open != len(self.pending):
+            raise Violation(f"{len(self.pending)} requests are open, {service.tally.open} are counted")
+        for owner in service.owners:
+            if owner.shard is not None:
+                self._holds(owner, owner.shard)
+
+    def _holds(self, owner: Owner, shard: Shard) -> None:
+        """With nothing outstanding, and nobody else in the log, the live state is what the log says."""
+        tenure, log = self.tenures[owner.partition], self.world.logs[owner.partition]
+        self.checks.sessions(shard, tenure.since_ms)
+        if owner.idle and tenure.epoch == log.fence:
+            length, revisions = len(log.entries), 0
+            for soft in shard.soft.values():
+                revisions += soft.revision
+            if tenure.compared != (length, revisions):
+                tenure.compared = (length, revisions)
+                self.checks.same(owner)
+
+    def _fence(self, c: Fence) -> None:
+        if not self.service.lease_valid(self.clock()):
+            raise Violation(f"sidecar {self.name} shuts out the owner of {c.partition} without a lease of its own")
+        rng, faults = self.world.rng, self.world.faults
+        tenure = self.tenures[c.partition] = Tenure(c.attempt)
+        fails, slow = self.world.strikes(faults.append_fails), self.world.strikes(faults.slow)
+        writer = self.writer
+        owner = self.service.owners[c.partition]
+
+        def arrive() -> None:
+            log = self.world.logs[c.partition]
+            epoch, tenure.seen = log.init(writer), len(log.entries)
+            if writer == self.writer:
+                self.later(rng.randint(1, 400 if slow else 50), lambda: failed() if fails else fenced(epoch))
+
+        def fenced(epoch: int) -> None:
+            tenure.epoch = epoch
+            owner.fenced(c.attempt, epoch, self.clock())
+            self.drain()
+
+        def failed() -> None:
+            owner.failed(c.attempt, "no answer", False, self.clock())
+            self.drain()
+
+        self.sched.at(rng.randint(1, 10), arrive)
+        self._may_stall()
+
+    def _claim(self, c: Claim) -> None:
+        owner = self.service.owners[c.partition]
+
+        def then(outcome: Outcome, offset: int) -> None:
+            if outcome is Outcome.DONE:
+                owner.claimed(c.attempt, offset, self.clock())
+            else:
+                owner.failed(c.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())
+            self.drain()
+
+        self._produce(c.partition, self.tenures[c.partition].epoch, [None], then)
+        self._may_stall()
+
+    def _follow(self, c: Follow) -> None:
+        """The copy has the log through the claim, and what came since. A planted bug ends it where the fence was."""
+        tenure = self.tenures[c.partition]
+
+        def replayed() -> None:
+            until = tenure.seen if self.world.replay_to_init else None
+            self.copy.values[c.partition] = self.world.logs[c.partition].last_values(until)
+            self.service.owners[c.partition].replayed(c.attempt, self.clock())
+            self.drain()
+
+        self.later(self.world.rng.randint(1, 30), replayed)
+        self._may_stall()
+
+    def _may_stall(self) -> None:
+        if self.world.strikes(self.world.faults.stalls):
+            self.pause(self.world.rng.randint(200, 5_000))
+            self.world.say(f"sidecar {self.name} stands still until {self.paused_until}, while it takes over")
+
+    def _took_over(self, c: TookOver) -> None:
+        self.world.figures["takeovers"] += 1
+        self.tenures[c.partition].since_ms = self.sched.now
+
+    def _append(self, c: Append) -> None:
+        tenure = self.tenures[c.partition]
+        if tenure.attempt != c.attempt:
+            raise Violation(f"attempt {c.attempt} of {c.partition} is over and writes")
+        records = list(single(c.records))
+        for r in records:
+            if isinstance(r, Tombstone) and r.kind is Kind.MEMBER and r.why == "session timeout":
+                self._fell_silent((r.group_id, r.sub_id))
+        tenure.queue.append((c.serial, records))
+        tenure.written = c.serial
+        if not tenure.sending:
+            self._send(c.partition, tenure)
+
+    def _send(self, p: int, tenure: Tenure) -> None:
+        """One batch in flight, with all that has gathered; retried by nobody: a failure drops the shard."""
+        queue, tenure.queue, tenure.sending = tenure.queue, [], True
+        owner, serial = self.service.owners[p], queue[-1][0]
+
+        def then(outcome: Outcome, offset: int) -> None:
+            tenure.sending = False
+            if outcome is Outcome.DONE:
+                tenure.acked = serial
+                self._acking = True
+                owner.committed(tenure.attempt, serial)
+                self.drain()
+                self._acking = False
+                if tenure.queue and not tenure.sending:
+                    self._send(p, tenure)
+            else:
+                owner.failed(tenure.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())
+                self.drain()
+
+        self._produce(p, tenure.epoch, [r for _, records in queue for r in records], then)
+
+    def _produce(
+        self, p: int, epoch: int, records: Sequence[Record | None], then: Callable[[Outcome, int], None]
+    ) -> None:
+        """A batch that is under way arrives, whatever has become of its writer."""
+        rng, faults, process = self.world.rng, self.world.faults, self.process
+        fails, lost = self.world.strikes(faults.append_fails), self.world.strikes(faults.append_lost)
+
+        def arrive() -> None:
+            offset = -1 if fails else self.world.logs[p].append(epoch, records)
+            if process != self.process:
+                return
+            if fails:
+                self.later(rng.randint(1, 20), lambda: then(Outcome.LOST, -1))
+            elif lost:
+                self.later(LOST_MS, lambda: then(Outcome.LOST, -1))
+            else:
+                self.later(rng.randint(1, 5), lambda: then(Outcome.FENCED if offset < 0 else Outcome.DONE, offset))
+
+        self.sched.at(rng.randint(1, 400 if self.world.strikes(faults.slow) else 4), arrive)
+
+    def _stop(self, c: Stop) -> None:
+        self.tenures[c.partition].queue.clear()
+        self.world.say(f"sidecar {self.name} drops partition {c.partition}: {c.why}")
+
+    def _work(self, c: Work) -> None:
+        if isinstance(c.item, RunAssignor):
+            self._run_assignor(c, c.item)
+        else:
+            assert isinstance(c.item, ResolveRegex)
+            self._resolve(c, c.item)
+
+    def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
+        world, inp = self.world, ask.input
+        key = (c.partition, c.attempt, inp.group_id)
+        self._runs[key] += 1
+        if self._runs[key] > 1 and not world.runs_may_be_late:
+            raise Violation(f"two assignor runs in flight for {inp.group_id}")
+        fails = world.strikes(world.faults.assignor_fails)
+
+        def end() -> None:
+            self._runs[key] -= 1
+            output = None if fails else run(inp, world.assignors[inp.assignor])
+            done = AssignorDone(inp.group_id, inp, output, "planted" if fails else "")
+            self.service.owners[c.partition].done(c.attempt, done, self.clock())
+            self.drain()
+
+        self.later(world.rng.choice((1, 20, 300, 1500)) if world.faults.on else 20, end)
+
+    def _resolve(self, c: Work, ask: ResolveRegex) -> None:
+        owner = self.service.owners[c.partition]
+        image = owner.image
+
+        def end() -> None:
+            event = RegexResolved(ask.group_id, resolve(ask.regexes, image.by_name), image.names_version)
+            owner.done(c.attempt, event, self.clock())
+            self.drain()
+
+        self.later(self.world.rng.randint(1, 50), end)
+
+    def _tell(self, line: LogLine) -> None:
+        if line.level == "error":
+            self._broke = str(line.fields.get("error"))
+        if self.world.tell is not None and line.level != "debug":
+            fields = " ".join(f"{k}={v}" for k, v in line.fields.items() if k != "trail")
+            self.world.say(f"sidecar {self.name}: {line.event} {fields}")
+
+    def _count(self, c: Count) -> None:
+        if c.metric == "invariant_violations":
+            self.world.figures["broken turns"] += 1
+            self.world.broken_turns -= 1
+
+    # ---- what must hold of answers and silence --------------------------------------------------------------
+    def _reply(self, reply: Reply) -> None:
+        ask, answer = self.pending.pop(reply.token, None), reply.answer
+        if ask is None:
+            raise Violation(f"token {reply.token} is answered twice")
+        assert isinstance(answer, HeartbeatReply)
+        if answer.code not in ASK_ELSEWHERE:
+            self.world.figures["answers"] += 1
+            tenure = self.tenures[self.world.partition_of(ask.hb.group_id)]
+            if tenure.acked < (ask.behind if self._acking else tenure.written):
+                raise Violation(f"a reply before its records were committed: {ask.hb}")
+            if not answer.code and ask.hb.member_epoch >= 0:
+                key = (ask.hb.group_id, answer.member_id or "")
+                self.heard[key] = max(ask.taken_ms, self.heard.get(key, 0))
+                self.checks.answered(ask, answer, self.writer, lease_end(self.proved))
+        self.front.from_coordinator((ask, reply))
+
+    def _fell_silent(self, key: MemberKey) -> None:
+        """A member that was heard is not removed for silence, unless its last sign of life may not have come yet. Of an
+        answer within `TOUCH_MS` of its grant the coordinator does not hear."""
+        heard, now = self.heard.get(key, 0), self.sched.now
+        silent_since = now - self.world.config.session_timeout_ms + TOUCH_MS
+        heard_in_time = silent_since < heard < now - self.world.link_ms
+        if heard_in_time and self.paused_until < heard:
+            raise Violation(f"{key} is removed for silence, though it was answered {now - heard} ms ago")
+
+    def _nobody_waits_too_long(self) -> None:
+        world = self.world
+        for token, ask in self.pending.items():
+            waited_ms = self.lived_ms - ask.lived_ms
+            held = self.service.owners[world.partition_of(ask.hb.group_id)].shard is None
+            if waited_ms > (world.hold_bound_ms if held else world.wait_bound_ms):
+                raise Violation(f"token {token} waits for its answer since {waited_ms} ms: {ask.hb}")

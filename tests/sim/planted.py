@@ -1,0 +1,224 @@
+"""Bugs to plant, each with the words by which it must be found. A checker that finds nothing then is no checker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import sidecar.core.consumer.kind as kind
+import sidecar.core.consumer.members as members
+import sidecar.core.consumer.regexes as regexes
+import sidecar.core.consumer.step as step
+import sidecar.core.consumer.target as target
+from sidecar.core.consumer.records import Kind
+from sidecar.core.consumer.soft import Flight
+from sidecar.core.owner import Owner
+from sidecar.core.records import Tombstone
+from sidecar.core.shard import Shard
+from sidecar.core.turn import Turn
+from tests.sim.front import Front
+from tests.sim.model import Cluster
+
+Patch = pytest.MonkeyPatch
+Bug = Callable[[Patch, Cluster], None]
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------
+def forgets_owners(patch: Patch, sim: Cluster) -> None:
+    real: Any = vars(step)["reconcile"]
+
+    def planted(*args: Any) -> Any:
+        return real(*args[:5], lambda topic, partition: None)
+
+    patch.setattr(step, "reconcile", planted)
+
+
+def takes_silence_for_revocation(patch: Patch, sim: Cluster) -> None:
+    real: Any = vars(step)["reconcile"]
+
+    def planted(member: Any, goal: Any, subscribed: Any, changed: Any, owned: Any, owner_of: Any) -> Any:
+        return real(member, goal, subscribed, changed, {}, owner_of)
+
+    patch.setattr(step, "reconcile", planted)
+
+
+def starts_a_second_run(patch: Patch, sim: Cluster) -> None:
+    real = target.update_target
+
+    def planted(turn: Any, group: Any) -> None:
+        turn.soft_of(group.group_id).flight = None
+        real(turn, group)
+
+    for module in (target, step, regexes):
+        patch.setattr(module, "update_target", planted)
+
+
+def applies_a_late_result_as_it_is(patch: Patch, sim: Cluster) -> None:
+    patch.setattr(Flight, "gone", lambda self, member_id, successor=None: None)
+
+
+def forgets_a_record(patch: Patch, sim: Cluster) -> None:
+    """A removed static member's instance id stays in the log."""
+    real = Turn.write
+
+    def planted(self: Any, record: Any) -> None:
+        real(self, record)
+        if isinstance(record, Tombstone) and record.kind is Kind.STATIC_MEMBER:
+            self.fx.records.pop()
+
+    patch.setattr(Turn, "write", planted)
+
+
+def arms_no_sessions_after_a_takeover(patch: Patch, sim: Cluster) -> None:
+    patch.setattr(kind, "arm_session", lambda *args: None)
+
+
+def waits_for_a_clock_that_jumped(patch: Patch, sim: Cluster) -> None:
+    """As Kafka does (docs/reference/behaviour.md, section 3)."""
+
+    def planted(group: Any, config: Any, wall_ms: int) -> int:
+        last, interval = group.assignment_timestamp_ms, config.assignment_interval_ms
+        return 0 if last == 0 or interval == 0 else int(max(0, last + interval - wall_ms))
+
+    patch.setattr(target, "_wait_ms", planted)
+
+
+def lets_members_leave_unseen(patch: Patch, sim: Cluster) -> None:
+    real = members.bump_epoch
+
+    def planted(turn: Any, group: Any, why: str) -> None:
+        if "timeout" not in why and "left" not in why:
+            real(turn, group, why)
+
+    patch.setattr(members, "bump_epoch", planted)
+
+
+def gives_a_failed_assignor_up(patch: Patch, sim: Cluster) -> None:
+    def planted(turn: Any, group: Any, assignor: str, error: str) -> None:
+        turn.soft_of(group.group_id).retry_at_ms = 10**12
+
+    patch.setattr(target, "_failed", planted)
+
+
+def keeps_the_last_epoch(patch: Patch, sim: Cluster) -> None:
+    """The target is written under the epoch that the group has when the result comes."""
+    real = target._finish
+
+    def planted(turn: Any, group: Any, inp: Any, out: Any, flight: Any) -> None:
+        real(turn, group, replace(inp, epoch=group.epoch), out, flight)
+
+    patch.setattr(target, "_finish", planted)
+
+
+# ---- ownership ------------------------------------------------------------------------------------------------
+def replies_before_the_commit(patch: Patch, sim: Cluster) -> None:
+    real = Owner._settle
+
+    def planted(self: Any, fx: Any) -> None:
+        replies, fx.replies = fx.replies, []
+        real(self, fx)
+        for reply in replies:
+            self._release(self.shard, reply)
+
+    patch.setattr(Owner, "_settle", planted)
+
+
+def zombies_write_and_serve(patch: Patch, sim: Cluster) -> None:
+    sim.world.leases = False
+    for log in sim.world.logs:
+        log.fencing = False
+
+
+def replays_to_init_only(patch: Patch, sim: Cluster) -> None:
+    sim.world.replay_to_init = True
+
+
+def keeps_a_broken_shard(patch: Patch, sim: Cluster) -> None:
+    """A turn raised an exception when half of it was done, and the owner goes on."""
+    patch.setattr(Owner, "_broken", lambda self, exc, now: None)
+
+
+def forgets_who_waits(patch: Patch, sim: Cluster) -> None:
+    """An owner that drops its shard answers nobody."""
+    real = Owner._drop
+
+    def planted(self: Any, *args: Any, **more: Any) -> None:
+        self._open.clear()
+        real(self, *args, **more)
+
+    patch.setattr(Owner, "_drop", planted)
+
+
+def keeps_the_held_waiting(patch: Patch, sim: Cluster) -> None:
+    patch.setattr(Owner, "_refuse_held", lambda self, code, now_ms=None: None)
+
+
+def shuts_out_without_a_lease(patch: Patch, sim: Cluster) -> None:
+    real = Owner.wake
+    patch.setattr(Owner, "wake", lambda self, now, proved: real(self, now, True))
+
+
+def gives_sessions_back_without_end(patch: Patch, sim: Cluster) -> None:
+    """A sidecar that was deaf for long gives that time to members of a partition that it has just taken over."""
+
+    def planted(self: Any, by_ms: int, now: Any) -> None:
+        if self.shard is not None:
+            self.shard.timers.shift(by_ms)
+
+    patch.setattr(Owner, "shift", planted)
+
+
+# ---- grants ---------------------------------------------------------------------------------------------------
+def grants_without_end(patch: Patch, sim: Cluster) -> None:
+    patch.setattr(Front, "may_answer", lambda self, granted: True)
+
+
+def withdraws_no_grant(patch: Patch, sim: Cluster) -> None:
+    """The front does not listen when a group has changed."""
+    patch.setattr(Front, "withdraw", lambda self, void: None)
+
+
+def forgets_grants_of_a_broken_turn(patch: Patch, sim: Cluster) -> None:
+    """The turn that broke had voided grants, and its effects are lost."""
+    real: Any = Owner._broken
+
+    def planted(self: Any, exc: Exception, now: Any) -> None:
+        before = len(self._out)
+        real(self, exc, now)
+        self._out[before:] = [c for c in self._out[before:] if type(c).__name__ != "Void"]
+
+    patch.setattr(Owner, "_broken", planted)
+
+
+def hears_no_touch(patch: Patch, sim: Cluster) -> None:
+    patch.setattr(Shard, "touch", lambda self, group_id, member_id, now: None)
+
+
+PLANTED: dict[Bug, str] = {
+    forgets_owners: "assigned to|two owners",
+    takes_silence_for_revocation: "two owners",
+    starts_a_second_run: "two assignor runs",
+    applies_a_late_result_as_it_is: "no members|differs",
+    forgets_a_record: "static_members",
+    arms_no_sessions_after_a_takeover: "no session timer|removed for silence",
+    waits_for_a_clock_that_jumped: "not settled",
+    lets_members_leave_unseen: "not settled",
+    gives_a_failed_assignor_up: "not settled",
+    keeps_the_last_epoch: "not settled",
+    replies_before_the_commit: "before its records",
+    zombies_write_and_serve: "two owners|differs|live|in the log|went back|before its records|all is well",
+    replays_to_init_only: "live|in the log|differs|went back",
+    keeps_a_broken_shard: "live|in the log|differs",
+    forgets_who_waits: "waits for its answer",
+    keeps_the_held_waiting: "waits for its answer|wait for ever",
+    shuts_out_without_a_lease: "without a lease",
+    gives_sessions_back_without_end: "ends only in",
+    grants_without_end: "after the end of the lease|after it was removed",
+    withdraws_no_grant: "after it was removed|changed",
+    forgets_grants_of_a_broken_turn: "after it was removed|changed",
+    hears_no_touch: "removed for silence",
+}
+"""The words in which the violation is told."""
