@@ -26,6 +26,9 @@ from sidecar.wire.primitives import WireError
 
 PROTOCOL_TYPE = "sidecar"
 PROTOCOL = "beside-leader-v1"
+JOIN_LANE = -1
+"""The connection for JoinGroup and SyncGroup: a JoinGroup that the broker holds back holds up all that comes behind it
+on its connection, and a LeaveGroup for a lost peer is what it waits for."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,7 @@ class Ownership:
         self.listener.owners_lost(why)
 
     async def _join(self) -> None:
-        conn = await self.cluster.coordinator(self.settings.group_id, 0)
+        conn = await self.cluster.lane(await self.cluster.coordinator_node(self.settings.group_id, 0), JOIN_LANE)
         host, port = self.address
         meta = json.dumps({"node_id": self.node_id, "host": host, "port": port}).encode()
         sent = time.monotonic()
