@@ -1,0 +1,300 @@
+"""What keeps the coordinator informed: views, settings, the broker that goes and comes back, and /readyz's words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator import coordinator as coordinator_module
+from sidecar.coordinator import follower as module
+from sidecar.coordinator import start
+from sidecar.coordinator import writer as writer_module
+from sidecar.coordinator.follower import Follower, FollowerSettings
+from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.start import Control, StartSettings
+from sidecar.coordinator.tail import Listener, StateLog
+from sidecar.core import owner as owner_module
+from sidecar.core.errors import Code
+from sidecar.link.messages import SettingsPassed, View
+from sidecar.wire.apis import Api
+from tests.inprocess.broker import OFFSETS, STATE, TRANSACTIONS, FakeBrokers
+from tests.inprocess.faults import Fault
+from tests.inprocess.house import Heard, House, until
+from tests.inprocess.messages import join
+from tests.inprocess.tail import FedTail
+
+GONE = "the broker broker-1:9092 does not answer; this sidecar owns nothing until it does"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONTROLLER_LAG_S", 0.002)
+    monkeypatch.setattr(coordinator_module, "TICK_S", 0.005)
+    monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
+    monkeypatch.setattr(writer_module, "INIT_S", 0.01)
+    monkeypatch.setattr(owner_module, "RETRY_MS", 5)
+
+
+class Bench:
+    """A house whose owners' group, tail, settings and metadata are those of a real follower."""
+
+    def __init__(self, house: House, follower: Follower, control: Control) -> None:
+        self.house = house
+        self.brokers = house.brokers
+        self.follower = follower
+        self.control = control
+        self.front = Heard(house.coordinator)
+
+    @property
+    def problems(self) -> list[str]:
+        return self.follower.problems()
+
+    def views(self) -> list[View]:
+        return self.front.of(View)
+
+
+def run(
+    test: Callable[[Bench], Coroutine[Any, Any, None]],
+    monkeypatch: pytest.MonkeyPatch,
+    prepare: Callable[[FakeBrokers], None] = lambda brokers: None,
+    **given: Any,
+) -> None:
+    """`given`: fields of `FollowerSettings`."""
+
+    async def whole() -> None:
+        brokers = FakeBrokers(nodes=(1, 2), partitions=2)
+        house = House(brokers, serve=False)
+        brokers.readers.clear()
+        monkeypatch.setattr(start, "BrokerConnection", house.cluster.connections)
+
+        def tail(bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> FedTail:
+            made = FedTail(topic, log, listener)
+            brokers.readers.append(made.read)
+            return made
+
+        monkeypatch.setattr(module, "Tail", tail)
+        settings = StartSettings(1, brokers.address(1), True, "sidecar-1", 0.1, "owners", STATE, 0, 0)
+        control = Control(settings, house.cluster)
+        await control.look()
+        prepare(brokers)
+        owners = OwnershipSettings("owners", 2_000, 5, peer_links=False)
+        follow = {
+            "broker": "broker-1:9092",
+            "tail_bootstrap": "",
+            "tail_client_id": "",
+            "same_listener": True,
+            "metadata_refresh_s": 0.005,
+            "settings_refresh_s": 60.0,
+            "broker_gone_s": 0.03,
+            "ownership": owners,
+        }
+        follower = Follower(
+            FollowerSettings(**{**follow, **given}),
+            control.view.leaders[OFFSETS],
+            control,
+            house.cluster,
+            house.configs,
+            house.state,
+            house.coordinator,
+            house.lines,
+            house.tasks,
+        )
+        house.link.serve(house.coordinator)
+        try:
+            await test(Bench(house, follower, control))
+        finally:
+            house.background.stop()
+            await follower.stop()
+        if house.tasks.failed.done():
+            house.tasks.failed.result()
+
+    asyncio.run(whole())
+
+
+# ---- views
+def test_the_view_names_owners_leaders_brokers_and_authorizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.views()[-1].owners == (1, 1) and not b.views()[-1].authorizer)
+        view = b.views()[-1]
+        assert view.leaders == (1, 2)
+        assert view.brokers == {1: ("broker-1", 9092), 2: ("broker-2", 9092)}
+
+    run(test, monkeypatch)
+
+
+def test_a_view_is_shown_once_however_often_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1] and not b.views()[-1].authorizer)
+        before, looked = len(b.views()), b.brokers.count(Api.METADATA)
+        await until(lambda: b.brokers.count(Api.METADATA) > looked + 5)
+        assert len(b.views()) == before
+        b.brokers.topics[OFFSETS].leaders[1] = 1
+        await until(lambda: b.views()[-1].leaders == (1, 1))
+        assert len(b.views()) == before + 1
+
+    run(test, monkeypatch)
+
+
+def test_topics_reach_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        b.brokers.add_topic("orders", 3)
+        await until(lambda: "orders" in b.house.service.owners[0].image.by_name)
+
+    run(test, monkeypatch)
+
+
+def test_leaders_come_from_whichever_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a listener of their own the sidecar's clients ask other brokers too, when their own is gone."""
+
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        b.brokers.stop(1)
+        b.brokers.topics[OFFSETS].leaders[0] = 2
+        await until(lambda: b.views()[-1].leaders == (2, 2))
+
+    run(test, monkeypatch, same_listener=False, broker_gone_s=60.0)
+
+
+# ---- settings
+def test_the_settings_are_read_at_once_when_a_change_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.configs._known.is_set())
+        b.brokers.settings["group.consumer.session.timeout.ms"] = ("50000", 2)
+        b.front.tell(SettingsPassed())
+        await until(lambda: b.house.configs.effective()["group.consumer.session.timeout.ms"] == 50_000)
+        asked = b.brokers.count(Api.DESCRIBE_CONFIGS)
+        await until(lambda: b.brokers.count(Api.DESCRIBE_CONFIGS) > asked)  # and once more when the controller is done
+
+    run(test, monkeypatch)
+
+
+def test_an_authorizer_that_appears_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.views()[-1].authorizer)
+        b.brokers.settings["authorizer.class.name"] = ("Standard", 4)
+        await until(lambda: b.views()[-1].authorizer)
+
+    run(test, monkeypatch, settings_refresh_s=0.01)
+
+
+def test_settings_that_cannot_be_read_are_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(brokers: FakeBrokers) -> None:
+        brokers.faults.drop(Api.DESCRIBE_CONFIGS, times=2)
+
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.configs._known.is_set())
+        assert b.house.lines.events("debug").count("settings not read") == 2
+
+    run(test, monkeypatch, prepare, settings_refresh_s=0.01)
+
+
+# ---- the broker goes
+def test_without_its_broker_the_sidecar_withdraws_and_comes_back_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        b.brokers.stop(1)
+        await until(lambda: b.problems == [GONE])
+        assert b.house.service.serving() == [] and not b.house.coordinator.leased()
+        assert b.house.lines.fields("ownership lost")["why"] == "broker broker-1:9092 does not answer"
+        await until(lambda: b.brokers.count(Api.LEAVE_GROUP))
+        for topic in b.brokers.topics.values():
+            topic.leaders = [2] * len(topic.leaders)
+        b.brokers.start(1)
+        await until(lambda: b.problems == [])
+        assert b.house.service.serving() == [0, 1]
+
+    run(test, monkeypatch)
+
+
+def test_a_short_silence_of_the_broker_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        lost = b.brokers.faults.drop(Api.METADATA, times=3)
+        await until(lambda: lost.met == 3)
+        await until(lambda: not b.problems)
+        assert "ownership lost" not in b.house.lines.events()
+        assert "metadata not refreshed" in b.house.lines.events("debug")
+
+    run(test, monkeypatch, broker_gone_s=1.0)
+
+
+# ---- why it is not ready
+def test_before_the_first_map_there_is_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(brokers: FakeBrokers) -> None:
+        brokers.faults.hang(Api.JOIN_GROUP)
+
+    async def test(b: Bench) -> None:
+        assert b.problems == ["no owner is known yet"]
+
+    run(test, monkeypatch, prepare)
+
+
+def test_partitions_that_are_being_taken_over_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    hung: list[Fault] = []
+
+    def prepare(brokers: FakeBrokers) -> None:
+        hung.append(brokers.faults.hang(Api.INIT_PRODUCER_ID, times=100))
+
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.map)
+        assert b.problems == ["2 partitions are being taken over"]
+        hung[0].release()
+        await until(lambda: not b.problems)
+
+    run(test, monkeypatch, prepare)
+
+
+def test_a_lease_that_is_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.problems)
+        b.brokers.faults.drop(Api.HEARTBEAT, times=10_000)
+        b.house.service._lease_until_ms = 0
+        assert b.problems == ["the lease on the owned partitions is not proved"]
+
+    run(test, monkeypatch)
+
+
+def test_a_sidecar_that_cannot_fence_says_why_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(brokers: FakeBrokers) -> None:
+        del brokers.topics[TRANSACTIONS]
+
+    async def test(b: Bench) -> None:
+        await until(lambda: len(b.problems) == 2)
+        loading, why = b.problems
+        assert loading == "2 partitions are being taken over"
+        assert why.startswith("partitions cannot be taken over: InitProducerId: coordinator of __group_state-")
+        assert "transaction.state.log.replication.factor" in why
+        await until(lambda: "partitions cannot be taken over" in b.house.lines.events("warning"))
+        told = b.house.lines.fields("partitions cannot be taken over")
+        assert told["partitions"] == 2 and "transaction.state.log.min.isr" in str(told["problem"])
+        b.brokers.add_topic(TRANSACTIONS, 1)
+        await until(lambda: not b.problems)
+
+    run(test, monkeypatch, prepare)
+
+
+def test_clients_are_served_when_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.add_topic("orders", 1)
+        await until(lambda: not b.problems and "orders" in b.house.service.owners[0].image.by_name)
+        reply = await (await b.house.client()).ask(join("g", "m1"), 1)
+        assert reply.error_code == Code.NONE
+
+    run(test, monkeypatch)
+
+
+def test_what_the_tail_finds_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        b.follower.tail_trouble("a damaged key")
+        assert b.house.lines.fields("state tail") == {"problem": "a damaged key"}
+        b.follower.tail_broke(KeyError("a bug"))
+        assert b.house.tasks.failed.done()
+        with pytest.raises(Exception, match="state-tail: KeyError"):
+            b.house.tasks.failed.result()
+        b.house.tasks.failed = asyncio.get_running_loop().create_future()
+
+    run(test, monkeypatch)

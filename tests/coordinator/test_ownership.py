@@ -1,0 +1,479 @@
+"""The sidecars' own group: joining, placement, the lease, losing it, peers whose link dies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator import ownership as module
+from sidecar.coordinator.ownership import PROTOCOL, PROTOCOL_TYPE, Assignment, Ownership, OwnershipSettings
+from sidecar.core.errors import Code
+from sidecar.process.tasks import Supervisor
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import join_group as jg
+from tests.inprocess.broker import OFFSETS, FakeBrokers
+from tests.inprocess.cluster import FakeCluster
+from tests.inprocess.house import Lines, turns, until
+from tests.inprocess.owners import ClassicGroup
+
+GROUP = "__group_state_owners"
+SESSION_MS = 2_000
+SETTINGS = OwnershipSettings(GROUP, SESSION_MS, 5, peer_links=False)
+LINKED = replace(SETTINGS, peer_links=True)
+BOTH = (1, 2, 1, 2)
+"""The map of two sidecars."""
+
+
+class Sidecar:
+    """One sidecar's ownership, and what it says."""
+
+    def __init__(self, brokers: FakeBrokers, node_id: int, address: tuple[str, int], s: OwnershipSettings) -> None:
+        self.brokers = brokers
+        self.assigned: list[Assignment] = []
+        self.lost: list[str] = []
+        self.lease: list[tuple[int, float]] = []
+        """Until when, and when that was said."""
+        self.lines = Lines()
+        self.tasks = Supervisor()
+        self.tasks.watch(asyncio.get_running_loop())
+        self.cluster = FakeCluster(brokers, f"sidecar-{node_id}")
+        self.ownership = Ownership(self.cluster, node_id, address, s, self, self.lines, self.tasks)
+
+    # ---- the listener ----
+    def owners_assigned(self, a: Assignment) -> None:
+        self.assigned.append(a)
+
+    def owners_lost(self, why: str) -> None:
+        self.lost.append(why)
+
+    def lease_proved(self, until_ms: int) -> None:
+        self.lease.append((until_ms, time.monotonic() * 1000))
+
+    def offsets_leaders(self) -> Sequence[int]:
+        return self.brokers.topics[OFFSETS].leaders
+
+    # ---- what a test asks ----
+    @property
+    def owners(self) -> tuple[int, ...]:
+        return self.assigned[-1].owners if self.assigned else ()
+
+    @property
+    def group(self) -> ClassicGroup:
+        return self.brokers.groups[GROUP]
+
+
+Make = Callable[..., Sidecar]
+
+
+def run(test: Callable[[FakeBrokers, Make], Coroutine[Any, Any, None]]) -> None:
+    """`make(1)` starts the sidecar of node 1. At the end all are stopped, and none of their tasks may have broken."""
+
+    async def whole() -> None:
+        brokers = FakeBrokers(nodes=(1, 2), partitions=4)
+        made: list[Sidecar] = []
+
+        def make(node_id: int, settings: OwnershipSettings = SETTINGS, port: int = 9092) -> Sidecar:
+            made.append(Sidecar(brokers, node_id, ("127.0.0.1", port), settings))
+            return made[-1]
+
+        try:
+            await test(brokers, make)
+        finally:
+            for sidecar in made:
+                await sidecar.ownership.stop()
+        assert not any(s.tasks.failed.done() for s in made)
+
+    asyncio.run(whole())
+
+
+async def agree(one: Sidecar, two: Sidecar) -> None:
+    await until(lambda: one.owners == two.owners == BOTH and one.group.stable)
+
+
+# ---- joining
+def test_the_first_sidecar_leads_and_owns_everything() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        assert one.owners == (1, 1, 1, 1) and one.ownership.is_leader
+        assert one.assigned[0].generation == 1
+        assert one.assigned[0].members == {1: ("member-1", "127.0.0.1", 9092)}
+        first, second = brokers.requests(Api.JOIN_GROUP)
+        assert (first.member_id, second.member_id) == ("", "member-1"), "the broker gives the member id first"
+        assert (first.protocol_type, first.protocols[0].name) == (PROTOCOL_TYPE, PROTOCOL)
+
+    run(test)
+
+
+def test_a_second_one_follows_and_partitions_go_beside_their_leaders() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        two = make(2)
+        await until(lambda: two.assigned and len(one.assigned) == 2)
+        assert one.assigned[1] == two.assigned[0]
+        assert two.owners == BOTH and two.assigned[0].generation == 2
+        assert one.ownership.is_leader and not two.ownership.is_leader
+        assert one.lost == [], "whoever joins again stays an owner meanwhile"
+
+    run(test)
+
+
+def test_a_leader_that_moves_makes_the_leader_of_the_group_place_anew() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one, two = make(1), make(2)
+        await agree(one, two)
+        generation = one.assigned[-1].generation
+        for sidecar in (one, two):
+            sidecar.ownership.placement_changed()
+        await asyncio.sleep(0.01)
+        assert one.assigned[-1].generation == generation, "nothing has moved"
+        brokers.topics[OFFSETS].leaders[0] = 2
+        for sidecar in (one, two):
+            sidecar.ownership.placement_changed()
+        await until(lambda: one.owners == two.owners == (2, 2, 1, 2))
+        assert one.assigned[-1].generation == generation + 1
+
+    run(test)
+
+
+def test_a_partition_without_a_leader_stays_where_it_is() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one, two = make(1), make(2)
+        await agree(one, two)
+        brokers.topics[OFFSETS].leaders[1] = -1
+        for sidecar in (one, two):
+            sidecar.ownership.placement_changed()
+        await asyncio.sleep(0.01)
+        assert one.owners == BOTH
+
+    run(test)
+
+
+def test_members_that_are_no_sidecars_and_doubles_get_nothing() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        answers: list[Any] = []
+        double = json.dumps({"node_id": 1, "host": "127.0.0.1", "port": 1}).encode()
+        for metadata in (b"not JSON", b'{"node_id": 3}', double):
+            one.group.join(jg.JoinGroupRequest(GROUP), answers.append)
+            protocols = [jg.JoinGroupRequestProtocol(PROTOCOL, metadata)]
+            named = jg.JoinGroupRequest(GROUP, member_id=answers[-1].member_id, protocols=protocols)
+            one.group.join(named, answers.append)
+        await until(lambda: len(one.assigned) == 2)
+        assert one.owners == (1, 1, 1, 1) and one.assigned[-1].members == {1: ("member-1", "127.0.0.1", 9092)}
+        said = one.lines.events("error")
+        assert said.count("a member of the owners' group is no sidecar") == 2
+        assert said.count("two sidecars with one node id; the second gets nothing") == 1
+
+    run(test)
+
+
+def test_a_join_that_fails_is_tried_again() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        brokers.faults.drop(Api.JOIN_GROUP)
+        brokers.faults.fail(Api.SYNC_GROUP, Code.NOT_COORDINATOR)
+        one = make(1)
+        await until(lambda: one.assigned)
+        assert one.lost == [] and one.lines.events().count("owners' group not reached") == 2
+
+    run(test)
+
+
+def test_a_generation_that_is_over_while_it_is_synced_makes_the_sidecar_begin_anew() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        brokers.faults.fail(Api.SYNC_GROUP, Code.ILLEGAL_GENERATION)
+        one = make(1)
+        await until(lambda: one.lost)
+        assert one.lost == ["SyncGroup: ILLEGAL_GENERATION"] and not one.assigned
+
+    run(test)
+
+
+# ---- the lease
+@pytest.mark.parametrize("api", [Api.JOIN_GROUP, Api.SYNC_GROUP, Api.HEARTBEAT])
+def test_the_lease_counts_from_when_the_brokers_were_asked(api: Api) -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        slow = brokers.faults.delay(api, 0.04, matches=lambda req: bool(req.member_id))
+        one = make(1)
+        await until(lambda: slow.met)
+        asked_ms, had = time.monotonic() * 1000, len(one.lease)
+        await until(lambda: len(one.lease) > had)
+        until_ms, said_ms = one.lease[had]
+        assert said_ms - asked_ms > 30
+        assert until_ms - SESSION_MS <= asked_ms
+
+    run(test)
+
+
+def test_every_heartbeat_renews_the_lease() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: len(one.lease) >= 6)
+        ends = [end for end, _ in one.lease]
+        assert ends == sorted(ends) and len(set(ends[2:])) > 1
+        assert brokers.count(Api.JOIN_GROUP) == 2
+
+    run(test)
+
+
+def test_a_join_that_the_broker_holds_back_does_not_hold_up_the_heartbeats() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one, two = make(1), make(2)
+        await agree(one, two)
+        hung = brokers.faults.hang(Api.JOIN_GROUP)
+        one.group.rebalance()
+        await until(lambda: hung.met)
+        proved = len(one.lease), len(two.lease)
+        await until(lambda: len(one.lease) > proved[0] + 2 and len(two.lease) > proved[1] + 2)
+        hung.release()
+        await until(lambda: one.assigned[-1].generation == two.assigned[-1].generation == one.group.generation)
+        assert one.lost == [] and two.lost == []
+
+    run(test)
+
+
+def test_a_heartbeat_that_is_lost_proves_nothing_and_the_next_one_goes_on() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        lost = brokers.faults.drop(Api.HEARTBEAT, times=3)
+        await until(lambda: lost.met == 3)
+        proved = len(one.lease)
+        await until(lambda: len(one.lease) > proved)
+        assert one.lost == [] and one.lines.events().count("owners' heartbeat failed") == 3
+
+    run(test)
+
+
+# ---- losing it
+def test_a_session_that_has_ended_is_a_loss_and_the_sidecar_joins_anew() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        one.group.expel("member-1")
+        await until(lambda: one.lost)
+        assert one.lost == ["owners' group: UNKNOWN_MEMBER_ID"]
+        await until(lambda: len(one.assigned) == 2)
+        assert one.assigned[1].members[1][0] == "member-2"
+
+    run(test)
+
+
+def test_a_generation_that_is_over_makes_it_join_again_without_a_loss() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        brokers.faults.fail(Api.HEARTBEAT, Code.ILLEGAL_GENERATION)
+        await until(lambda: len(one.assigned) == 2)
+        assert one.lost == [] and one.assigned[1].generation == 2
+
+    run(test)
+
+
+def test_the_answer_to_a_heartbeat_of_a_former_member_proves_nothing() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        hung = brokers.faults.hang(Api.HEARTBEAT)
+        await until(lambda: hung.met)
+        one.ownership.withdraw("the broker is gone")
+        proved = len(one.lease)
+        hung.release()
+        await asyncio.sleep(0.01)
+        assert len(one.lease) == proved and len(one.assigned) == 1
+
+    run(test)
+
+
+def test_withdrawn_it_leaves_the_group_and_comes_back_when_it_resumes() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        two = make(2)
+        await agree(one, two)
+        for _ in range(2):
+            two.ownership.withdraw("broker 2 does not answer")
+        assert two.ownership.withdrawn and two.lost == ["broker 2 does not answer"]
+        await until(lambda: one.owners == (1, 1, 1, 1))
+        (left,) = brokers.requests(Api.LEAVE_GROUP)
+        assert [m.member_id for m in left.members] == ["member-2"]
+        maps = len(two.assigned)
+        await asyncio.sleep(0.1)
+        assert (len(two.assigned), len(one.group.members)) == (maps, 1), "it stays away"
+        two.ownership.resume()
+        await agree(one, two)
+
+    run(test)
+
+
+def test_withdrawn_while_it_joins_it_leaves_again() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        hung = brokers.faults.hang(Api.SYNC_GROUP)
+        one = make(1)
+        await until(lambda: hung.met)
+        one.ownership.withdraw("broker 1 does not answer")
+        hung.release()
+        await until(lambda: one.group.members == {})
+        await turns()
+        assert one.ownership.member_id == "" and one.ownership.withdrawn
+
+    run(test)
+
+
+def test_at_its_end_it_leaves_so_that_nobody_waits_for_its_session() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one, two = make(1), make(2)
+        await agree(one, two)
+        await one.ownership.stop()
+        await until(lambda: two.owners == (2, 2, 2, 2))
+        assert two.ownership.is_leader
+
+    run(test)
+
+
+def test_a_group_that_cannot_be_left_is_told() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        brokers.faults.drop(Api.LEAVE_GROUP)
+        await one.ownership.stop()
+        assert one.lines.events("warning") == ["could not leave the owners' group; the session will end by itself"]
+
+    run(test)
+
+
+# ---- peers
+class Peer:
+    """The listener of another sidecar, whose process can die."""
+
+    def __init__(self) -> None:
+        self.links: list[asyncio.StreamWriter] = []
+
+    async def start(self) -> int:
+        async def linked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.links.append(writer)
+
+        self.server = await asyncio.start_server(linked, "127.0.0.1", 0)
+        return int(self.server.sockets[0].getsockname()[1])
+
+    def drop(self) -> None:
+        """Its links break, but it still listens."""
+        for writer in self.links:
+            writer.close()
+        self.links.clear()
+
+    def die(self) -> None:
+        self.server.close()
+        self.drop()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that are added to the time as ownership sees it: a link that is old is tried again quickly."""
+    ahead = [0.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    return ahead
+
+
+def test_a_peer_whose_link_dies_is_removed_from_the_group(clock: list[float]) -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        port = await peer.start()
+        one = make(1, LINKED)
+        await until(lambda: one.assigned)
+        two = make(2, SETTINGS, port)
+        await agree(one, two)
+        await until(lambda: peer.links)
+        for task in two.ownership._tasks:
+            task.cancel()
+        clock[0] += 2
+        peer.die()
+        await until(lambda: one.owners == (1, 1, 1, 1))
+        (left,) = brokers.requests(Api.LEAVE_GROUP)
+        assert [m.member_id for m in left.members] == ["member-2"]
+        assert one.lines.fields("peer lost; removing it from the owners' group")["peer"] == 2
+
+    run(test)
+
+
+def test_a_peer_that_dies_while_the_others_join_is_removed_all_the_same(clock: list[float]) -> None:
+    """Symptom: a peer that died during a rebalance held it up until its session was over. Cause: the LeaveGroup for it
+    stood behind our own JoinGroup, and a broker answers the requests of a connection one by one."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        port = await peer.start()
+        one = make(1, LINKED)
+        await until(lambda: one.assigned)
+        two = make(2, SETTINGS, port)
+        await agree(one, two)
+        await until(lambda: peer.links)
+        for task in two.ownership._tasks:
+            task.cancel()
+        joined = brokers.count(Api.JOIN_GROUP)
+        one.group.rebalance()
+        await until(lambda: brokers.count(Api.JOIN_GROUP) > joined)
+        clock[0] += 2
+        peer.die()
+        await until(lambda: one.owners == (1, 1, 1, 1), 1.0)
+
+    run(test)
+
+
+def test_a_link_that_breaks_is_made_again_when_the_peer_lives(clock: list[float]) -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        one, two = make(1, LINKED), make(2, SETTINGS, await peer.start())
+        await agree(one, two)
+        await until(lambda: peer.links)
+        clock[0] += 2
+        peer.drop()
+        await until(lambda: peer.links)
+        assert brokers.count(Api.LEAVE_GROUP) == 0 and one.lines.events("warning") == []
+        peer.die()
+
+    run(test)
+
+
+def test_a_peer_that_was_never_reached_is_left_to_the_brokers() -> None:
+    """It may have just started, or stand where this sidecar cannot reach it."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        port = await peer.start()
+        peer.die()
+        one, two = make(1, LINKED), make(2, SETTINGS, port)
+        await agree(one, two)
+        link = one.ownership._links[2]
+        await until(link.done)
+        assert brokers.count(Api.LEAVE_GROUP) == 0 and one.owners == BOTH
+
+    run(test)
+
+
+def test_a_peer_that_has_left_is_linked_no_more(clock: list[float]) -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        one, two = make(1, LINKED), make(2, SETTINGS, await peer.start())
+        await agree(one, two)
+        await until(lambda: peer.links)
+        await two.ownership.stop()
+        await until(lambda: one.owners == (1, 1, 1, 1))
+        await until(lambda: one.ownership._links == {})
+        peer.die()
+
+    run(test)
+
+
+def test_the_map_is_the_same_after_it_was_written_and_read() -> None:
+    a = Assignment(7, (1, -1, 2), {1: ("m1", "h1", 1), 2: ("m2", "h2", 2)})
+    assert Assignment.decode(7, a.encode()) == a

@@ -1,0 +1,134 @@
+"""What must be there before a sidecar coordinates: its broker, `__consumer_offsets`, the state topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator import start as module
+from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
+from sidecar.core.errors import Code
+from sidecar.wire.apis import Api
+from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
+from tests.inprocess.cluster import FakeCluster
+from tests.inprocess.house import Lines, until
+
+SETTINGS = StartSettings(1, ("broker-1", 9092), True, "sidecar-1", 0.05, "owners", STATE, 0, 60_000)
+
+
+class Bench:
+    def __init__(self, settings: StartSettings) -> None:
+        self.settings = settings
+        self.brokers = FakeBrokers(nodes=(1, 2), partitions=4)
+        self.cluster = FakeCluster(self.brokers)
+        self.control = Control(settings, self.cluster)
+        self.lines = Lines()
+
+    async def find(self) -> None:
+        await find_broker(self.settings, self.control, self.lines)
+
+    async def leaders(self) -> tuple[int, ...]:
+        return await offsets_leaders(self.settings, self.control, self.cluster, self.lines)
+
+    async def topic(self, partitions: int = 4) -> None:
+        await state_topic(self.settings, self.control, self.cluster, partitions, self.lines)
+
+
+def run(test: Callable[[Bench], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
+    async def whole() -> None:
+        bench = Bench(replace(SETTINGS, **given))
+        monkeypatch.setattr(module, "BrokerConnection", bench.cluster.connections)
+        monkeypatch.setattr(module, "RETRY_S", 0.002)
+        await test(bench)
+
+    asyncio.run(whole())
+
+
+def test_the_broker_is_waited_for_and_this_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.down.add(1)
+        work = asyncio.get_running_loop().create_task(b.find())
+        await until(lambda: b.lines.events())
+        assert b.lines.events("warning") == ["waiting for the broker"]
+        assert b.lines.fields("waiting for the broker")["problem"] == "broker-1:9092: connection refused"
+        b.brokers.start(1)
+        await work
+        assert b.control.view.brokers[1] == ("broker-1", 9092)
+
+    run(test, monkeypatch, wait_s=0)
+
+
+def test_a_broker_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.down.add(1)
+        with pytest.raises(
+            StartError, match=r"no use of broker broker-1:9092 for 0\.05 s: .* refused\. Check --broker"
+        ):
+            await b.find()
+
+    run(test, monkeypatch)
+
+
+def test_so_is_one_of_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        with pytest.raises(StartError, match=r"node id 7 is not among the brokers \[1, 2\]"):
+            await b.find()
+
+    run(test, monkeypatch, node_id=7)
+
+
+def test_the_offsets_topic_is_waited_for_until_every_partition_has_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.topics[OFFSETS].leaders[2] = -1
+        await b.control.look()
+        work = asyncio.get_running_loop().create_task(b.leaders())
+        await until(lambda: b.brokers.count(Api.FIND_COORDINATOR) > 1)
+        assert not work.done(), "asking for a coordinator makes the broker create the topic"
+        b.brokers.faults.drop(Api.METADATA)
+        b.brokers.topics[OFFSETS].leaders[2] = 1
+        assert await work == (1, 2, 1, 2)
+
+    run(test, monkeypatch)
+
+
+def test_the_state_topic_is_made_if_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        del b.brokers.topics[STATE]
+        await b.control.look()
+        await b.topic()
+        (made,) = b.brokers.requests(Api.CREATE_TOPICS)
+        topic = made.topics[0]
+        assert (topic.name, topic.num_partitions, topic.replication_factor) == (STATE, 4, 2)
+        configs = {c.name: c.value for c in topic.configs}
+        assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
+        assert configs["min.compaction.lag.ms"] == "60000"
+        assert b.lines.events("info") == ["created the state topic"]
+
+    run(test, monkeypatch)
+
+
+def test_a_state_topic_with_another_number_of_partitions_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await b.control.look()
+        await b.topic()
+        assert b.brokers.count(Api.CREATE_TOPICS) == 0
+        with pytest.raises(StartError, match=r"__group_state has 4 partitions, __consumer_offsets has 5"):
+            await b.topic(5)
+
+    run(test, monkeypatch)
+
+
+def test_two_sidecars_that_make_it_at_once_are_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await b.control.look()
+        view = b.control.view
+        b.control.view = replace(view, leaders={k: v for k, v in view.leaders.items() if k != STATE})
+        await b.topic()
+        assert b.brokers.count(Api.CREATE_TOPICS) == 1 and b.lines.events() == []
+        assert (await b.cluster.create_topic(STATE, 4, 2, {})) == Code.TOPIC_ALREADY_EXISTS
+
+    run(test, monkeypatch)

@@ -1,0 +1,246 @@
+"""What the tail keeps of the state topic: positions, waiters, last values, and what cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from sidecar.coordinator.tail import StateLog
+from sidecar.core.consumer.records import GroupRecord, Kind, MemberRecord
+from sidecar.core.records import Record, Tombstone
+from sidecar.state.codec import CONFIG, SCHEMA, Encoded, Stamp, StateCodec
+from sidecar.state.keys import StateKey, decode_key, encode_key
+from tests.inprocess.house import Counted, Lines, turns
+from tests.inprocess.tail import FedTail, Polled
+
+OWNER, LATER = 7 << 16, 7 << 16 | 1
+
+
+class Bench:
+    """A log of two partitions and the tail that fills it."""
+
+    def __init__(self) -> None:
+        self.lines = Lines()
+        self.metrics = Counted()
+        self.codec = StateCodec()
+        self.log = StateLog(2, self.codec, self.lines, self.metrics)
+        self.tail = FedTail("__group_state", self.log, self)
+        self.trouble: list[str] = []
+        self.stored: list[str] = []
+        self.next = [0, 0]
+
+    def put(self, record: Encoded, partition: int = 0) -> int:
+        """The tail reads this record; returns its offset."""
+        offset = self.next[partition]
+        self.next[partition] += 1
+        self.tail.feed([Polled(partition, offset, record.key, record.value)])
+        return offset
+
+    def write(self, record: Record, owner: int = OWNER, revision: int = 1, partition: int = 0) -> int:
+        return self.put(self.codec.encode(record, Stamp(owner, 1), revision), partition)
+
+    def claim(self, owner: int) -> int:
+        return self.put(self.codec.claim(Stamp(owner, 1), 1, "h:1", "m", 1, "assigned"))
+
+    # ---- the tail's listener ----
+    def setting_stored(self, group_id: str) -> None:
+        self.stored.append(group_id)
+
+    def tail_trouble(self, text: str) -> None:
+        self.trouble.append(text)
+
+    def tail_broke(self, exc: BaseException) -> None:
+        raise exc
+
+
+def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        await test(Bench())
+
+    asyncio.run(whole())
+
+
+def group(epoch: int, group_id: str = "g") -> GroupRecord:
+    return GroupRecord(group_id, epoch, 0)
+
+
+def member(name: str) -> MemberRecord:
+    return MemberRecord("g", name, None, None, "app", "/h", 1_000, ("orders",), None, None)
+
+
+# ---- positions ------------------------------------------------------------------------------------------------------
+def test_waiting_ends_when_the_record_at_that_offset_was_applied() -> None:
+    async def test(b: Bench) -> None:
+        loop = asyncio.get_running_loop()
+        first, second = (loop.create_task(b.log.wait_past(0, offset)) for offset in (0, 1))
+        other = loop.create_task(b.log.wait_past(1, 0))
+        b.write(group(1))
+        await turns(5)
+        assert first.done() and not second.done() and not other.done()
+        b.write(group(2))
+        await turns(5)
+        assert second.done() and not other.done()
+        await b.log.wait_past(0, 1)  # what is there already is not waited for
+        b.write(group(1), partition=1)
+        await asyncio.wait_for(other, 1)
+
+    run(test)
+
+
+def test_a_waiter_that_has_given_up_hinders_nobody() -> None:
+    async def test(b: Bench) -> None:
+        loop = asyncio.get_running_loop()
+        gone, stays = (loop.create_task(b.log.wait_past(0, 0)) for _ in range(2))
+        await turns(2)
+        gone.cancel()
+        await turns(2)
+        b.write(group(1))
+        await asyncio.wait_for(stays, 1)
+        assert gone.cancelled()
+
+    run(test)
+
+
+def test_gaps_in_the_offsets_are_passed_over() -> None:
+    async def test(b: Bench) -> None:
+        waiting = asyncio.get_running_loop().create_task(b.log.wait_past(0, 5))
+        b.next[0] = 9
+        b.write(group(1))
+        await asyncio.wait_for(waiting, 1)
+        assert b.log.partitions[0].position == 10
+
+    run(test)
+
+
+# ---- values ---------------------------------------------------------------------------------------------------------
+def test_the_last_value_of_each_key_counts_and_its_revision_is_kept() -> None:
+    async def test(b: Bench) -> None:
+        b.write(group(1))
+        b.write(member("m1"), revision=4)
+        b.write(member("m2"))
+        b.write(group(2), revision=2)
+        b.write(Tombstone(Kind.MEMBER, "g", "m2"))
+        await turns(5)
+        assert list(b.log.groups(0)) == ["g"] and list(b.log.groups(1)) == []
+        assert list(b.log.records(0, "g")) == [group(2), member("m1")]
+        assert b.log.revisions[0] == {("group", "g", ""): 2, ("member", "g", "m1"): 4}
+        assert list(b.log.records(0, "nobody")) == []
+
+    run(test)
+
+
+def test_a_group_without_records_is_forgotten() -> None:
+    async def test(b: Bench) -> None:
+        b.write(group(1))
+        b.write(Tombstone(Kind.GROUP, "g", ""))
+        b.write(Tombstone(Kind.GROUP, "never", ""))
+        await turns(5)
+        assert list(b.log.groups(0)) == []
+
+    run(test)
+
+
+def test_a_record_of_an_owner_before_the_last_claim_is_void_and_counted() -> None:
+    async def test(b: Bench) -> None:
+        b.claim(OWNER)
+        b.write(group(1))
+        b.claim(LATER)
+        b.write(group(9), owner=OWNER)
+        b.write(member("m1"), owner=LATER)
+        await turns(5)
+        assert list(b.log.records(0, "g")) == [group(1), member("m1")]
+        fold = b.log.partitions[0]
+        assert (fold.owners.claimed, fold.owners.void, fold.records, fold.position) == (LATER, 1, 5, 5)
+        assert sorted(int(c) for c in fold.claims) == [OWNER, LATER]
+
+    run(test)
+
+
+def test_claims_that_were_removed_are_forgotten_but_the_highest_still_counts() -> None:
+    async def test(b: Bench) -> None:
+        offset = b.claim(LATER)
+        key = encode_key("owner_claim", "", f"{LATER:020d}")
+        b.put(Encoded(key, None))
+        b.write(group(1), owner=OWNER)
+        await turns(5)
+        fold = b.log.partitions[0]
+        assert fold.claims == {} and fold.owners.void == 1 and fold.position == offset + 3
+
+    run(test)
+
+
+def test_a_schema_in_the_topic_is_learned() -> None:
+    async def test(b: Bench) -> None:
+        text = '{"type": "record", "name": "Newer", "fields": [{"name": "epoch", "type": "long"}]}'
+        fingerprint = StateCodec().schemas.learn(text).hex()
+        assert fingerprint not in b.codec.schemas.texts
+        b.put(Encoded(encode_key(SCHEMA, "", fingerprint), text.encode()))
+        await turns(5)
+        assert fingerprint in b.codec.schemas.texts and b.log.partitions[0].schemas == {fingerprint}
+
+    run(test)
+
+
+def test_settings_are_kept_by_group_and_told_when_they_come() -> None:
+    async def test(b: Bench) -> None:
+        b.put(b.codec.config("g", "x", "1", 1, 1, "changed"))
+        b.put(b.codec.config("", "1/y", "2", 1, 1, "changed"))
+        await turns(5)
+        assert set(b.log.partitions[0].configs) == {"g", ""} and b.stored == ["g", ""]
+        b.put(Encoded(encode_key(CONFIG, "g", "x"), None))
+        await turns(5)
+        assert set(b.log.partitions[0].configs) == {""} and b.stored == ["g", "", "g"]
+
+    run(test)
+
+
+# ---- what cannot be read --------------------------------------------------------------------------------------------
+def test_a_damaged_key_is_told_and_passed_over() -> None:
+    async def test(b: Bench) -> None:
+        b.tail.feed([Polled(0, 0, b"\xff\xff", b"x"), Polled(0, 1, None, b"x")])
+        b.next[0] = 2
+        b.write(group(1))
+        await b.log.wait_past(0, 2)
+        assert b.trouble == ["__group_state-0@0: damaged key", "__group_state-0@1: damaged key"]
+        assert list(b.log.records(0, "g")) == [group(1)]
+
+    run(test)
+
+
+def test_a_damaged_value_is_left_out_told_and_counted() -> None:
+    async def test(b: Bench) -> None:
+        b.write(group(1))
+        whole = b.codec.encode(member("m1"), Stamp(OWNER, 1), 1)
+        assert whole.value is not None
+        b.put(Encoded(whole.key, whole.value[:-3]))
+        b.put(Encoded(encode_key("member", "g", "m2"), b"no Avro at all, but long enough"))
+        b.put(Encoded(encode_key("member", "g", "m3"), b"\xc3\x01" + b"unknown!" + b"\0" * 20))
+        b.put(Encoded(encode_key("from_a_newer_version", "g", ""), whole.value))
+        await turns(5)
+        assert list(b.log.records(0, "g")) == [group(1)]
+        assert b.metrics.value("invariant_violations") == 4
+        assert b.lines.events() == ["record skipped"] * 4
+        problems = [str(fields["error"]) for _, _, fields in b.lines.lines]
+        for words in ("damaged value", "not in Avro single-object encoding", "unknown schema", "no kind of record"):
+            assert any(words in p for p in problems)
+        assert b.log.revisions[0] == {("group", "g", ""): 1}
+
+    run(test)
+
+
+def test_errors_of_the_consumer_are_told_but_for_the_end_of_a_partition() -> None:
+    async def test(b: Bench) -> None:
+        for code in (KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN):
+            b.tail.feed([Polled(0, 3, None, None, KafkaError(code))])
+        await turns(5)
+        assert len(b.trouble) == 1 and "brokers" in b.trouble[0].lower()
+        assert b.log.partitions[0].position == 0
+
+    run(test)
+
+
+def test_a_key_is_three_strings() -> None:
+    assert decode_key(encode_key("member", "g", "m1")) == StateKey("member", "g", "m1")
