@@ -2,7 +2,7 @@
 FROM python:3.12-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 WORKDIR /src
-COPY pyproject.toml setup.py README.md ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY sidecar ./sidecar
 RUN python -m venv /opt/sidecar && /opt/sidecar/bin/pip install --no-cache-dir .
 
