@@ -1,4 +1,5 @@
-"""HTTP for operators: /metrics, /livez (the loop turns), /readyz (owners known; says why not), /owners."""
+"""HTTP for operators: /metrics, /livez (the loop turns), /readyz (it serves what it was assigned, or says why not),
+/owners."""
 
 from __future__ import annotations
 

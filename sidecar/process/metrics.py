@@ -37,7 +37,9 @@ METRICS: dict[str, _Metric] = {
     "fenced": _Metric(Counter, "sidecar_fenced", "Shards dropped after a failed append.", ("why",)),
     "handler_faults": _Metric(Counter, "sidecar_handler_faults", "Requests whose handler broke: bugs. Alert above 0."),
     "invariant_violations": _Metric(
-        Counter, "sidecar_invariant_violations", "Contradictions found in the state. Alert above 0."
+        Counter,
+        "sidecar_invariant_violations",
+        "Contradictions in the state, turns that broke, records that cannot be decoded. Alert above 0.",
     ),
 }
 

@@ -142,7 +142,7 @@ class LimitsSection(_Section):
     connections: int = Field(10_000, ge=1, description="Client connections; more are closed at once.")
     in_flight: int = Field(256, ge=1, description="Unanswered requests of a connection before it is read no further.")
     parked_replies: int = Field(
-        100_000, ge=1, description="Replies waiting for a commit; more get COORDINATOR_NOT_AVAILABLE."
+        100_000, ge=1, description="Requests that the coordinator has not answered; more get COORDINATOR_NOT_AVAILABLE."
     )
     steady_replies: int = Field(
         16,
@@ -168,7 +168,7 @@ class Settings(BaseSettings):
     bootstrap: Annotated[
         str, Field(description="Brokers for the sidecar's own clients, comma separated; empty: `broker`.")
     ] = ""
-    admin: Address | None = Field(None, description="HTTP: /metrics, /livez, /readyz. None: off.")
+    admin: Address | None = Field(None, description="HTTP: /metrics, /livez, /readyz, /owners. None: off.")
     broker_wait_ms: int = Field(
         60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever."
     )
