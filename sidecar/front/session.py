@@ -172,8 +172,6 @@ class Session(asyncio.Protocol):
             transport.write(data)
         self._backlog.clear()
         self.flow()
-        if self._client_eof:
-            self._pass_eof()
 
     def upstream_lost(self, exc: Exception | None) -> None:
         self.close("client_closed" if self._client_eof else "broker_closed", str(exc or ""))
@@ -233,12 +231,11 @@ class Session(asyncio.Protocol):
         self.run(self.conn.answer(token, frame))
         if not self._running:
             self.flow()  # otherwise whoever runs looks at it in the end
-        if self._client_eof:
-            self._pass_eof()
 
     def forward(self, got: Got, frame: bytes | None = None) -> None:
         self.run(self.conn.forward(got.token, frame if frame is not None else got.frame))
-        self.flow()
+        if not self._running:
+            self.flow()
 
     def ask(self, token: int, frame: bytes, then: Then) -> None:
         """Our own request on the client's connection to the broker, while the request `token` is being handled."""
@@ -260,7 +257,9 @@ class Session(asyncio.Protocol):
 
     # ---- flow control -------------------------------------------------------------------------------------
     def flow(self) -> None:
-        """Read a side only while the other one takes what it sends."""
+        """Read a side only while the other one takes what it sends. The end of what the client sends is passed on here."""
+        if self._client_eof and self.client is not None and not self.client.is_closing():
+            self._pass_eof()
         if self.client is None or self.client.is_closing():
             return
         waiting_connect = self.upstream is None and self._connecting is not None
