@@ -257,7 +257,7 @@ class Session(asyncio.Protocol):
 
     # ---- flow control -------------------------------------------------------------------------------------
     def flow(self) -> None:
-        """Read a side only while the other one takes what it sends. The end of what the client sends is passed on here."""
+        """Read a side only while the other one takes what it sends. The end of the client's half is passed on here."""
         if self._client_eof and self.client is not None and not self.client.is_closing():
             self._pass_eof()
         if self.client is None or self.client.is_closing():
