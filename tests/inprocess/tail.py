@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from confluent_kafka import Message
 
-from sidecar.coordinator.tail import Listener, StateLog, Tail
+from sidecar.coordinator.tail import Item, Listener, StateLog, Tail
+from tests.inprocess.cluster import unseen
 from tests.inprocess.log import Stored
 
 
@@ -42,7 +43,7 @@ class FedTail(Tail):
         self._log = log
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._kept: list[Polled] = []
+        self._kept: list[Item] = []
 
     def read(self, topic: str, partition: int, records: list[Stored]) -> None:
         """As one of the brokers' readers."""
@@ -50,7 +51,8 @@ class FedTail(Tail):
             self.feed([Polled(partition, r.offset, r.key, r.value) for r in records])
 
     def feed(self, messages: list[Polled]) -> None:
-        self._kept += messages
+        with unseen():  # this is the thread's part
+            self._kept += [self._item(cast(Message, m)) for m in messages]
         if not self.held:
             self._loop.call_soon(self._flush)
 
@@ -67,4 +69,4 @@ class FedTail(Tail):
     def _flush(self) -> None:
         if self._kept and not self.held:
             kept, self._kept = self._kept, []
-            self._apply([self._item(cast(Message, m)) for m in kept])
+            self._apply(kept)

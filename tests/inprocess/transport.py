@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from sidecar.wire.frames import PREFIX, SIZE, header_end
 from tests.inprocess.broker import FakeBrokers, flexible
-from tests.inprocess.cluster import Line
+from tests.inprocess.cluster import Line, unseen
 
 
 class MemoryTransport(asyncio.Transport):
@@ -112,7 +112,8 @@ class Upstream:
             frame = bytes(self._bytes[: 4 + size])
             del self._bytes[: 4 + size]
             _, api, version, correlation = PREFIX.unpack_from(frame)
-            _, pos = header_end(frame, PREFIX.size, flexible(api, version))
+            with unseen():
+                _, pos = header_end(frame, PREFIX.size, flexible(api, version))
             self._line.put(api, version, frame, pos, correlation)
 
 

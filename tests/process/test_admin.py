@@ -1,0 +1,110 @@
+"""What operators ask by HTTP: /readyz with its reasons, /owners, /metrics, /livez."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from sidecar.process.admin import Admin
+from sidecar.process.metrics import METRICS, Metrics
+
+
+class Bench:
+    """An admin endpoint on a free port, and what it is told."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
+        self.problems: list[str] = []
+        self.start_ms: int | None = None
+        self.owners: dict[str, object] = {"generation": -1, "owners": [], "active": [], "groups": {}}
+        self.asked: list[list[str]] = []
+        self.metrics = Metrics()
+        address = f"127.0.0.1:{self.port}"
+        self.admin = Admin(address, self.metrics.text, lambda: (self.problems, self.start_ms), self._owners)
+
+    def _owners(self, groups: list[str]) -> dict[str, object]:
+        self.asked.append(groups)
+        return self.owners
+
+    async def json(self, path: str) -> tuple[int, Any]:
+        async with ClientSession() as http, http.get(f"http://127.0.0.1:{self.port}{path}") as response:
+            return response.status, await response.json()
+
+
+def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        bench = Bench()
+        await bench.admin.start()
+        try:
+            await test(bench)
+        finally:
+            await bench.admin.stop()
+
+    asyncio.run(whole())
+
+
+def test_not_ready_it_says_why() -> None:
+    async def test(b: Bench) -> None:
+        b.problems = ["no owner is known yet", "2 partitions are being taken over"]
+        status, told = await b.json("/readyz")
+        assert (status, told) == (503, {"ready": False, "problems": b.problems, "start_ms": None})
+
+    run(test)
+
+
+def test_ready_it_says_how_long_the_start_took() -> None:
+    async def test(b: Bench) -> None:
+        b.start_ms = 321
+        assert await b.json("/readyz") == (200, {"ready": True, "problems": [], "start_ms": 321})
+
+    run(test)
+
+
+def test_a_process_that_is_not_ready_is_alive_all_the_same() -> None:
+    async def test(b: Bench) -> None:
+        b.problems = ["the broker b:9092 does not answer"]
+        assert await b.json("/livez") == (200, {"live": True})
+
+    run(test)
+
+
+def test_the_owners_of_partitions_and_of_the_groups_asked_for() -> None:
+    async def test(b: Bench) -> None:
+        assert await b.json("/owners") == (503, b.owners), "nobody knows them yet"
+        b.owners = {"generation": 3, "owners": [1, 2], "active": [0], "groups": {"g": 1, "h": None}}
+        assert await b.json("/owners?group=g&group=h%20i") == (200, b.owners)
+        assert b.asked == [[], ["g", "h i"]]
+
+    run(test)
+
+
+def test_every_metric_is_told() -> None:
+    async def test(b: Bench) -> None:
+        b.metrics("fenced", "write lost").inc()
+        async with ClientSession() as http, http.get(f"http://127.0.0.1:{b.port}/metrics") as response:
+            text = await response.text()
+            assert response.headers["Content-Type"].startswith("text/plain")
+        assert 'sidecar_fenced_total{why="write lost"} 1.0' in text
+        assert all(f"# HELP {m.name}" in text for m in METRICS.values())
+
+    run(test)
+
+
+def test_after_stop_nobody_listens() -> None:
+    async def test(b: Bench) -> None:
+        await b.admin.stop()
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", b.port)
+
+    run(test)
+
+
+def test_stop_without_start_does_nothing() -> None:
+    asyncio.run(Admin(None, bytes, lambda: ([], None), lambda groups: {}).stop())
