@@ -23,7 +23,7 @@ from sidecar.core.kinds import REGISTRY
 from sidecar.core.records import Partitions, Tombstone, single
 from sidecar.core.shard import Shard
 from sidecar.core.topics import Topic, TopicImage
-from sidecar.core.turn import Now, Ports
+from sidecar.core.turn import Computed, Now, Ports
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import decode_key
@@ -37,7 +37,7 @@ def settle(members: int, partitions: int) -> tuple[Shard, PartitionFold]:
     config = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=1_000)
     names = tuple(f"topic-{i:02d}" for i in range(TOPICS))
     topics = [Topic(bytes([i + 1]) * 16, n, ((),) * partitions) for i, n in enumerate(names)]
-    shard = Shard(REGISTRY, Ports(BUILT_IN, lambda kind, group_id: config), TopicImage().next(topics)[0])
+    shard = Shard(REGISTRY, Ports(BUILT_IN, Computed(lambda kind, group_id: config)), TopicImage().next(topics)[0])
     codec, tail = StateCodec(), PartitionFold()
     stamp = Stamp(1 << 20, 1_795_000_000_000)
     offset = 0

@@ -28,7 +28,7 @@ KEPT = 1_000
 def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     """GROUP_AUTHORIZATION_FAILED or NONE."""
     known = call.client.readable.get(group_id)
-    if known is not None and known[1] > call.scope.clock():
+    if known is not None and known[1] > call.now_ms:
         return Code(known[0])
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
@@ -78,12 +78,12 @@ def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[
 
 def _known(call: Call, kept: Kept, names: list[str]) -> dict[str, int]:
     """What counts when the request begins goes for all of it, even if it is forgotten while the broker is asked."""
-    now = call.scope.clock()
+    now = call.now_ms
     return {n: kept[n][0] for n in names if n in kept and kept[n][1] > now}
 
 
 def _keep(call: Call, kept: Kept, said: dict[str, int] | dict[str, Code]) -> None:
-    now = call.scope.clock()
+    now = call.now_ms
     if len(kept) + len(said) > KEPT:
         for name in [n for n, (_, until) in kept.items() if until <= now]:
             del kept[name]

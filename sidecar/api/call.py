@@ -83,20 +83,19 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What all calls of one front have in common. `managed` says whether this sidecar coordinates a group; `clock`
-    gives monotonic milliseconds; `new_id` makes a member id."""
+    """What all calls of one front have in common. `managed` says whether this sidecar coordinates a group;
+    `new_id` makes a member id."""
 
     node_id: int
     managed: Callable[[str], bool]
     managing: bool
     access_keep_ms: int
-    clock: Callable[[], int]
     new_id: Callable[[], str]
 
 
 @dataclass(slots=True)
 class Call:
-    """One request. Its body begins at `pos` of `frame`."""
+    """One request. Its body begins at `pos` of `frame`. `now_ms`: monotonic, when the handler was last resumed."""
 
     scope: Scope
     client: Client
@@ -107,6 +106,7 @@ class Call:
     frame: bytes
     pos: int
     client_id: str | None
+    now_ms: int
 
     def leader_of(self, group_id: str) -> int:
         """Node id of the broker that keeps the group's offsets; -1 while unknown."""

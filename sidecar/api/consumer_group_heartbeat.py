@@ -26,7 +26,7 @@ def consumer_group_heartbeat(call: Call) -> Handler:
     event = to_event(call)
     group_id, names = event.group_id, event.topic_names
     known = call.client.readable.get(group_id)
-    if known is None or known[0] != Code.NONE or known[1] <= call.scope.clock():
+    if known is None or known[0] != Code.NONE or known[1] <= call.now_ms:
         if not call.scope.managed(group_id):
             theirs = call.client.broker_versions
             return FORWARD if theirs is None or call.api_key in theirs else _error(Code.UNSUPPORTED_VERSION)

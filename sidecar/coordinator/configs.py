@@ -83,6 +83,22 @@ class OwnSettings:
     defaults: Mapping[str, Any]
 
 
+class GroupConfigs(dict[tuple[str, str], Any]):
+    """The settings that groups work with, by kind and id: made when they are first asked for, forgotten when a setting
+    changes. Kinds without settings of their own here have their defaults."""
+
+    def __init__(self, make: Callable[[str], ConsumerConfig]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: tuple[str, str]) -> Any:
+        kind, group_id = key
+        if len(self) >= GROUPS_KEPT:
+            self.clear()
+        found = self[key] = self._make(group_id) if kind == CONSUMER else REGISTRY.kinds[kind].config()
+        return found
+
+
 class Configs:
     def __init__(
         self, own: OwnSettings, codec: StateCodec, state: StateLog, managed: Callable[[str], bool], log: Logger
@@ -101,7 +117,7 @@ class Configs:
         self._broker: dict[str, tuple[str, int]] = {}
         self._broker_groups: dict[str, dict[str, str]] = {}
         self._effective: dict[str, int | bool] | None = None
-        self._groups: dict[str, ConsumerConfig] = {}
+        self.groups = GroupConfigs(self._make)
         self._refused = ""
 
     def poll(self) -> None:
@@ -112,17 +128,6 @@ class Configs:
         return float(self._own.values["assignor_timeout_ms"]) / 1000
 
     # ---- what is in force -----------------------------------------------------------------------------------
-    def group(self, kind: str, group_id: str) -> Any:
-        """What a group of this kind works with. Kinds without settings of their own here have their defaults."""
-        if kind != CONSUMER:
-            return REGISTRY.kinds[kind].config()
-        found = self._groups.get(group_id)
-        if found is None:
-            if len(self._groups) >= GROUPS_KEPT:
-                self._groups.clear()
-            found = self._groups[group_id] = self._make(group_id)
-        return found
-
     def _make(self, group_id: str) -> ConsumerConfig:
         effective = self.effective()
         try:
@@ -204,10 +209,10 @@ class Configs:
     def changed(self, group_id: str = "") -> None:
         """In the state topic; "" stands for broker level."""
         if group_id:
-            self._groups.pop(group_id, None)
+            self.groups.pop((CONSUMER, group_id), None)
         else:
             self._effective = None
-            self._groups.clear()
+            self.groups.clear()
 
     # ---- requests -------------------------------------------------------------------------------------------
     async def handle(self, event: Event, append: Append) -> Answer:

@@ -115,7 +115,7 @@ class Coordinator:
         self._figures = figures
         self._log = log
         self._tasks = tasks
-        ports = Ports(assignors, configs.group, lambda: configs.authorizer)
+        ports = Ports(assignors, configs.groups, lambda: configs.authorizer)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
         self._tenures: dict[int, Tenure] = {}
         self._fronts: dict[int, FrontEnd] = {}

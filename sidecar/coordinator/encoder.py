@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sidecar.core.consumer.records import TargetRecord
 from sidecar.core.consumer.run import RunInput, RunOutput
-from sidecar.core.records import Key, Record, Tombstone, key_of, single
+from sidecar.core.records import Key, Record, Tombstone, single
 from sidecar.state.codec import Encoded, EncodedTargets, Stamp, StateCodec
 
 
@@ -38,7 +38,7 @@ class Encoder:
         return out
 
     def _one(self, r: Record, stamp: Stamp) -> Encoded:
-        key = key_of(r)
+        key = (r.kind, r.group_id, r.sub_id)
         if isinstance(r, Tombstone):
             self._revisions.pop(key, None)
             return self._codec.encode(r, stamp, 0)

@@ -33,13 +33,25 @@ class Soft:
     """Some front may hold a grant of this revision."""
 
 
+class Computed(dict[tuple[str, str], Any]):
+    """Settings that a function gives, anew each time: for a coordinator whose settings change at will, as in tests."""
+
+    def __init__(self, of: Callable[[str, str], Any]) -> None:
+        super().__init__()
+        self._of = of
+
+    def __missing__(self, key: tuple[str, str]) -> Any:
+        return self._of(*key)
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the coordinator is given. `config(kind, group_id)` returns the settings in force for that group;
-    `asks_access()` says whether topics found by a regular expression must be shown to the broker's authorizer."""
+    """What the coordinator is given. `config[(kind, group_id)]` holds the settings in force for that group, whichever
+    it is; `asks_access()` says whether topics found by a regular expression must be shown to the broker's
+    authorizer."""
 
     assignors: Mapping[str, Assignor]
-    config: Callable[[str, str], Any]
+    config: Mapping[tuple[str, str], Any]
     asks_access: Callable[[], bool] = lambda: False
 
 

@@ -108,9 +108,7 @@ class Front:
         self._faults = figures("handler_faults")
         self._seen = {api: figures("requests", Api(api).name.lower(), SERVED[api].decision) for api in SERVED}
         managed = lru_cache(maxsize=GROUPS_KEPT)(settings.managed)
-        self._scope = Scope(
-            settings.node_id, managed, settings.managing, settings.access_keep_ms, now_ms, lambda: str(uuid4())
-        )
+        self._scope = Scope(settings.node_id, managed, settings.managing, settings.access_keep_ms, lambda: str(uuid4()))
         self._grants = Grants()
         self._view: View | None = None
         self._waiting: dict[int, _Run] = {}
@@ -144,14 +142,13 @@ class Front:
     # ---- requests -----------------------------------------------------------------------------------------
     def dispatch(self, session: Session, got: Got) -> None:
         self._seen[got.api_key].inc()
+        at_ms = now_ms()
         steady = session.steady.get(got.frame[HEADER:]) if session.steady else None
-        if steady is not None:
-            at_ms = now_ms()
-            if self._grants.allows(steady, got.version, at_ms) and not self.stopping:
-                if touch_due(steady, at_ms):
-                    self._send(steady.touch)
-                session.reply(got.token, steady.head + SIZE.pack(got.correlation_id) + steady.tail)
-                return
+        if steady is not None and self._grants.allows(steady, got.version, at_ms) and not self.stopping:
+            if touch_due(steady, at_ms):
+                self._send(steady.touch)
+            session.reply(got.token, steady.head + SIZE.pack(got.correlation_id) + steady.tail)
+            return
         api_key, frame = got.api_key, got.frame
         client_id, pos = None, HEADER
         if api_key not in READ_THEIR_HEADER:
@@ -171,6 +168,7 @@ class Front:
             frame,
             pos,
             client_id,
+            at_ms,
             session,
             got,
         )
@@ -207,6 +205,7 @@ class Front:
         if frame is None:
             self._give_up(run)
         else:
+            run.now_ms = now_ms()
             self._advance(run, frame)
 
     def _give_up(self, run: _Run) -> None:
@@ -245,6 +244,7 @@ class Front:
             self._give_up(run)
             run.session.close("broker_closed", str(exc) or "timed out")
         else:
+            run.now_ms = now_ms()
             self._advance(run, frame)
 
     # ---- the coordinator ------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ class Front:
         run = self._waiting.pop(reply.token, None)
         if run is None or run.session.conn.closed:
             return
-        run.event, run.grant = None, reply.grant
+        run.event, run.grant, run.now_ms = None, reply.grant, now_ms()
         self._advance(run, reply.answer)
 
     def _looked(self, view: View) -> None:
@@ -316,6 +316,7 @@ class Front:
         if run is None or run.session.conn.closed:
             self._send(AccessAnswer(ask.token, None))
         else:
+            run.now_ms = now_ms()
             self._step(run, ask.token, hidden_topics(run, ask.topics), None)
 
     def _step(self, run: _Run, token: int, steps: Generator[Any, Any, set[str]], frame: bytes | None) -> None:
@@ -333,6 +334,7 @@ class Front:
         if frame is None:
             self._send(AccessAnswer(token, None))
         else:
+            run.now_ms = now_ms()
             self._step(run, token, steps, frame)
 
     # ---- ending -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ back-pressure both ways. It decides nothing about requests."""
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -94,6 +95,7 @@ class Session(asyncio.Protocol):
         self._cause = ""
         self._partial: asyncio.TimerHandle | None = None
         self._running = False
+        self._todo: deque[Action] = deque()
         self._out: list[bytes] = []
 
     # ---- the client's socket ------------------------------------------------------------------------------
@@ -187,15 +189,15 @@ class Session(asyncio.Protocol):
 
     # ---- actions ------------------------------------------------------------------------------------------
     def run(self, actions: list[Action]) -> None:
-        """Do these, then what they unblock: an answer lets the client's next request be seen."""
+        """Do these in their order. An answer lets the client's next request be seen, which is done after it."""
+        todo = self._todo
+        todo.extend(actions)
         if self._running:
-            self._do(actions)  # called from within: the outer call goes on
-            return
+            return  # called from within: the outer call goes on
         self._running = True
         try:
-            self._do(actions)
-            while more := self.conn.more():
-                self._do(more)
+            while todo:
+                self._do(todo.popleft())
         finally:
             self._running = False
             self._flush()
@@ -210,21 +212,20 @@ class Session(asyncio.Protocol):
             else:
                 self.client.writelines(out)
 
-    def _do(self, actions: list[Action]) -> None:
-        for a in actions:
-            if type(a) is ToClient:
-                self._out.append(a.data)
-            elif isinstance(a, ToUpstream):
-                self._to_upstream(a.data)
-            elif isinstance(a, Got):
-                self.front.dispatch(self, a)
-            elif isinstance(a, Answered):
-                then = self._asks.pop(a.token, None)
-                if then is not None:
-                    then(a.frame)
-            elif isinstance(a, Close):
-                self.front.refused(self, a)
-                self.close(a.cause, a.detail)
+    def _do(self, a: Action) -> None:
+        if type(a) is ToClient:
+            self._out.append(a.data)
+        elif type(a) is Got:
+            self.front.dispatch(self, a)
+        elif isinstance(a, ToUpstream):
+            self._to_upstream(a.data)
+        elif isinstance(a, Answered):
+            then = self._asks.pop(a.token, None)
+            if then is not None:
+                then(a.frame)
+        elif isinstance(a, Close):
+            self.front.refused(self, a)
+            self.close(a.cause, a.detail)
 
     def reply(self, token: int, frame: bytes) -> None:
         """`frame` may be empty: no response is due."""

@@ -5,7 +5,7 @@ what is held whole. It does not decide what the answer to a group request is, no
 
     client bytes ──► from_client ──► ToUpstream | Got(request) | Close
     broker bytes ──► from_upstream ─► ToClient | Answered(token, frame) | Close
-    answer(token) ─► ToClient          ask(token, frame) ─► ToUpstream          more() ─► what was held back
+    answer(token) ─► ToClient          ask(token, frame) ─► ToUpstream
 
 There are two queues. `order` holds the requests as the client sent them; its head is the one to be answered next.
 `upstream` holds what the broker still owes us, in the order in which we asked. A passed request is in both.
@@ -93,28 +93,26 @@ class ClientConnection:
         self._broker_rest = b""
         self._broker_pass = 0  # bytes of a passed response still to come
         self.closed = False
-
-    @property
-    def in_flight(self) -> int:
-        return len(self._order)
-
-    @property
-    def partial(self) -> bool:
-        """Part of a request has arrived, and nothing but its rest is waited for."""
-        return not self._local and len(self._held) > self._at
-
-    @property
-    def held_bytes(self) -> int:
-        return len(self._held) - self._at
-
-    @property
-    def local_pending(self) -> bool:
+        # What a reader of sockets needs to know, true after each call.
+        self.in_flight = 0
+        """Requests of the client that have no response yet."""
+        self.local_pending = False
         """A request that the sidecar handles has no reply yet."""
-        return bool(self._local)
+        self.held_bytes = 0
+        """Bytes of the client that wait for such a reply, or for the rest of their request."""
+        self.partial = False
+        """Part of a request has arrived, and nothing but its rest is waited for."""
 
     @property
     def idle(self) -> bool:
         return not self._order and not self._upstream
+
+    def _note(self, out: list[Action]) -> list[Action]:
+        self.in_flight = len(self._order)
+        self.held_bytes = held = len(self._held) - self._at
+        self.local_pending = pending = bool(self._local)
+        self.partial = held > 0 and not pending
+        return out
 
     # ---- from the client ----------------------------------------------------------------------------------
     def from_client(self, data: bytes) -> list[Action]:
@@ -134,11 +132,7 @@ class ClientConnection:
                 self._held = bytearray(self._held[self._at :])
                 self._at = 0
             self._held += data
-        return self._parse()
-
-    def more(self) -> list[Action]:
-        """Handle what was held back behind a request that has now been answered."""
-        return [] if self.closed or self._local or len(self._held) == self._at else self._parse()
+        return self._note(self._parse())
 
     def _parse(self) -> list[Action]:
         out: list[Action] = []
@@ -167,7 +161,7 @@ class ClientConnection:
                 continue
             if size > self._limits.group_frame_bytes:
                 return [*out, self._close("frame_too_large", f"api {api_key}, {size} bytes")]
-            if version != _clamp(version, spec.low, spec.high) and api_key != Api.API_VERSIONS:
+            if not spec.low <= version <= spec.high and api_key != Api.API_VERSIONS:
                 return [*out, self._close("unsupported_version", f"api {api_key} version {version}")]
             if whole > end:
                 break
@@ -211,9 +205,9 @@ class ClientConnection:
             if len(data) == self._broker_pass:
                 self._broker_pass = 0
                 self._order.popleft()
-                return [ToClient(data), *self._flush()]
+                return self._note([ToClient(data), *self._flush()])
         self._broker_rest = self._broker_rest + data if self._broker_rest else data
-        return self._pump()
+        return self._note(self._pump())
 
     def _pump(self) -> list[Action]:
         """Take complete and streamable responses from what the broker sent, as far as the order allows."""
@@ -259,12 +253,16 @@ class ClientConnection:
 
     # ---- answers ------------------------------------------------------------------------------------------
     def answer(self, token: int, frame: bytes) -> list[Action]:
-        """Give the reply to a `Got` as a whole frame. A reply to a request that is gone is dropped."""
+        """Give the reply to a `Got` as a whole frame, and go on with what the client has sent behind it. A reply to a
+        request that is gone is dropped."""
         slot = self._local.pop(token, None)
         if slot is None or self.closed:
             return []
         slot.reply = frame
-        return self._flush()
+        out = self._flush()
+        if len(self._held) > self._at:
+            out += self._parse()
+        return self._note(out)
 
     def ask(self, token: int, frame: bytes) -> list[Action]:
         """Send our own request on the client's upstream; the response comes as `Answered(token, ...)`."""
@@ -274,12 +272,12 @@ class ClientConnection:
         return [ToUpstream(frame)]
 
     def forward(self, token: int, frame: bytes) -> list[Action]:
-        """Let a request that was held for a decision pass after all, byte for byte."""
+        """Let a request that was held for a decision pass after all, byte for byte, and go on behind it."""
         slot = self._local.pop(token, None)
         if slot is None or self.closed:
             return []
         self._upstream.append(slot)
-        return [ToUpstream(frame)]
+        return self._note([ToUpstream(frame), *self._parse()])
 
     def _flush(self) -> list[Action]:
         """Return the replies that are due now. While a passed response streams, its request is still the head."""
@@ -293,7 +291,3 @@ class ClientConnection:
     def _close(self, cause: str, detail: str = "") -> Close:
         self.closed = True
         return Close(cause, detail)
-
-
-def _clamp(v: int, low: int, high: int) -> int:
-    return max(low, min(v, high))

@@ -86,16 +86,18 @@ class Play:
         managed: Collection[str] = ("g", "g2"),
         client: Client | None = None,
         clock: Clock | None = None,
+        client_id: str | None = "app",
     ) -> None:
         body = request if isinstance(request, bytes) else request.encode(version)
         self.request = request
         self.client = client or Client("10.0.0.9")
-        frame = request_frame(api, version, CORRELATION, "app", flexible(api, version), body)
-        client_id, pos = None, PREFIX.size
+        frame = request_frame(api, version, CORRELATION, client_id, flexible(api, version), body)
+        told, pos = None, PREFIX.size
         if api not in READ_THEIR_HEADER:
-            client_id, pos = header_end(frame, pos, flexible(api, version))
-        scope = Scope(NODE, lambda g: g in managed, bool(managed), KEEP_MS, clock or Clock(), lambda: "new-id")
-        self._call = Call(scope, self.client, view, api, version, CORRELATION, frame, pos, client_id)
+            told, pos = header_end(frame, pos, flexible(api, version))
+        scope = Scope(NODE, lambda g: g in managed, bool(managed), KEEP_MS, lambda: "new-id")
+        self._clock = clock or Clock()
+        self._call = Call(scope, self.client, view, api, version, CORRELATION, frame, pos, told, self._clock())
         self._handler = HANDLERS[api](self._call)
         self._want: Want | None = None
         self._asked: tuple[int, int] | None = None
@@ -200,6 +202,7 @@ class Play:
 
     # ---- the generator --------------------------------------------------------------------------------------
     def _resume(self, value: object) -> None:
+        self._call.now_ms = self._clock()
         self._seen = False
         try:
             self._want = self._handler.send(value)

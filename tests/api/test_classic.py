@@ -1,4 +1,4 @@
-"""The classic protocol is refused for managed groups, with the errors of row 2.22's counterpart at a broker."""
+"""The classic protocol is refused for managed groups, with the errors for members whom a group does not admit."""
 
 from __future__ import annotations
 

@@ -94,10 +94,11 @@ def test_only_validating_writes_nothing_down() -> None:
 
 
 def test_ours_and_theirs_in_one_resource() -> None:
-    play = alter(group((cf.SESSION, SET, "55000"), (SHARE, SET, "earliest")))
+    theirs = ((SHARE, SET, "earliest"), (cf.BROKER_OFFLOAD, SET, "false"))
+    play = alter(group((cf.SESSION, SET, "55000"), *theirs))
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    play.asks(request(group((SHARE, SET, "earliest")), validate_only=True)).broker(said(G_OK))
-    play.asks(request(group((SHARE, SET, "earliest")))).broker(said(G_OK))
+    play.asks(request(group(*theirs), validate_only=True)).broker(said(G_OK))
+    play.asks(request(group(*theirs))).broker(said(G_OK))
     play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
     play.tells().answers(said(G_OK))
 

@@ -63,6 +63,14 @@ def test_a_group_as_the_coordinator_tells_it(version: int) -> None:
     conversation.coordinator(REPLY).may_describe_topics("orders", "refunds").answers(told(DESCRIBED))
 
 
+def test_a_member_with_a_regular_expression() -> None:
+    member = DescribedMember("m", None, None, 1, "app", "/h", (), "orders.*", (), ())
+    reply = DescribeReply(state="Stable", epoch=2, assignment_epoch=2, assignor="range", members=(member,))
+    conversation = play("g").may_describe("g").coordinates(DescribeConsumerGroup("g")).coordinator(reply)
+    shown = cd.Member("m", None, None, 1, "app", "/h", [], "orders.*", member_type=1)
+    conversation.answers(told(cd.DescribedGroup(0, None, "g", "Stable", 2, 2, "range", [shown], NO_OPERATIONS)))
+
+
 def test_a_group_that_the_principal_may_not_describe() -> None:
     hidden = play("g").may_describe("g", hidden=["g"])
     hidden.answers(told(refused("g", Code.GROUP_AUTHORIZATION_FAILED)))
@@ -117,3 +125,7 @@ def test_a_broker_without_the_protocol_is_not_asked_for_its_groups() -> None:
 def test_a_broker_without_the_protocol_does_not_see_the_request_at_all() -> None:
     none = refused("theirs", Code.GROUP_ID_NOT_FOUND, "Group theirs is not a consumer group.")
     play("theirs", client=WITHOUT).answers(told(none))
+
+
+def test_a_broker_with_the_protocol_describes_its_own_groups() -> None:
+    play("theirs", client=Client(broker_versions={69: (0, 1)})).forwards()

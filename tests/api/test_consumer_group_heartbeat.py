@@ -64,6 +64,12 @@ def test_a_steady_heartbeat() -> None:
     beat(STEADY).may_read("g").coordinates(BEAT).coordinator(OK).answers(same)
 
 
+def test_a_client_without_a_name() -> None:
+    nameless = ConsumerHeartbeat("g", "m", 5, client_id="", client_host="/10.0.0.9")
+    play = Play(Api.CONSUMER_GROUP_HEARTBEAT, STEADY, 1, client_id=None).may_read("g")
+    play.coordinates(nameless).coordinator(OK).gives()
+
+
 def test_a_member_without_an_id_gets_one_in_v0() -> None:
     first = ch.ConsumerGroupHeartbeatRequest("g", "", 0)
     event = ConsumerHeartbeat("g", "", 0, client_id="app", client_host="/10.0.0.9", version=0, new_member_id="new-id")

@@ -59,7 +59,7 @@ def value(found: tuple[SettingValue, ...], name: str) -> SettingValue:
 
 
 def config(house: House, group_id: str = "g") -> ConsumerConfig:
-    found = house.configs.group(CONSUMER, group_id)
+    found = house.configs.groups[(CONSUMER, group_id)]
     assert isinstance(found, ConsumerConfig)
     return found
 

@@ -19,7 +19,7 @@ from sidecar.core.groups import GroupKind, Registry
 from sidecar.core.kinds import KINDS
 from sidecar.core.records import Record, RecordKind, Tombstone, key_of, single
 from sidecar.core.service import Service
-from sidecar.core.turn import Now, Ports, Soft, Turn
+from sidecar.core.turn import Computed, Now, Ports, Soft, Turn
 from sidecar.link.codec import Frames, LinkCodec
 from sidecar.link.messages import Request
 from sidecar.state.codec import Stamp, StateCodec
@@ -170,7 +170,7 @@ class OneLog:
 class Sidecar:
     def __init__(self, log: OneLog) -> None:
         self.log = log
-        ports = Ports({}, lambda kind, group_id: REGISTRY.kinds[kind].config())
+        ports = Ports({}, Computed(lambda kind, group_id: REGISTRY.kinds[kind].config()))
         self.service = Service(1, 1, REGISTRY, ports, log)
         self.at = 1_000
         self.replies: dict[int, Answer] = {}

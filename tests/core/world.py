@@ -19,7 +19,7 @@ from sidecar.core.records import Partitions, Record, Tombstone, key_of, single
 from sidecar.core.regex import resolve
 from sidecar.core.shard import Shard
 from sidecar.core.topics import Topic
-from sidecar.core.turn import Now, Ports
+from sidecar.core.turn import Computed, Now, Ports
 
 
 def topic_id(n: int) -> bytes:
@@ -51,7 +51,7 @@ class World:
         self.running: list[RunAssignor] = []
 
     def empty(self) -> Shard:
-        ports = Ports(self.assignors, lambda kind, group_id: self.config, lambda: self.asks_access)
+        ports = Ports(self.assignors, Computed(lambda kind, group_id: self.config), lambda: self.asks_access)
         return Shard(REGISTRY, ports, self.shard.image if hasattr(self, "shard") else None)
 
     @property

@@ -14,7 +14,7 @@ from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
 from sidecar.core.records import Record, Tombstone
 from sidecar.core.shard import Shard
-from sidecar.core.turn import Ports
+from sidecar.core.turn import Computed, Ports
 from tests.sim.front import Ask, Granted
 from tests.sim.log import Log, Writer
 from tests.sim.world import GROUPS, LEASE_MS, TICK_MS, Violation, World
@@ -51,7 +51,7 @@ class Claimant(Protocol):
 class Checks:
     def __init__(self, world: World) -> None:
         self.world = world
-        ports = Ports(world.assignors, lambda kind, group_id: world.config)
+        ports = Ports(world.assignors, Computed(lambda kind, group_id: world.config))
         self.folds = [Shard(REGISTRY, ports) for _ in world.logs]
         self.clients: Sequence[Claimant] = ()
         self._epochs: dict[str, int] = {}

@@ -1,5 +1,6 @@
 """The front of one sidecar, which sees nothing but messages: it passes requests on, and answers a member's steady
-heartbeat itself while a grant lasts.
+heartbeat itself while a grant lasts. What a grant allows, and when the coordinator must hear of it, is the sidecar's own
+code (front/steady.py).
 
 The link to the coordinator keeps the order and loses nothing as long as both ends live. A front whose coordinator
 crashed forgets all it was told.
@@ -12,10 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sidecar.core.commands import Void
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.effects import TOUCH_MS, Grant, Reply
-from tests.sim.world import World
+from sidecar.front.steady import Grants, Steady, touch_due
+from sidecar.link.messages import Lease, Reply, Void
+from tests.sim.world import FOR_EVER_MS, World
+
+VERSION = 1
+"""Of the heartbeat's request."""
 
 
 @dataclass(slots=True)
@@ -36,21 +40,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """Until when the coordinator takes itself for the owner."""
-
-    until_ms: int
-
-
-@dataclass(slots=True)
 class Granted:
+    """An answer that may be given again to the same request."""
+
     hb: ConsumerHeartbeat
     answer: HeartbeatReply
-    grant: Grant
+    steady: Steady
     given_ms: int
     """When the coordinator gave it."""
-    touched_ms: int
-    """When the coordinator heard last that the member lives."""
 
 
 Message = tuple[Ask, Reply] | Void | Lease
@@ -63,8 +60,8 @@ class Behind(Protocol):
     def request(self, ask: Ask) -> None: ...
     def touch(self, group_id: str, member_id: str) -> None: ...
     def over_link(self, fn: Callable[[], None]) -> None: ...
-    def answered_under_grant(self, granted: Granted) -> None:
-        """For the checks: the front has answered now."""
+    def answered_under_grant(self, granted: Granted, told: bool) -> None:
+        """For the checks: the front answers now, and tells the coordinator of it or not."""
 
 
 class Front:
@@ -73,14 +70,14 @@ class Front:
         self.alive = True
         self._behind = behind
         self._inbox: deque[tuple[int, int, Message]] = deque()
-        self._grants: dict[tuple[str, str], Granted] = {}
-        self._lease_until_ms = 0
+        self._grants = Grants()
+        self._granted: dict[tuple[str, str], Granted] = {}
 
     def reset(self) -> None:
         """The link broke."""
         self._inbox.clear()
-        self._grants.clear()
-        self._lease_until_ms = 0
+        self._grants.void_all()
+        self._granted.clear()
 
     # ---- from clients -------------------------------------------------------------------------------------
     def receive(self, ask: Ask) -> None:
@@ -91,21 +88,18 @@ class Front:
             self.world.sched.at(wait_ms, lambda: self.receive(ask))
             return
         self._read()
-        hb = ask.hb
-        granted = self._grants.get((hb.group_id, hb.member_id))
-        if granted is not None and granted.hb == hb and self.may_answer(granted):
-            self._behind.answered_under_grant(granted)
+        hb, now_ms = ask.hb, self.world.sched.now
+        granted = self._granted.get((hb.group_id, hb.member_id))
+        if granted is not None and granted.hb == hb and self._grants.allows(granted.steady, VERSION, now_ms):
+            told = touch_due(granted.steady, now_ms)
+            self._behind.answered_under_grant(granted, told)
             self.world.figures["answers under grants"] += 1
-            answer, now_ms = granted.answer, self.world.sched.now
-            if now_ms - granted.touched_ms >= TOUCH_MS:
-                granted.touched_ms = now_ms
+            if told:
                 self._behind.over_link(lambda: self._behind.touch(hb.group_id, hb.member_id))
+            answer = granted.answer
             self.world.net(lambda: ask.answer(answer))
         else:
             self._behind.over_link(lambda: self._behind.request(ask))
-
-    def may_answer(self, granted: Granted) -> bool:
-        return self.world.sched.now < granted.grant.until_ms and self.world.sched.now < self._lease_until_ms
 
     # ---- from the coordinator -----------------------------------------------------------------------------
     def from_coordinator(self, message: Message) -> None:
@@ -123,15 +117,12 @@ class Front:
         while inbox and inbox[0][0] <= now_ms:
             came_ms, sent_ms, message = inbox.popleft()
             if isinstance(message, Lease):
-                self._lease_until_ms = message.until_ms
+                self._grants.lease_until_ms = message.until_ms
             elif isinstance(message, Void):
-                self.withdraw(message)
+                self._grants.void(message.groups)
             else:
                 ask, reply = message
                 if reply.grant is not None:
                     assert isinstance(reply.answer, HeartbeatReply)
-                    key = (ask.hb.group_id, ask.hb.member_id)
-                    self._grants[key] = Granted(ask.hb, reply.answer, reply.grant, sent_ms, came_ms)
-
-    def withdraw(self, void: Void) -> None:
-        self._grants = {key: g for key, g in self._grants.items() if key[0] not in void.groups}
+                    steady = self._grants.remember(reply.grant, VERSION, FOR_EVER_MS, b"", came_ms)
+                    self._granted[ask.hb.group_id, ask.hb.member_id] = Granted(ask.hb, reply.answer, steady, sent_ms)

@@ -20,7 +20,7 @@ from sidecar.core.consumer.records import Kind
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.consumer.run import run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
-from sidecar.core.effects import TOUCH_MS, Count, Reply
+from sidecar.core.effects import Count, Reply
 from sidecar.core.effects import Log as LogLine
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
@@ -28,10 +28,11 @@ from sidecar.core.records import Record, Tombstone, single
 from sidecar.core.regex import resolve
 from sidecar.core.service import Service
 from sidecar.core.shard import Shard
-from sidecar.core.turn import Now, Ports
+from sidecar.core.turn import Computed, Now, Ports
+from sidecar.link.messages import Lease
 from tests.sim.checks import Checks, MemberKey, lease_end
 from tests.sim.client import ASK_ELSEWHERE
-from tests.sim.front import Ask, Front, Granted, Lease
+from tests.sim.front import Ask, Front, Granted
 from tests.sim.log import Writer
 from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
 
@@ -108,7 +109,7 @@ class Node:
         """A new process, which knows nothing."""
         self.process += 1
         self.copy = Copy()
-        ports = Ports(self.world.assignors, self._config, lambda: self.world.asks_access)
+        ports = Ports(self.world.assignors, Computed(self._config), lambda: self.world.asks_access)
         self.service = Service(self.name, PARTITIONS, REGISTRY, ports, self.copy, self.world.service)
         self.tenures = [Tenure() for _ in range(PARTITIONS)]
         self.pending: dict[int, Ask] = {}
@@ -238,9 +239,10 @@ class Node:
         self.service.touch(group_id, member_id, self.clock())
         self.drain()
 
-    def answered_under_grant(self, granted: Granted) -> None:
+    def answered_under_grant(self, granted: Granted, told: bool) -> None:
         hb = granted.hb
-        self.heard[hb.group_id, hb.member_id] = self.sched.now
+        if told:
+            self.heard[hb.group_id, hb.member_id] = self.sched.now
         self.checks.answered_under_grant(granted, self.writer, lease_end(self.proved))
 
     # ---- commands -------------------------------------------------------------------------------------------
@@ -460,11 +462,9 @@ class Node:
         self.front.from_coordinator((ask, reply))
 
     def _fell_silent(self, key: MemberKey) -> None:
-        """A member that was heard is not removed for silence, unless its last sign of life may not have come yet. Of an
-        answer within `TOUCH_MS` of its grant the coordinator does not hear."""
+        """A member that was heard is not removed for silence, unless its last sign of life may not have come yet."""
         heard, now = self.heard.get(key, 0), self.sched.now
-        silent_since = now - self.world.config.session_timeout_ms + TOUCH_MS
-        heard_in_time = silent_since < heard < now - self.world.link_ms
+        heard_in_time = now - self.world.config.session_timeout_ms < heard < now - self.world.link_ms
         if heard_in_time and self.paused_until < heard:
             raise Violation(f"{key} is removed for silence, though it was answered {now - heard} ms ago")
 

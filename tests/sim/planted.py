@@ -19,7 +19,7 @@ from sidecar.core.owner import Owner
 from sidecar.core.records import Tombstone
 from sidecar.core.shard import Shard
 from sidecar.core.turn import Turn
-from tests.sim.front import Front
+from sidecar.front.steady import Grants
 from tests.sim.model import Cluster
 
 Patch = pytest.MonkeyPatch
@@ -173,12 +173,12 @@ def gives_sessions_back_without_end(patch: Patch, sim: Cluster) -> None:
 
 # ---- grants ---------------------------------------------------------------------------------------------------
 def grants_without_end(patch: Patch, sim: Cluster) -> None:
-    patch.setattr(Front, "may_answer", lambda self, granted: True)
+    patch.setattr(Grants, "allows", lambda self, steady, version, now_ms: steady.group.valid)
 
 
 def withdraws_no_grant(patch: Patch, sim: Cluster) -> None:
     """The front does not listen when a group has changed."""
-    patch.setattr(Front, "withdraw", lambda self, void: None)
+    patch.setattr(Grants, "void", lambda self, groups: None)
 
 
 def forgets_grants_of_a_broken_turn(patch: Patch, sim: Cluster) -> None:

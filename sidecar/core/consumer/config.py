@@ -28,6 +28,6 @@ class ConsumerConfig:
 
 
 def config_of(turn: Turn, group_id: str) -> ConsumerConfig:
-    found = turn.ports.config(CONSUMER, group_id)
+    found = turn.ports.config[(CONSUMER, group_id)]
     assert isinstance(found, ConsumerConfig)
     return found
