@@ -204,8 +204,7 @@ def test_without_its_broker_the_sidecar_withdraws_and_comes_back_with_it(monkeyp
         for topic in b.brokers.topics.values():
             topic.leaders = [2] * len(topic.leaders)
         b.brokers.start(1)
-        await until(lambda: b.problems == [])
-        assert b.house.service.serving() == [0, 1]
+        await until(lambda: b.house.service.serving() == [0, 1] and b.problems == [])
 
     run(test, monkeypatch)
 
