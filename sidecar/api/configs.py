@@ -140,7 +140,7 @@ def _alter(
             errors[key] = (settings.code, settings.message)
             continue
         try:
-            changes[key] = _split(r, settings.at_broker.get(r.resource_name, {}))
+            changes[key] = _split(call, r, settings.at_broker.get(r.resource_name, {}))
         except CoordinatorError as exc:
             errors[key] = (exc.code, exc.message)
     errors |= yield from _settle(call, {k: c for k, c in changes.items() if k not in errors}, validate_only=True)
@@ -186,7 +186,7 @@ def _incremental(
     return {(r.resource_type, r.resource_name): (r.error_code, r.error_message) for r in res.responses}
 
 
-def _split(resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
+def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
     """`held`: settings of this group that the broker keeps from before the group was managed. Raises CoordinatorError
     in the broker's words."""
     names = [c.name for c in resource.configs]
@@ -198,7 +198,7 @@ def _split(resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change
     change = Change()
     for c in resource.configs:
         value = None if c.config_operation == DELETE else c.value
-        if resource.resource_type == cf.GROUP and c.name in cf.SETTINGS:
+        if _ours(call, resource.resource_type, resource.resource_name) and c.name in cf.SETTINGS:
             _check_operation(c)
             change.ours[c.name] = value
             if value is None and c.name in held:

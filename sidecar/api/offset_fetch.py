@@ -45,7 +45,7 @@ def offset_fetch(call: Call) -> Handler:
     if not left:
         return failed.encode(call.version)
     if call.version >= BATCHED:
-        _strip(req, left)
+        _strip(call, req, left)
     body = yield from store(call, left[0], call.version, req.encode(call.version))
     if not errors:
         return body
@@ -69,11 +69,12 @@ def _checks(req: of.OffsetFetchRequest, version: int) -> list[FetchCheck]:
     return [FetchCheck(g.group_id, g.member_id, g.member_epoch) for g in req.groups]
 
 
-def _strip(req: of.OffsetFetchRequest, left: list[str]) -> None:
-    """Only these groups go on, without members."""
+def _strip(call: Call, req: of.OffsetFetchRequest, left: list[str]) -> None:
+    """Only these groups go on, the managed ones without members: the broker knows none of theirs."""
     req.groups = [g for g in req.groups if g.group_id in left]
     for g in req.groups:
-        g.member_id, g.member_epoch = None, -1
+        if call.scope.managed(g.group_id):
+            g.member_id, g.member_epoch = None, -1
 
 
 def _failed(req: of.OffsetFetchRequest, version: int, errors: dict[str, Code]) -> of.OffsetFetchResponse:

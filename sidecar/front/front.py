@@ -179,6 +179,8 @@ class Front:
         """Resume the handler with what came of its last want, until it waits again or ends."""
         handler = run.handler
         assert handler is not None
+        if self._view is not None:
+            run.view = self._view  # ownership and leaders may have moved while it waited
         try:
             want = handler.send(value)
             while type(want) is Tell:

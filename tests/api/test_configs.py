@@ -230,6 +230,17 @@ def test_without_a_coordinator_nothing_of_a_managed_group_is_changed_anywhere() 
     play.asks(request(group(), validate_only=True)).broker(said(denied)).tells().answers(said(denied))
 
 
+def test_settings_of_a_group_of_others_go_to_the_broker() -> None:
+    mine, theirs = group((cf.SESSION, SET, "55000")), group((cf.SESSION, SET, "50000"), name="theirs")
+    play = alter(mine, theirs)
+    play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
+    both = said(G_OK, (cf.GROUP, "theirs", Code.NONE, None))
+    play.asks(request(group(), theirs, validate_only=True)).broker(both)
+    play.asks(request(theirs)).broker(said((cf.GROUP, "theirs", Code.NONE, None)))
+    play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
+    play.tells().answers(both)
+
+
 def test_the_offload_switch_of_a_broker_is_kept_on_both_sides() -> None:
     ok: Said = (cf.BROKER, "1", Code.NONE, None)
     ops = ((cf.BROKER_OFFLOAD, SET, "false"), ("x", SET, "2"))

@@ -91,3 +91,11 @@ def test_the_offsets_leader_is_elsewhere() -> None:
     conversation = Play(Api.OFFSET_FETCH, several(Group("g")), 9, view=ELSEWHERE).may_describe("g")
     conversation.coordinates(FetchCheck("g", None, -1)).coordinator(OK)
     conversation.stores(OTHER, several(Group("g")), 9).broker(told(Told("g"))).answers(told(Told("g")))
+
+
+def test_a_member_of_a_group_of_others_is_the_brokers_to_check() -> None:
+    request = several(Group("g", "m", 4), Group("theirs", "n", 7))
+    conversation = Play(Api.OFFSET_FETCH, request, 9).may_describe("g")
+    conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(OK)
+    conversation.asks(several(Group("g"), Group("theirs", "n", 7))).broker(told(Told("g"), Told("theirs")))
+    conversation.answers(told(Told("g"), Told("theirs")))
