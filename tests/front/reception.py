@@ -1,0 +1,98 @@
+"""A session between a client and a broker that a test plays by hand, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from sidecar.front.session import Session, _Upstream
+from sidecar.proxy.connection import Close, Got
+from sidecar.wire.frames import Limits, request_frame
+from tests.inprocess.house import Lines, turns
+from tests.inprocess.transport import MemoryTransport
+
+METADATA, HEARTBEAT = 3, 68
+
+
+def passed(correlation: int, size: int = 10) -> bytes:
+    return request_frame(METADATA, 9, correlation, "c", True, b"x" * size)
+
+
+def group(correlation: int) -> bytes:
+    return request_frame(HEARTBEAT, 1, correlation, "c", True, b"hb")
+
+
+def response(correlation: int, body: bytes = b"") -> bytes:
+    return (4 + len(body)).to_bytes(4, "big") + correlation.to_bytes(4, "big") + body
+
+
+class Reception:
+    """The front as a session sees it: it keeps what is dispatched, and answers when a test says so."""
+
+    def __init__(self) -> None:
+        self.broker = ("127.0.0.1", 1)
+        self.limits = Limits(10_000_000, 1_000_000)
+        self.header_timeout_s = 0.02
+        self.in_flight_max = 4
+        self.log = Lines()
+        self.got: list[Got] = []
+        self.closed: list[str] = []
+        self.refusals: list[Close] = []
+        self.room = 10
+        self.at_once: Callable[[Session, Got], None] | None = None
+        """Called when a request is dispatched, if it is answered then."""
+
+    def opened(self, session: Session) -> bool:
+        self.room -= 1
+        return self.room >= 0
+
+    def gone(self, session: Session, cause: str) -> None:
+        self.closed.append(cause)
+
+    def refused(self, session: Session, close: Close) -> None:
+        self.refusals.append(close)
+
+    def dispatch(self, session: Session, got: Got) -> None:
+        self.got.append(got)
+        if self.at_once is not None:
+            self.at_once(session, got)
+
+
+class ManualSession(Session):
+    """Its connection to the broker is made when a test says so."""
+
+    async def _connect(self) -> None:
+        await asyncio.Event().wait()
+
+    def reach(self) -> MemoryTransport:
+        upstream = _Upstream(self)
+        transport = MemoryTransport(upstream, ("broker", 9092))
+        upstream.connection_made(transport)
+        return transport
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.front = Reception()
+        self.session = ManualSession(self.front)
+        self.client = MemoryTransport(self.session)
+        self.session.connection_made(self.client)
+
+    async def broker(self) -> MemoryTransport:
+        """The connection to the broker, which the session has asked for."""
+        await turns(2)
+        return self.session.reach()
+
+    def answer(self, n: int, frame: bytes) -> None:
+        self.session.reply(self.front.got[n].token, frame)
+
+
+def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        bench = Bench()
+        await test(bench)
+        bench.client.lose()
+        await turns(2)
+
+    asyncio.run(whole())
