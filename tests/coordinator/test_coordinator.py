@@ -316,7 +316,7 @@ def test_the_fence_is_renewed_and_nobody_notices() -> None:
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NONE
         assert house.lines.events("error") == [] and house.lines.events("warning") == []
 
-    run(test, service={"fence_interval_ms": 10})
+    run(test, service={"fence_interval_ms": 10}, consumer={"join_wait_ms": 0})
 
 
 def test_whoever_is_out_of_the_owners_group_serves_nothing() -> None:
