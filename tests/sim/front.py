@@ -1,6 +1,6 @@
 """The front of one sidecar, which sees nothing but messages: it passes requests on, and answers a member's steady
-heartbeat itself while a grant lasts. What a grant allows, and when the coordinator must hear of it, is the sidecar's own
-code (front/steady.py).
+heartbeat itself while a grant lasts. What a grant allows, and when the coordinator must hear of it, is decided by the
+sidecar's own code (front/steady.py).
 
 The link to the coordinator keeps the order and loses nothing as long as both ends live. A front whose coordinator
 crashed forgets all it was told.
