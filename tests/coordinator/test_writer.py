@@ -309,6 +309,22 @@ def test_after_stop_nothing_is_said_and_nothing_sent() -> None:
     run(test)
 
 
+def test_nor_is_a_refusal_that_comes_after_it() -> None:
+    async def test(b: Bench) -> None:
+        hung = b.brokers.faults.hang(Api.PRODUCE)
+        b.append(1)
+        await until(lambda: hung.met)
+        b.writer.stop()
+        later = b.brokers.init(TXN)
+        claim = encode_batch([record("claim")], 1, later.producer_id, later.epoch, 0)
+        assert b.brokers.append(STATE, 0, claim)[0] == Code.NONE
+        hung.release()
+        await turns()
+        assert b.keys() == ["claim"] and b.failed == [] and b.written == []
+
+    run(test)
+
+
 def test_stop_ends_the_search_for_a_leader() -> None:
     async def test(b: Bench) -> None:
         b.brokers.topics[STATE].leaders[0] = -1
