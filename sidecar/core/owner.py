@@ -284,6 +284,11 @@ class Owner:
         """Everything that was written is committed."""
         return self._serial == self._committed
 
+    @property
+    def quiet(self) -> bool:
+        """Idle, and nobody waits for an answer."""
+        return self.idle and not self._open
+
     def _run(self, turn: Callable[[], Effects], now: Now) -> None:
         try:
             fx = turn()

@@ -87,6 +87,7 @@ class Service:
         mine = sum(o.phase is not Phase.ELSEWHERE for o in self.owners)
         self.out.append(Log("ownership lost", {"why": why, "partitions": mine}, "warning"))
         self._lease_until_ms = 0
+        self.map = ()
         self.release_all(why)
 
     def release_all(self, why: str) -> None:
@@ -175,7 +176,7 @@ class Service:
 
     def _renew(self, owner: Owner, now: Now) -> None:
         since_ms = now.mono_ms - owner.fenced_ms
-        if since_ms > self.settings.fence_interval_ms and owner.idle:
+        if since_ms > self.settings.fence_interval_ms and owner.quiet:
             owner.renew(now)
 
     def problem(self) -> str:

@@ -66,7 +66,11 @@ class Cluster:
         last: Exception = ConnectionLost("no bootstrap address")
         for host, port in dict.fromkeys([*self.bootstrap, *self.brokers.values()]):
             try:
-                self._any = await BrokerConnection.open(host, port, self.client_id)
+                opened = await BrokerConnection.open(host, port, self.client_id)
+                if self._any is not None and not self._any.closed:
+                    opened.close()  # somebody else was as quick
+                else:
+                    self._any = opened
                 return self._any
             except ConnectionLost as exc:
                 last = exc

@@ -45,7 +45,7 @@ class BrokerConnection(asyncio.Protocol):
                 _, conn = await loop.create_connection(lambda: cls(client_id), host, port)
                 await conn._negotiate()
         except (OSError, TimeoutError) as exc:
-            raise ConnectionLost(f"{host}:{port}: {exc or 'timed out'}") from exc
+            raise ConnectionLost(f"{host}:{port}: {str(exc) or 'timed out'}") from exc
         return conn
 
     async def _negotiate(self) -> None:

@@ -129,7 +129,7 @@ class _Leader:
             conn.close()
         self.busy -= 1
         for i in items:
-            i.done(-1, -1, ConnectionLost(f"broker {self.node_id}: {why or 'timed out'}"))
+            i.done(-1, -1, ConnectionLost(f"broker {self.node_id}: {str(why) or 'timed out'}"))
         self._flush()
 
 

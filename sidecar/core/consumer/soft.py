@@ -16,6 +16,7 @@ class Flight:
     they are gone."""
 
     run_id: int
+    assignor: str = ""
     now: dict[str, str | None] = field(default_factory=dict)
 
     def gone(self, member_id: str, successor: str | None = None) -> None:

@@ -68,7 +68,7 @@ def update_target(turn: Turn, group: ConsumerGroup) -> None:
     turn.timers.cancel(key)
     inp = snapshot(group, soft.layout, turn.image, preferred_assignor(group, config), turn.next_run())
     if config.assignor_offload_enable:
-        soft.flight = Flight(inp.run_id)
+        soft.flight = Flight(inp.run_id, inp.assignor)
         turn.timers.set(("run", group.group_id), turn.now.mono_ms + config.assignor_timeout_ms, inp.run_id)
         turn.fx.background.append(RunAssignor(inp))
         return
@@ -101,9 +101,9 @@ def run_overdue(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], run_id: 
     """The assignor is too slow: its result will be dropped when it comes."""
     soft: ConsumerSoft = turn.soft_of(group.group_id)
     if soft.flight is not None and soft.flight.run_id == run_id:
-        soft.flight = None
+        assignor, soft.flight = soft.flight.assignor, None
         limit = config_of(turn, group.group_id).assignor_timeout_ms
-        _failed(turn, group, group.assignor, f"no result within {limit} ms")
+        _failed(turn, group, assignor, f"no result within {limit} ms")
 
 
 def _failed(turn: Turn, group: ConsumerGroup, assignor: str, error: str) -> None:
