@@ -45,7 +45,9 @@ class Grants:
         if group is None:
             group = self.groups[grant.group_id] = GroupGrant()
         touch = Touch(grant.group_id, grant.member_id)
-        return Steady(group, version, min(grant.until_ms, until_ms), touch, now_ms, frame[:4], frame[8:])
+        # The first answer under a grant is told at once: the session was armed without the touches' allowance.
+        told_ms = now_ms - TOUCH_MS
+        return Steady(group, version, min(grant.until_ms, until_ms), touch, told_ms, frame[:4], frame[8:])
 
     def void(self, groups: tuple[str, ...]) -> None:
         for group_id in groups:

@@ -78,6 +78,13 @@ class Client:
         # One connection neither duplicates nor reorders; what it had under way ends with it. So a request is seen twice
         # when its answer was lost and the member says it again, and late only while the member waits for it.
         self.world.net(lambda: front.receive(ask), duplicate=False)
+        if self.world.strikes(self.world.faults.hangs_up):
+            self.world.sched.at(self.world.rng.randint(1, 300), lambda: self._again(token))
+
+    def _again(self, token: int) -> None:
+        if token == self.waiting and not self.gone:
+            self.full = True
+            self._send()
 
     def _answer(self, token: int, hb: ConsumerHeartbeat, reply: HeartbeatReply) -> None:
         if self.gone or token != self.waiting:

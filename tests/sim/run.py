@@ -48,6 +48,7 @@ class Play:
             append_fails=rng.choice((0, 0, 0.02)),
             append_lost=rng.choice((0, 0, 0.02)),
             assignor_fails=rng.choice((0, 0, 0.3)),
+            hangs_up=rng.choice((0, 0, 0.05)),
             stalls=rng.choice((0, 0, 0.15)),
             breaks=rng.choice((0, 0, 0.004)),
         )
@@ -58,7 +59,7 @@ class Play:
             assignor_offload_enable=rng.random() < 0.6,
             assignors=rng.choice((("uniform", "range"), ("range",), ("flaky", "uniform"))),
             assignor_timeout_ms=rng.choice((1_000, 30_000)),
-            join_wait_ms=rng.choice((0, 500)),
+            join_wait_ms=rng.choice((0, 500, 2_000)),
         )
 
     def begin(self) -> None:

@@ -41,6 +41,8 @@ class Faults:
     append_lost: float = 0.0
     """It is in the log, but the writer never hears of it."""
     assignor_fails: float = 0.0
+    hangs_up: float = 0.0
+    """A client's connection breaks with a request under way, and the client says it again on another."""
     stalls: float = 0.0
     """A sidecar stands still in the middle of a takeover."""
     breaks: float = 0.0

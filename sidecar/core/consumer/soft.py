@@ -52,5 +52,5 @@ class ConsumerSoft(Soft):
     """Monotonic: no run before then."""
     resolving: bool = False
     """The group's regular expressions are being resolved."""
-    waiting: dict[int, Waiting] = field(default_factory=dict)
-    """By token."""
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    """By member id: a member has one request that counts."""

@@ -23,14 +23,19 @@ def under_way(soft: ConsumerSoft) -> bool:
 
 
 def wait(turn: Turn, asked: ConsumerHeartbeat, token: int, reply: HeartbeatReply) -> None:
-    """Hold the answer back until `wake`, or until the wait has been long enough."""
+    """Hold the answer back until `wake`, or until the wait has been long enough. A member that asks again has given up
+    its first request: that one must not be told of partitions, for nobody may read its answer."""
     soft: ConsumerSoft = turn.soft_of(asked.group_id)
+    member_id = reply.member_id or ""
+    older = soft.waiting.get(member_id)
+    if older is not None:
+        _finish(turn, soft, older, older.reply)
     until_ms = turn.now.mono_ms + config_of(turn, asked.group_id).join_wait_ms
-    soft.waiting[token] = Waiting(token, asked, reply, until_ms)
-    turn.timers.set(("join", asked.group_id, str(token)), until_ms, token)
+    soft.waiting[member_id] = Waiting(token, asked, reply, until_ms)
+    turn.timers.set(("join", asked.group_id, member_id), until_ms)
 
 
-def waited_enough(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], token: int) -> None:
+def waited_enough(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], tag: int) -> None:
     _answer_some(turn, turn.soft_of(group.group_id))
 
 
@@ -52,8 +57,7 @@ def give_up(turn: Turn, group_id: str, token: int) -> None:
     """The client behind this request is gone: it must not ask for a resolution once more."""
     if group_id in turn.groups:
         soft: ConsumerSoft = turn.soft_of(group_id)
-        found = soft.waiting.get(token)
-        if found is not None:
+        for found in [w for w in soft.waiting.values() if w.token == token]:
             _finish(turn, soft, found, found.reply)
 
 
@@ -88,12 +92,13 @@ def _answer(turn: Turn, soft: ConsumerSoft, w: Waiting) -> None:
     if second.assignment is None:
         second.assignment = first.assignment
     if soft.resolving and turn.ports.asks_access() and second is not first:
-        soft.waiting[w.token] = replace(w, reply=second)
+        soft.waiting[first.member_id or ""] = replace(w, reply=second)
         return  # the second heartbeat asked for a resolution itself
     _finish(turn, soft, w, second)
 
 
 def _finish(turn: Turn, soft: ConsumerSoft, w: Waiting, reply: HeartbeatReply) -> None:
-    soft.waiting.pop(w.token, None)
-    turn.timers.cancel(("join", w.asked.group_id, str(w.token)))
+    member_id = w.reply.member_id or ""
+    soft.waiting.pop(member_id, None)
+    turn.timers.cancel(("join", w.asked.group_id, member_id))
     turn.reply(w.token, reply)
