@@ -264,11 +264,13 @@ class Owner:
 
     def _refuse_held(self, code: Code, now_ms: int | None = None) -> None:
         """Refuse those whose time is over, or all."""
-        due = [h for h in self._held if now_ms is None or h.until_ms <= now_ms]
-        if due:
-            self._held = [h for h in self._held if h not in due]
-            self._tally.open -= len(due)
-            self._out += [Reply(h.token, h.event.refused(code, TEXT[code])) for h in due]
+        held, self._held = self._held, []
+        for h in held:
+            if now_ms is None or h.until_ms <= now_ms:
+                self._tally.open -= 1
+                self._out.append(Reply(h.token, h.event.refused(code, TEXT[code])))
+            else:
+                self._held.append(h)
 
     # ---- commits ------------------------------------------------------------------------------------------
     def committed(self, attempt: int, serial: int) -> None:
