@@ -1,0 +1,146 @@
+"""The messages between front and coordinator as bytes: each comes back as it was, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from sidecar.core.consumer.events import (
+    CheckReply,
+    CommitCheck,
+    ConsumerHeartbeat,
+    DescribeConsumerGroup,
+    DescribedMember,
+    DescribeReply,
+    FetchCheck,
+    HeartbeatReply,
+)
+from sidecar.core.errors import Code
+from sidecar.core.events import (
+    Answer,
+    DeleteGroup,
+    Event,
+    KnownGroups,
+    KnownReply,
+    Listed,
+    ListGroups,
+    ListReply,
+    Standing,
+    StandingReply,
+)
+from sidecar.core.kinds import REGISTRY
+from sidecar.link.codec import SIMPLE, Frames, LinkCodec, LinkError
+from sidecar.link.messages import (
+    SETTINGS_EVENTS,
+    AccessAnswer,
+    AlterReply,
+    AlterSettings,
+    AskAccess,
+    ConfiguredGroups,
+    ConfiguredReply,
+    DescribeSettings,
+    Grant,
+    Lease,
+    Reply,
+    Request,
+    SettingChange,
+    SettingsPassed,
+    SettingsReply,
+    SettingValue,
+    Touch,
+    View,
+    Void,
+)
+
+TOPIC = b"\x01\xff" * 8
+MEMBER = DescribedMember("m", "i", None, 3, "c", "/h", ("a",), None, ((TOPIC, "a", (0, 2)),), ())
+EVENTS: list[Event] = [
+    ConsumerHeartbeat("g", "m", 3, "i", "r", 5, ("a",), "a.*", "range", {TOPIC: (0, 2)}, "c", "/h", 0, "new"),
+    ConsumerHeartbeat("g", "m", -1),
+    CommitCheck("g", "m", 3, None, 9, False, (("a", TOPIC, 0),)),
+    FetchCheck("g", None, -1),
+    DescribeConsumerGroup("g"),
+    Standing("g"),
+    DeleteGroup("g"),
+    ListGroups(),
+    KnownGroups("", ("g", "h")),
+    AlterSettings("", (SettingChange(32, "g", {"a": "1", "b": None}),), False, "10.0.0.1"),
+    DescribeSettings("", ("g",)),
+    ConfiguredGroups(""),
+]
+ANSWERS: list[Answer] = [
+    Answer(Code.NON_EMPTY_GROUP, "no"),
+    HeartbeatReply(member_id="m", member_epoch=3, heartbeat_interval_ms=5, assignment={TOPIC: (1,)}),
+    CheckReply(partition_code=113, partitions=frozenset({("a", TOPIC, 0)})),
+    DescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="range", members=(MEMBER,)),
+    StandingReply(exists=True, members=2, subscribed=frozenset({"a"})),
+    ListReply(groups=(Listed("g", "consumer", "Stable", "consumer"),)),
+    KnownReply(groups=frozenset({"g"})),
+    AlterReply(refused={"32/g": (40, "no")}),
+    SettingsReply(groups={"g": (SettingValue("a", None, "1", 5, "2"),)}, at_broker={"g": {"a": "3"}}),
+    ConfiguredReply(groups=("g",)),
+]
+MESSAGES: list[Struct] = [
+    *(Request(i + 1, e) for i, e in enumerate(EVENTS)),
+    *(Reply(i + 1, a) for i, a in enumerate(ANSWERS)),
+    Reply(9, ANSWERS[1], Grant("g", "m", 4, 1 << 40)),
+    Touch("g", "m"),
+    AccessAnswer(1, frozenset({"a"})),
+    AccessAnswer(1, None),
+    SettingsPassed(),
+    Lease(1 << 40),
+    View((1, -1), (2, 3), {1: ("h", 9092)}, False),
+    AskAccess(1 << 50, frozenset({"a"})),
+    Void(("g", "h")),
+]
+
+
+def read(data: bytes) -> list[Any]:
+    return list(Frames(LinkCodec()).feed(data))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda m: f"{type(m).__name__}-{MESSAGES.index(m)}")
+def test_a_message_comes_back_as_it_was(message: Struct) -> None:
+    (found,) = read(LinkCodec().encode(message))
+    assert found == message
+    assert type(found) is type(message)
+
+
+def test_every_message_event_and_answer_is_tried() -> None:
+    outer = [e for e in REGISTRY.events if not e.inner]
+    assert {type(e) for e in EVENTS} == {*outer, Standing, DeleteGroup, ListGroups, KnownGroups, *SETTINGS_EVENTS}
+    assert {type(a) for a in ANSWERS} >= {type(e).answer for e in EVENTS}
+    assert {type(m) for m in MESSAGES} == {*SIMPLE, Request, Reply}
+
+
+@given(st.lists(st.integers(1, 40), min_size=1))
+def test_messages_are_cut_out_of_any_pieces(sizes: list[int]) -> None:
+    codec = LinkCodec()
+    data = b"".join(map(codec.encode, MESSAGES))
+    frames, found, at = Frames(codec), [], 0
+    for i in range(len(data)):
+        size = sizes[i % len(sizes)]
+        found += list(frames.feed(data[at : at + size]))
+        at += size
+        if at >= len(data):
+            break
+    assert found == MESSAGES
+
+
+@given(st.binary(min_size=1, max_size=60))
+def test_what_is_no_message_is_refused(body: bytes) -> None:
+    try:
+        found = read(len(body).to_bytes(4, "big") + body)
+    except LinkError:
+        return
+    assert len(found) == 1 and isinstance(found[0], Struct)
+
+
+@pytest.mark.parametrize("size", [0, (256 << 20) + 1])
+def test_a_frame_of_a_size_that_cannot_be_is_refused(size: int) -> None:
+    with pytest.raises(LinkError):
+        read(size.to_bytes(4, "big") + b"x")
