@@ -39,12 +39,6 @@ class Value(Record, Protocol):
     def of(cls, group_id: str, sub_id: str, body: Mapping[str, Any]) -> Self: ...
 
 
-class Bulk(Record, Protocol):
-    """One change of the state that stands in the topic as several values, all in one batch."""
-
-    def parts(self) -> Iterator[Value]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Tombstone:
     """Removes the record of that key."""
@@ -71,7 +65,8 @@ def key_of(r: Record) -> Key:
 
 
 def single(records: Iterable[Record]) -> Iterator[Record]:
-    """The records as they stand in the topic: a bulk record in its parts."""
+    """The records as they stand in the topic. A record with `parts` is one change of the state that stands there as
+    several values, all in one batch."""
     for r in records:
         parts = getattr(r, "parts", None)
         if parts is None:

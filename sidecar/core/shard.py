@@ -12,7 +12,7 @@ from functools import partial
 
 from sidecar.core.effects import Effects
 from sidecar.core.errors import Code, CoordinatorError, InvariantError
-from sidecar.core.events import NO_TOKEN, Answer, DeleteGroup, Event, Listed, Standing, StandingReply
+from sidecar.core.events import Answer, DeleteGroup, Event, Listed, Standing, StandingReply
 from sidecar.core.groups import Group, GroupKind, Handler, Registry
 from sidecar.core.records import Record, Tombstone
 from sidecar.core.timers import Timers
@@ -161,6 +161,3 @@ def _delete(kind_of: Callable[[Group], GroupKind], turn: Turn, event: DeleteGrou
         turn.write(tombstone)
     turn.fx.log("group deleted", group_id=event.group_id)
     turn.reply(token, Answer())
-
-
-__all__ = ["NO_TOKEN", "Now", "Ports", "Shard"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sidecar.core.consumer.checks import check_request
 from sidecar.core.consumer.config import ConsumerConfig, config_of
-from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from sidecar.core.consumer.leave import leave
 from sidecar.core.consumer.soft import ConsumerSoft
@@ -40,6 +40,3 @@ def _waits(turn: Turn, hb: ConsumerHeartbeat, soft: ConsumerSoft, config: Consum
     if hb.member_epoch == 0 and config.join_wait_ms and under_way(soft):
         return True
     return bool(turn.fx.background) and soft.resolving and turn.ports.asks_access()
-
-
-__all__ = ["HeartbeatReply", "heartbeat"]
