@@ -21,7 +21,7 @@ from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.unfenced import append_unfenced
 from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
-from sidecar.core.commands import Append, Claim, Fence, Follow, Stop, TookOver, Void, Work
+from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Stop, TookOver, Void, Work
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.consumer.run import RunOutput, run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
@@ -136,6 +136,7 @@ class Coordinator:
             Stop: self._stop_tenure,
             Work: self._work,
             TookOver: self._took_over,
+            Occupied: self._occupied,
         }
         figures("parked").set_function(lambda: self.service.tally.open)
         self._owned = figures("owned")
@@ -228,6 +229,9 @@ class Coordinator:
         if c.partition not in self._loading:
             self._loading.add(c.partition)
             self._tasks.spawn(self._load(c.partition), f"load-{c.partition}")
+
+    def _occupied(self, c: Occupied) -> None:
+        """Nobody holds a member at the broker yet."""
 
     async def _load(self, p: int) -> None:
         """Decode the groups that nobody has asked for yet, in slices, so that the loop stays free."""

@@ -84,4 +84,13 @@ class TookOver:
     ms: int
 
 
-Command = Fence | Claim | Follow | Append | Stop | Work | Void | TookOver | Reply | Log | Count
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """The group has members now, or has none any more; also told of each group that a takeover has loaded."""
+
+    partition: int
+    group_id: str
+    members: bool
+
+
+Command = Fence | Claim | Follow | Append | Stop | Work | Void | TookOver | Occupied | Reply | Log | Count

@@ -24,6 +24,8 @@ Whoever drives an owner has these duties:
  8. It sends a `Reply` to whoever holds the token, and a `Void` before any reply that follows it.
  9. It calls `wake` at least every 100 ms or so, and `load_next` while there is time, until it returns False.
 10. It asks nothing of an owner while its lease is not proved (service.py).
+11. `Occupied`: while a group has members, it holds a member of its own in the broker's group of that name, and sends
+    on no commit but in that member's name (coordinator/placeholders.py).
 
 In return: a request is answered once, never before its records are committed, and with NOT_COORDINATOR if that
 becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the log.
@@ -38,7 +40,7 @@ from enum import StrEnum
 from traceback import format_exception
 from typing import Protocol
 
-from sidecar.core.commands import Append, Claim, Command, Fence, Follow, Stop, TookOver, Void, Work
+from sidecar.core.commands import Append, Claim, Command, Fence, Follow, Occupied, Stop, TookOver, Void, Work
 from sidecar.core.effects import Count, Effects, Log, Reply
 from sidecar.core.errors import TEXT, Code, InvariantError
 from sidecar.core.events import NO_TOKEN, Answer, Event
@@ -125,6 +127,8 @@ class Owner:
         self._hold_ms = hold_ms
         self._tally = tally
         self._out = out
+        self._occupied: set[str] = set()
+        """Groups with members, as the driver was told."""
         self._open: dict[int, type[Answer]] = {}
         self._parked: deque[tuple[int, Reply]] = deque()
         self._held: list[_Held] = []
@@ -305,6 +309,10 @@ class Owner:
         if fx.records:
             self._serial += 1
             out.append(Append(self.partition, self.attempt, self._serial, fx.records))
+            for group_id in {r.group_id for r in fx.records}:
+                members = _has_members(shard, group_id)
+                if members != (group_id in self._occupied):
+                    self._tell_occupied(group_id, members)
         if fx.notes:
             out += fx.notes
         for item in fx.background:
@@ -380,6 +388,11 @@ class Owner:
     def _decode(self, shard: Shard, group_id: str, now: Now) -> None:
         self.undecoded.pop(group_id, None)
         shard.load(group_id, self._log.records(self.partition, group_id), now)
+        self._tell_occupied(group_id, _has_members(shard, group_id))
+
+    def _tell_occupied(self, group_id: str, members: bool) -> None:
+        (self._occupied.add if members else self._occupied.discard)(group_id)
+        self._out.append(Occupied(self.partition, group_id, members))
 
     # ---- phases -------------------------------------------------------------------------------------------
     def _go(self, signal: str) -> None:
@@ -402,6 +415,7 @@ class Owner:
         self._go(signal)
         shard, self.shard = self.shard, None
         self.undecoded = {}
+        self._occupied.clear()
         self._out.append(Stop(self.partition, self.attempt, why))
         if shard is not None:
             granted = tuple(g for g, soft in shard.soft.items() if soft.granted)
@@ -412,3 +426,8 @@ class Owner:
         self._tally.open -= len(waiting)
         code = Code.NOT_COORDINATOR
         self._out += [Reply(token, answer(code, TEXT[code])) for token, answer in waiting.items()]
+
+
+def _has_members(shard: Shard, group_id: str) -> bool:
+    group = shard.groups.get(group_id)
+    return group is not None and group.member_count() > 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from sidecar.core.commands import Append, Claim, Fence, Follow, Stop, TookOver, Void, Work
+from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Stop, TookOver, Void, Work
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.consumer.records import Kind
@@ -100,6 +100,7 @@ class Node:
             Reply: self._reply,
             Void: self.front.from_coordinator,
             TookOver: self._took_over,
+            Occupied: self._occupied,
             LogLine: self._tell,
             Count: self._count,
         }
@@ -338,6 +339,9 @@ class Node:
     def _took_over(self, c: TookOver) -> None:
         self.world.figures["takeovers"] += 1
         self.tenures[c.partition].since_ms = self.sched.now
+
+    def _occupied(self, c: Occupied) -> None:
+        """Offsets have no part in the simulation."""
 
     def _append(self, c: Append) -> None:
         tenure = self.tenures[c.partition]
