@@ -9,9 +9,6 @@ from msgspec import Struct
 from sidecar.assign.spec import Partitions
 from sidecar.core.events import Answer, Event
 
-Place = tuple[str, bytes, int]
-"""Topic name or "", topic id or zeros, partition."""
-
 
 class HeartbeatReply(Answer):
     member_id: str | None = None
@@ -39,35 +36,6 @@ class ConsumerHeartbeat(Event):
     version: int = 1
     new_member_id: str = ""
     """Used for a v0 request without a member id: the caller brings the randomness."""
-
-
-class CheckReply(Answer):
-    """`partitions` lists those refused with `partition_code`, when only some are."""
-
-    partition_code: int = 0
-    partitions: frozenset[Place] = frozenset()
-
-
-class CommitCheck(Event):
-    """May this member commit? (OffsetCommit, TxnOffsetCommit; KIP-848 'Offset commit', KIP-1251)."""
-
-    answer: ClassVar[type[Answer]] = CheckReply
-
-    member_id: str
-    member_epoch: int
-    instance_id: str | None
-    version: int
-    transactional: bool
-    partitions: tuple[Place, ...]
-
-
-class FetchCheck(Event):
-    """May this member fetch offsets? (OffsetFetch v9 and newer)."""
-
-    answer: ClassVar[type[Answer]] = CheckReply
-
-    member_id: str | None
-    member_epoch: int
 
 
 TopicPartitions = tuple[bytes, str, tuple[int, ...]]
