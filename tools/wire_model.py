@@ -22,6 +22,8 @@ OWN = {
 SERVED = dict(sorted((OWN | {message_name(key): spec.note for key, spec in APIS.items()}).items()))
 """Every message that is generated, and why it is."""
 HEADERS = ["RequestHeader", "ResponseHeader"]
+EMBEDDED = ["ConsumerProtocolSubscription", "ConsumerProtocolAssignment"]
+"""What members with protocol type `consumer` say and are given, inside the messages of the classic protocol."""
 
 INTS = {
     "int8": "b",

@@ -57,6 +57,17 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
     return {g for g in groups if said[g] == Code.GROUP_AUTHORIZATION_FAILED}
 
 
+def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
+    """What the principal may do with each group, as the bits of AclOperation (KIP-430)."""
+    groups = list(group_ids)
+    if not groups:
+        return {}
+    wanted = dg.DescribeGroupsRequest(groups=groups, include_authorized_operations=True)
+    frame = yield from ask(call, Api.DESCRIBE_GROUPS, 3, wanted.encode(3), flexible=False)
+    res = dg.DescribeGroupsResponse.decode(3, frame, response_body(frame, False))
+    return {g.group_id: g.authorized_operations for g in res.groups}
+
+
 def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Those of the topics that the principal may not DESCRIBE, whether they exist or not."""
     if not call.view.authorizer:

@@ -6,7 +6,7 @@ v2: the answer adds the throttle time.
 v4: a new member must come a second time, with the member id that it was given (KIP-394).
 v5: it adds the group instance id (KIP-345).
 v6: it is flexible.
-v7: the answer tells the protocol type (KIP-559).
+v7: the answer tells the protocol type, and may tell no protocol (KIP-559).
 v8: it adds a reason (KIP-800).
 v9: the answer may tell the leader to leave the assignment as it is (KIP-814).
 
@@ -15,48 +15,133 @@ and name, which are checked (KIP-559).
 Heartbeat: v1 adds the throttle time to the answer, v3 the group instance id; v4 is flexible.
 LeaveGroup: v1 adds the throttle time to the answer; v3 takes several members; v4 is flexible; v5 adds a reason.
 
-The classic protocol is not served for managed groups yet. Their clients get the error that a broker gives to a member
-which the group's protocol does not admit.
+What members say and are assigned is bytes that pass through as they are. READ of the group is all that they need.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from sidecar.api.call import FORWARD, Call, Handler
+from sidecar.api import access
+from sidecar.api.call import FORWARD, Call, Handler, coordinate
+from sidecar.core.classic.events import (
+    ClassicHeartbeat,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    LeaveReply,
+    Leaving,
+    SyncGroup,
+    SyncReply,
+)
 from sidecar.core.errors import Code
+from sidecar.core.events import Answer
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as le
 from sidecar.wire.generated import sync_group as sy
 
+NULL_PROTOCOL_SINCE, SEVERAL_SINCE = 7, 3
+"""Versions of JoinGroup and LeaveGroup."""
 
-class Response(Protocol):
-    def encode(self, version: int) -> bytes: ...
 
-
+# ---- JoinGroup ----------------------------------------------------------------------------------------------------
 def join_group(call: Call) -> Handler:
     req = jg.JoinGroupRequest.decode(call.version, call.frame, call.pos)
-    code = Code.INCONSISTENT_GROUP_PROTOCOL
-    res = jg.JoinGroupResponse(error_code=code, generation_id=-1, member_id=req.member_id)
-    return (yield from _refuse(call, req.group_id, res))
+    if not call.scope.managed(req.group_id):
+        return FORWARD
+    refused = yield from access.refused_read(call, req.group_id)
+    if refused != Code.NONE:
+        return _joined(JoinReply(refused, member_id=""), call.version)
+    v0 = call.version == 0  # it has one timeout for both
+    event = JoinGroup(
+        req.group_id,
+        req.member_id,
+        req.group_instance_id,
+        req.protocol_type,
+        tuple((p.name, p.metadata) for p in req.protocols),
+        req.session_timeout_ms,
+        req.session_timeout_ms if v0 else req.rebalance_timeout_ms,
+        req.reason,
+        call.client_id or "",
+        "/" + call.client.host,
+        call.version,
+        call.scope.new_id(),
+    )
+    reply: JoinReply = yield from coordinate(event)
+    return _joined(reply, call.version)
 
 
+def _joined(reply: JoinReply, version: int) -> bytes:
+    protocol = reply.protocol
+    if protocol is None and version < NULL_PROTOCOL_SINCE:
+        protocol = ""
+    members = [jg.JoinGroupResponseMember(m.member_id, m.instance_id, m.metadata) for m in reply.members]
+    return jg.JoinGroupResponse(
+        error_code=reply.code,
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=protocol,
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id,
+        members=members,
+    ).encode(version)
+
+
+# ---- SyncGroup ----------------------------------------------------------------------------------------------------
 def sync_group(call: Call) -> Handler:
     req = sy.SyncGroupRequest.decode(call.version, call.frame, call.pos)
-    return (yield from _refuse(call, req.group_id, sy.SyncGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID)))
+    if not call.scope.managed(req.group_id):
+        return FORWARD
+    refused = yield from access.refused_read(call, req.group_id)
+    if refused != Code.NONE:
+        return sy.SyncGroupResponse(error_code=refused).encode(call.version)
+    event = SyncGroup(
+        req.group_id,
+        req.member_id,
+        req.group_instance_id,
+        req.generation_id,
+        req.protocol_type,
+        req.protocol_name,
+        tuple((a.member_id, a.assignment) for a in req.assignments),
+    )
+    reply: SyncReply = yield from coordinate(event)
+    return sy.SyncGroupResponse(
+        error_code=reply.code,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol,
+        assignment=reply.assignment,
+    ).encode(call.version)
 
 
+# ---- Heartbeat ----------------------------------------------------------------------------------------------------
 def heartbeat(call: Call) -> Handler:
     req = hb.HeartbeatRequest.decode(call.version, call.frame, call.pos)
-    return (yield from _refuse(call, req.group_id, hb.HeartbeatResponse(error_code=Code.UNKNOWN_MEMBER_ID)))
+    if not call.scope.managed(req.group_id):
+        return FORWARD
+    code = yield from access.refused_read(call, req.group_id)
+    if code == Code.NONE:
+        event = ClassicHeartbeat(req.group_id, req.member_id, req.group_instance_id, req.generation_id)
+        reply: Answer = yield from coordinate(event)
+        # A coordinator that is still loading says that all is well: the member is not to blame (row 1.16).
+        code = Code.NONE if reply.code == Code.COORDINATOR_LOAD_IN_PROGRESS else reply.code
+    return hb.HeartbeatResponse(error_code=code).encode(call.version)
 
 
+# ---- LeaveGroup ---------------------------------------------------------------------------------------------------
 def leave_group(call: Call) -> Handler:
     req = le.LeaveGroupRequest.decode(call.version, call.frame, call.pos)
-    return (yield from _refuse(call, req.group_id, le.LeaveGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID)))
-
-
-def _refuse(call: Call, group_id: str, res: Response) -> Handler:
-    yield from ()  # nothing is asked of anybody
-    return res.encode(call.version) if call.scope.managed(group_id) else FORWARD
+    if not call.scope.managed(req.group_id):
+        return FORWARD
+    refused = yield from access.refused_read(call, req.group_id)
+    if refused != Code.NONE:
+        return le.LeaveGroupResponse(error_code=refused).encode(call.version)
+    if call.version < SEVERAL_SINCE:
+        members: tuple[Leaving, ...] = (Leaving(req.member_id, None, None),)
+    else:
+        members = tuple(Leaving(m.member_id, m.group_instance_id, m.reason) for m in req.members)
+    reply: LeaveReply = yield from coordinate(LeaveGroup(req.group_id, members))
+    code = reply.code
+    told = [le.MemberResponse(m.member_id, m.instance_id, m.code) for m in reply.members]
+    if call.version < SEVERAL_SINCE and code == Code.NONE and told:
+        code = reply.members[0].code
+    return le.LeaveGroupResponse(error_code=code, members=told).encode(call.version)

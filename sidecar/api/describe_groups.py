@@ -1,4 +1,4 @@
-"""DescribeGroups (api 15): classic groups (docs/reference/behaviour.md, row 1.26).
+"""DescribeGroups (api 15, KIP-40): classic groups (docs/reference/behaviour.md, row 1.26).
 
 v1: the answer adds the throttle time.
 v3: authorized operations may be asked for (KIP-430).
@@ -6,16 +6,20 @@ v4: the answer tells the members' instance ids (KIP-345).
 v5: it is flexible.
 v6: a group that is not there is answered GROUP_ID_NOT_FOUND with a message (KIP-1043); before, it is just "Dead".
 
-Managed groups are consumer groups, which do not exist for this API. A managed group of which nothing but offsets is
-there is still the broker's.
+Groups of other kinds do not exist for this API. A managed group of which nothing but offsets is there is still the
+broker's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Handler, coordinate, upstream
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
+from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.errors import Code
-from sidecar.core.events import KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.core.events import KnownGroups, KnownReply
 from sidecar.wire.generated import describe_groups as dg
 
 NOT_FOUND_SINCE = 6
@@ -31,6 +35,7 @@ def describe_groups(call: Call) -> Handler:
         local = [g for g in local if g in known.groups]
     if not local:
         return FORWARD
+    wants_operations = req.include_authorized_operations
     theirs = [g for g in req.groups if g not in local]
     res = dg.DescribeGroupsResponse()
     if theirs:
@@ -38,22 +43,35 @@ def describe_groups(call: Call) -> Handler:
         body = yield from upstream(call, req.encode(call.version))
         res = dg.DescribeGroupsResponse.decode(call.version, body)
     hidden = yield from access.hidden_groups(call, local)
+    may = yield from access.operations(call, [g for g in local if g not in hidden] if wants_operations else [])
     for group_id in local:
-        code = Code.GROUP_AUTHORIZATION_FAILED
-        if group_id not in hidden:
-            # Only the coordinator may say that the group is not classic.
-            standing: StandingReply = yield from coordinate(Standing(group_id))
-            code = standing.code
-        res.groups.append(_not_classic(group_id, code, call.version))
+        if group_id in hidden:
+            group = dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
+        else:
+            group = yield from _describe(group_id, call.version)
+            if group_id in may and (group.error_code == Code.NONE):
+                group.authorized_operations = may[group_id]
+        res.groups.append(group)
     return res.encode(call.version)
 
 
-def _not_classic(group_id: str, code: Code, version: int) -> dg.DescribedGroup:
-    if code != Code.NONE:
-        return dg.DescribedGroup(error_code=code, group_id=group_id)
-    if version < NOT_FOUND_SINCE:
-        return dg.DescribedGroup(group_id=group_id, group_state="Dead")
-    message = f"Group {group_id} is not a classic group."
+def _describe(group_id: str, version: int) -> Generator[Want, Any, dg.DescribedGroup]:
+    reply: DescribeClassicReply = yield from coordinate(DescribeClassic(group_id, version))
+    if reply.code == Code.GROUP_ID_NOT_FOUND:
+        if version < NOT_FOUND_SINCE:
+            return dg.DescribedGroup(group_id=group_id, group_state="Dead")
+        return dg.DescribedGroup(
+            error_code=reply.code, error_message=reply.message, group_id=group_id, group_state="Dead"
+        )
+    members = [
+        dg.DescribedGroupMember(m.member_id, m.instance_id, m.client_id, m.client_host, m.metadata, m.assignment)
+        for m in reply.members
+    ]
     return dg.DescribedGroup(
-        error_code=Code.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id, group_state="Dead"
+        error_code=reply.code,
+        group_id=group_id,
+        group_state=reply.state,
+        protocol_type=reply.protocol_type,
+        protocol_data=reply.protocol,
+        members=members,
     )

@@ -26,8 +26,8 @@ from typing import Any
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store
-from sidecar.core.consumer.events import CheckReply, CommitCheck, Place
 from sidecar.core.errors import Code
+from sidecar.core.offsets import CheckReply, CommitCheck, Place
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc
 from sidecar.wire.primitives import ZERO_UUID

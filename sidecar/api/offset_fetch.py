@@ -20,8 +20,8 @@ from typing import Any
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store
-from sidecar.core.consumer.events import CheckReply, FetchCheck
 from sidecar.core.errors import Code
+from sidecar.core.offsets import CheckReply, FetchCheck
 from sidecar.wire.generated import offset_fetch as of
 
 ONE_ERROR = 2

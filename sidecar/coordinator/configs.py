@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.writer import WriteLost
 from sidecar.core import config as cf
+from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.errors import TEXT, Code, CoordinatorError
 from sidecar.core.events import Answer, Event
@@ -68,6 +69,13 @@ FIELDS = {
         "assignors",
     )
 }
+CLASSIC_FIELDS = {
+    "group.min.session.timeout.ms": "min_session_timeout_ms",
+    "group.max.session.timeout.ms": "max_session_timeout_ms",
+    "group.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
+    "group.max.size": "max_size",
+}
+"""Kafka's names of the settings of classic groups, none of which a single group can have."""
 Append = Callable[[int, list[Encoded]], Awaitable[None]]
 """Appends records to a partition without a fence. Raises WriteLost."""
 
@@ -75,27 +83,30 @@ Append = Callable[[int, list[Encoded]], Awaitable[None]]
 @dataclass(frozen=True)
 class OwnSettings:
     """The sidecar's own configuration of consumer groups: `values` by field, `given`: those that were set on purpose,
-    `defaults`: Kafka's."""
+    `defaults`: Kafka's. `classic`, `classic_given`: the same of classic groups."""
 
     node_id: int
     values: Mapping[str, Any]
     given: frozenset[str]
     defaults: Mapping[str, Any]
+    classic: Mapping[str, Any] = field(default_factory=dict)
+    classic_given: frozenset[str] = frozenset()
 
 
 class GroupConfigs(dict[tuple[str, str], Any]):
     """The settings that groups work with, by kind and id: made when they are first asked for, forgotten when a setting
     changes. Kinds without settings of their own here have their defaults."""
 
-    def __init__(self, make: Callable[[str], ConsumerConfig]) -> None:
+    def __init__(self, makers: Mapping[str, Callable[[str], Any]]) -> None:
         super().__init__()
-        self._make = make
+        self._makers = makers
 
     def __missing__(self, key: tuple[str, str]) -> Any:
         kind, group_id = key
         if len(self) >= GROUPS_KEPT:
             self.clear()
-        found = self[key] = self._make(group_id) if kind == CONSUMER else REGISTRY.kinds[kind].config()
+        make = self._makers.get(kind)
+        found = self[key] = REGISTRY.kinds[kind].config() if make is None else make(group_id)
         return found
 
 
@@ -117,7 +128,7 @@ class Configs:
         self._broker: dict[str, tuple[str, int]] = {}
         self._broker_groups: dict[str, dict[str, str]] = {}
         self._effective: dict[str, int | bool] | None = None
-        self.groups = GroupConfigs(self._make)
+        self.groups = GroupConfigs({CONSUMER: self._make, CLASSIC: self._make_classic})
         self._refused = ""
 
     def poll(self) -> None:
@@ -147,14 +158,22 @@ class Configs:
             join_wait_ms=int(self._own.values["join_wait_ms"]),
         )
 
+    def _make_classic(self, group_id: str) -> ClassicConfig:
+        values = dict(self._own.classic)
+        for name, own in CLASSIC_FIELDS.items():
+            text, source = self._broker.get(name, (None, cf.DEFAULT))
+            if text is not None and not (source == cf.DEFAULT and own in self._own.classic_given):
+                values[own] = int(text)
+        return ClassicConfig(**values)
+
     def effective(self) -> dict[str, int | bool]:
         """Broker level, by broker names."""
         if self._effective is None:
             found: dict[str, int | bool] = {}
-            for name, field in FIELDS.items():
-                if field != "assignors":
-                    text = self._chosen(name, field)
-                    found[name] = text == "true" if field == "assignor_offload_enable" else int(text)
+            for name, own in FIELDS.items():
+                if own != "assignors":
+                    text = self._chosen(name, own)
+                    found[name] = text == "true" if own == "assignor_offload_enable" else int(text)
             self._effective = found
         return self._effective
 
@@ -278,7 +297,7 @@ class Configs:
     async def refresh(self, cluster: Cluster) -> bool:
         """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
         conn = await cluster.node(self._own.node_id)
-        names = [*FIELDS, AUTHORIZER]
+        names = [*FIELDS, *CLASSIC_FIELDS, AUTHORIZER]
         broker = dc.DescribeConfigsResource(cf.BROKER, str(self._own.node_id), names)
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[broker]))
         result = res.results[0]

@@ -38,11 +38,14 @@ class Event(Struct, tag=True, gc=False):
 
 
 class StandingReply(Answer):
-    """`exists`: there is such a group; `members`: how many it has; `subscribed`: the topics they subscribe to."""
+    """`exists`: there is such a group; `members`: how many it has; `subscribed`: the topics they subscribe to;
+    `subscribed_all`: nobody can tell to which; `opaque`: it is at work, and not on topics, as far as anybody knows."""
 
     exists: bool = False
     members: int = 0
     subscribed: frozenset[str] = frozenset()
+    subscribed_all: bool = False
+    opaque: bool = False
 
 
 class Standing(Event):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sidecar.core.events import Event
+from sidecar.core.events import Event, StandingReply
 from sidecar.core.records import Record, RecordKind, Tombstone
 from sidecar.core.turn import Soft, Turn
 
@@ -33,7 +33,8 @@ class Group(Protocol):
 
     def member_count(self) -> int: ...
 
-    def subscribed_topics(self) -> frozenset[str]: ...
+    def standing(self) -> StandingReply:
+        """Who would lose what if its offsets went?"""
 
     def replay(self, record: Record) -> None:
         """Apply one record. Must accept what compaction leaves: parts of members, tombstones of the unknown."""
@@ -58,6 +59,8 @@ class GroupKind:
     records: tuple[RecordKind, ...]
     """In the order in which a rebuild replays them."""
     events: Mapping[type[Event], Handler]
+    """What it answers for its own groups. Several kinds may answer the same event; the first of them also answers for
+    a group that is not there."""
     timers: Mapping[str, TimerHandler]
     loaded: Callable[[Turn, Any], None]
     """Arms the timers of a group that was rebuilt."""
@@ -76,21 +79,35 @@ class RecordRow:
 
 
 class Registry:
-    """The kinds of groups and, derived from them, of records, events and timers. Names must be unique."""
+    """The kinds of groups and, derived from them, of records, events and timers.
 
-    def __init__(self, kinds: Sequence[GroupKind]) -> None:
+    `crossings`: what becomes of an event that meets a group of a kind which does not know it. Without one it is
+    handled as if there were no such group.
+    """
+
+    def __init__(
+        self, kinds: Sequence[GroupKind], crossings: Mapping[str, Mapping[type[Event], Handler]] | None = None
+    ) -> None:
         self.kinds = {k.name: k for k in kinds}
         self.records: dict[str, RecordRow] = {}
-        self.events: dict[type[Event], Handler] = {}
+        self.events: dict[type[Event], dict[str, Handler]] = {}
+        """Event -> name of a kind -> handler; under NOBODY, the handler where there is no group."""
         self.timers: dict[str, TimerHandler] = {}
         for kind in kinds:
             rows = {r.name: RecordRow(kind, r, i) for i, r in enumerate(kind.records)}
-            parts: list[tuple[dict[Any, Any], Mapping[Any, Any]]] = [
-                (self.records, rows),
-                (self.events, kind.events),
-                (self.timers, kind.timers),
-            ]
+            parts: list[tuple[dict[Any, Any], Mapping[Any, Any]]] = [(self.records, rows), (self.timers, kind.timers)]
             for known, added in parts:
                 if twice := known.keys() & added.keys():
                     raise ValueError(f"{twice} of kind {kind.name} is taken already")
                 known.update(added)
+            for event, handler in kind.events.items():
+                self.events.setdefault(event, {NOBODY: handler})[kind.name] = handler
+        for name, events in (crossings or {}).items():
+            for event, handler in events.items():
+                if name in self.events[event]:
+                    raise ValueError(f"kind {name} answers {event.__name__} itself")
+                self.events[event][name] = handler
+
+
+NOBODY = ""
+"""In the place of a kind's name: there is no such group."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from sidecar.core.classic.kind import CLASSIC
 from sidecar.core.consumer.kind import CONSUMER
 from sidecar.core.groups import Registry
 
-KINDS = (CONSUMER,)
+KINDS = (CONSUMER, CLASSIC)
 REGISTRY = Registry(KINDS)

@@ -13,7 +13,8 @@ from functools import partial
 from sidecar.core.effects import Effects
 from sidecar.core.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.events import Answer, DeleteGroup, Event, Listed, Standing, StandingReply
-from sidecar.core.groups import Group, GroupKind, Handler, Registry
+from sidecar.core.groups import NOBODY, Group, GroupKind, Handler, Registry
+from sidecar.core.offsets import CommitCheck, FetchCheck, commit_to_nobody, fetch_of_nobody
 from sidecar.core.records import Record, Tombstone
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
@@ -28,9 +29,13 @@ class Shard:
         self.groups: dict[str, Group] = {}
         self.soft: dict[str, Soft] = {}
         self.timers = Timers()
-        self._handlers: dict[type[Event], Handler] = dict(registry.events)
-        self._handlers[Standing] = _standing
-        self._handlers[DeleteGroup] = partial(_delete, self._kind_of)
+        self._handlers: dict[type[Event], dict[str, Handler]] = {
+            **{event: dict(by_kind) for event, by_kind in registry.events.items()},
+            Standing: {NOBODY: _standing},
+            DeleteGroup: {NOBODY: partial(_delete, self._kind_of)},
+        }
+        for event, handler in ((CommitCheck, commit_to_nobody), (FetchCheck, fetch_of_nobody)):
+            self._handlers.setdefault(event, {})[NOBODY] = handler
         self._turn = Turn(
             ports,
             self.timers,
@@ -49,7 +54,10 @@ class Shard:
         turn = self._turn
         fx = turn.begin(now)
         try:
-            self._handlers[type(event)](turn, event, token)
+            by_kind = self._handlers[type(event)]
+            group = self.groups.get(event.group_id)
+            handler = by_kind[NOBODY] if group is None else by_kind.get(group.kind) or by_kind[NOBODY]
+            handler(turn, event, token)
         except CoordinatorError as exc:
             if fx.records:
                 raise InvariantError(f"{type(event).__name__} was refused after it wrote: {exc.message}") from exc
@@ -143,11 +151,7 @@ class Shard:
 
 def _standing(turn: Turn, event: Standing, token: int) -> None:
     group = turn.groups.get(event.group_id)
-    if group is None:
-        turn.reply(token, StandingReply())
-    else:
-        topics = group.subscribed_topics()
-        turn.reply(token, StandingReply(exists=True, members=group.member_count(), subscribed=topics))
+    turn.reply(token, StandingReply() if group is None else group.standing())
 
 
 def _delete(kind_of: Callable[[Group], GroupKind], turn: Turn, event: DeleteGroup, token: int) -> None:

@@ -144,7 +144,7 @@ class Front:
         self._seen[got.api_key].inc()
         at_ms = now_ms()
         steady = session.steady.get(got.frame[HEADER:]) if session.steady else None
-        if steady is not None and self._grants.allows(steady, got.version, at_ms) and not self.stopping:
+        if steady is not None and self._grants.allows(steady, got.api_key, got.version, at_ms) and not self.stopping:
             if touch_due(steady, at_ms):
                 self._send(steady.touch)
             session.reply(got.token, steady.head + SIZE.pack(got.correlation_id) + steady.tail)
@@ -231,7 +231,9 @@ class Front:
             return
         if len(steady) >= room:
             steady.clear()
-        steady[run.frame[HEADER:]] = self._grants.remember(grant, run.got.version, allowed[1], frame, now_ms())
+        steady[run.frame[HEADER:]] = self._grants.remember(
+            grant, run.api_key, run.got.version, allowed[1], frame, now_ms()
+        )
 
     def _malformed(self, session: Session, exc: WireError) -> None:
         self.refused(session, Close("malformed", str(exc)))

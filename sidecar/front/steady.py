@@ -24,6 +24,7 @@ class Steady:
     """An answer that may be given again: `head`, the correlation id, `tail`."""
 
     group: GroupGrant
+    api_key: int
     version: int
     until_ms: int
     touch: Touch
@@ -39,7 +40,7 @@ class Grants:
     lease_until_ms: int = 0
     groups: dict[str, GroupGrant] = field(default_factory=dict)
 
-    def remember(self, grant: Grant, version: int, until_ms: int, frame: bytes, now_ms: int) -> Steady:
+    def remember(self, grant: Grant, api_key: int, version: int, until_ms: int, frame: bytes, now_ms: int) -> Steady:
         """`frame`: the whole response that was just given; `until_ms`: the end of the principal's rights."""
         group = self.groups.get(grant.group_id)
         if group is None:
@@ -47,7 +48,7 @@ class Grants:
         touch = Touch(grant.group_id, grant.member_id)
         # The first answer under a grant is told at once: the session was armed without the touches' allowance.
         told_ms = now_ms - TOUCH_MS
-        return Steady(group, version, min(grant.until_ms, until_ms), touch, told_ms, frame[:4], frame[8:])
+        return Steady(group, api_key, version, min(grant.until_ms, until_ms), touch, told_ms, frame[:4], frame[8:])
 
     def void(self, groups: tuple[str, ...]) -> None:
         for group_id in groups:
@@ -59,8 +60,9 @@ class Grants:
         self.void(tuple(self.groups))
         self.lease_until_ms = 0
 
-    def allows(self, s: Steady, version: int, now_ms: int) -> bool:
-        return s.group.valid and s.version == version and now_ms < s.until_ms and now_ms < self.lease_until_ms
+    def allows(self, s: Steady, api_key: int, version: int, now_ms: int) -> bool:
+        asked = s.version == version and s.api_key == api_key
+        return asked and s.group.valid and now_ms < s.until_ms and now_ms < self.lease_until_ms
 
 
 def touch_due(s: Steady, now_ms: int) -> bool:

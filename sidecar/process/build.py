@@ -86,7 +86,10 @@ class Coordination:
         state = StateLog(len(leaders), codec, app.log, app.metrics)
         values = {f: getattr(s.consumer, f) for f in type(s.consumer).model_fields}
         defaults = {f: field.default for f, field in type(s.consumer).model_fields.items()}
-        own = OwnSettings(s.node_id, values, frozenset(s.consumer.model_fields_set), defaults)
+        classic = {f: getattr(s.classic, f) for f in type(s.classic).model_fields}
+        classic["stale_claims"] = s.groups.stale_claims
+        given = frozenset(s.consumer.model_fields_set)
+        own = OwnSettings(s.node_id, values, given, defaults, classic, frozenset(s.classic.model_fields_set))
         configs = Configs(own, codec, state, managed_by(s), app.log)
         service = ServiceSettings(s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms)
         settings = CoordinatorSettings(

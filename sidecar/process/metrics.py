@@ -26,7 +26,20 @@ METRICS: dict[str, _Metric] = {
     "active": _Metric(Gauge, "sidecar_connections_active", "Client connections open now."),
     "requests": _Metric(Counter, "sidecar_requests", "Requests the sidecar looked into.", ("api", "decision")),
     "refused": _Metric(Counter, "sidecar_frames_refused", "Frames that closed their connection.", ("reason",)),
-    "rebalances": _Metric(Counter, "sidecar_rebalances", "Bumps of a group's epoch.", ("protocol",)),
+    "rebalances": _Metric(Counter, "sidecar_rebalances", "Bumps of a group's epoch; rebalances begun.", ("protocol",)),
+    "completed_rebalances": _Metric(
+        Counter,
+        "sidecar_completed_rebalances",
+        "Rebalances of classic groups that came to an assignment.",
+        ("protocol",),
+    ),
+    "stale_claims": _Metric(
+        Counter,
+        "sidecar_stale_claims",
+        "Topics of which a classic member claimed partitions that others have (KIP-792); told: whether the member said "
+        "its generation.",
+        ("told",),
+    ),
     "owned": _Metric(Gauge, "sidecar_owned_partitions", "Partitions of the state topic served here."),
     "parked": _Metric(Gauge, "sidecar_parked_replies", "Requests the coordinator has not answered yet."),
     "assignments": _Metric(Counter, "sidecar_assignments", "Target assignments computed and written.", ("assignor",)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import re2
 import yaml
@@ -46,6 +46,11 @@ class Groups(_Section):
         description="Regular expressions (RE2, whole name) of groups the sidecar coordinates. Empty: none, the broker has all.",
     )
     exclude: tuple[str, ...] = Field((), description="Groups that stay with the broker though `include` matches.")
+    stale_claims: Literal["report", "strip"] = Field(
+        "report",
+        description="A member claims partitions that were given to others since (KIP-792): tell, or also take the claim "
+        "out of what the leader gets.",
+    )
 
     @field_validator("include", "exclude")
     @classmethod
@@ -104,6 +109,27 @@ class Consumer(_Section):
             faults.append("session_timeout_ms must be greater than heartbeat_interval_ms")
         if faults:
             raise ValueError("; ".join(faults))
+        return self
+
+
+class Classic(_Section):
+    """Kafka's settings of classic groups; docs/reference/behaviour.md, section 7."""
+
+    min_session_timeout_ms: int = Field(6_000, ge=1, description="Kafka's group.min.session.timeout.ms.")
+    max_session_timeout_ms: int = Field(1_800_000, ge=1, description="Kafka's group.max.session.timeout.ms.")
+    initial_rebalance_delay_ms: int = Field(
+        3_000, ge=0, description="An empty group waits so long for more members before its first rebalance."
+    )
+    max_size: int = Field(2_147_483_647, ge=1, description="Members of a group: Kafka's group.max.size.")
+    new_member_join_timeout_ms: int = Field(
+        300_000, ge=1, description="A new member whose JoinGroup waits longer is removed; a constant in Kafka."
+    )
+
+    @model_validator(mode="after")
+    def _in_range(self) -> Classic:
+        if self.min_session_timeout_ms > self.max_session_timeout_ms:
+            low, high = self.min_session_timeout_ms, self.max_session_timeout_ms
+            raise ValueError(f"min_session_timeout_ms {low} is greater than max_session_timeout_ms {high}")
         return self
 
 
@@ -198,6 +224,7 @@ class Settings(BaseSettings):
     drain_ms: int = Field(3_000, ge=0, description="At the end: how long to wait for answers under way.")
     groups: Groups = Groups()  # type: ignore[call-arg]
     consumer: Consumer = Consumer()  # type: ignore[call-arg]
+    classic: Classic = Classic()  # type: ignore[call-arg]
     state: State = State()  # type: ignore[call-arg]
     ownership: OwnershipSection = OwnershipSection()  # type: ignore[call-arg]
     limits: LimitsSection = LimitsSection()  # type: ignore[call-arg]

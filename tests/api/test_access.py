@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sidecar.api.access import KEPT
 from sidecar.api.call import Client
-from sidecar.core.consumer.events import CheckReply, ConsumerHeartbeat, FetchCheck, HeartbeatReply
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import Code
+from sidecar.core.offsets import CheckReply, FetchCheck
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import offset_fetch as of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sidecar.api.call import Client
-from sidecar.core.consumer.events import CheckReply, CommitCheck
 from sidecar.core.errors import Code
+from sidecar.core.offsets import CheckReply, CommitCheck
 from sidecar.link.messages import View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_commit as oc

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.consumer.events import CheckReply, FetchCheck
 from sidecar.core.errors import Code
+from sidecar.core.offsets import CheckReply, FetchCheck
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_fetch as of
 from tests.api.play import ELSEWHERE, OTHER, Play

@@ -14,8 +14,8 @@ from sidecar.coordinator import writer as writer_module
 from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.writer import WriteLost
 from sidecar.core import owner as owner_module
-from sidecar.core.consumer.events import CommitCheck
 from sidecar.core.errors import Code
+from sidecar.core.offsets import CommitCheck
 from sidecar.core.owner import Phase
 from sidecar.link.messages import Lease, Reply, Request, Void
 from sidecar.state.batch import encode_batch

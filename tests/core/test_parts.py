@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.consumer.config import ConsumerConfig
-from sidecar.core.consumer.events import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.errors import Code
 from sidecar.core.events import DeleteGroup
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.placement import java_hash, partition_for, place
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage

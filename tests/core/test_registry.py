@@ -82,8 +82,8 @@ class Meeting:
     def member_count(self) -> int:
         return 0
 
-    def subscribed_topics(self) -> frozenset[str]:
-        return frozenset()
+    def standing(self) -> StandingReply:
+        return StandingReply(exists=True)
 
     def replay(self, record: Record) -> None:
         assert isinstance(record, MeetingRecord)

@@ -22,9 +22,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.consumer.events import CheckReply, CommitCheck, ConsumerHeartbeat, FetchCheck, HeartbeatReply
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import Code
 from sidecar.core.events import DeleteGroup
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.records import Partitions
 from tests.core.world import World, topic, topic_id
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor, AssignorError
+from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
@@ -35,6 +36,7 @@ class World:
     config: ConsumerConfig = field(
         default_factory=lambda: ConsumerConfig(assignor_offload_enable=False, join_wait_ms=0)
     )
+    classic: ClassicConfig = field(default_factory=ClassicConfig)
     now_ms: int = 1_000_000
     skew_ms: int = 0
     """By how much the wall clock is wrong."""
@@ -51,7 +53,7 @@ class World:
         self.running: list[RunAssignor] = []
 
     def empty(self) -> Shard:
-        ports = Ports(self.assignors, Computed(lambda kind, group_id: self.config), lambda: self.asks_access)
+        ports = Ports(self.assignors, Computed(lambda kind, group_id: self.classic if kind == CLASSIC else self.config), lambda: self.asks_access)
         return Shard(REGISTRY, ports, self.shard.image if hasattr(self, "shard") else None)
 
     @property

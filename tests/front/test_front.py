@@ -10,9 +10,10 @@ import pytest
 
 from sidecar.api.call import Call, Handler, Tell
 from sidecar.api.handlers import HANDLERS
-from sidecar.core.consumer.events import CheckReply, CommitCheck, ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import Code
 from sidecar.core.events import KnownReply
+from sidecar.core.offsets import CheckReply, CommitCheck
 from sidecar.front import front as module
 from sidecar.link.messages import AccessAnswer, AskAccess, Reply, Request, SettingsPassed, View
 from sidecar.wire.apis import Api

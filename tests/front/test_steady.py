@@ -93,8 +93,9 @@ def test_other_bytes_are_another_request(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_another_version_is_another_request() -> None:
     """The bytes behind the correlation id may be the same in two versions; the answer is not."""
     grants = Grants(lease_until_ms=100)
-    steady = grants.remember(Grant("g", "m1", 1, 50), 1, 80, b"size" + b"corr" + b"body", 10)
-    assert grants.allows(steady, 1, 49) and not grants.allows(steady, 0, 49)
+    steady = grants.remember(Grant("g", "m1", 1, 50), 68, 1, 80, b"size" + b"corr" + b"body", 10)
+    assert grants.allows(steady, 68, 1, 49)
+    assert not grants.allows(steady, 68, 0, 49) and not grants.allows(steady, 12, 1, 49)
 
 
 def test_not_after_the_group_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,17 +213,17 @@ def test_the_coordinator_hears_of_a_member_at_most_every_so_often(monkeypatch: p
 
 
 def test_a_touch_is_due_after_its_time() -> None:
-    steady = Grants().remember(Grant("g", "m1", 1, 1 << 40), 1, 1 << 40, bytes(8), 1_000)
+    steady = Grants().remember(Grant("g", "m1", 1, 1 << 40), 68, 1, 1 << 40, bytes(8), 1_000)
     due = [at for at in range(1_000, 1_000 + 3 * TOUCH_MS) if touch_due(steady, at)]
     assert due == [1_000, 1_000 + TOUCH_MS, 1_000 + 2 * TOUCH_MS]
 
 
 def test_void_ends_all_grants_of_a_group_and_no_others() -> None:
     grants = Grants(lease_until_ms=1 << 40)
-    one, two = (grants.remember(Grant(g, "m", 1, 100), 1, 100, bytes(8), 0) for g in ("g1", "g2"))
+    one, two = (grants.remember(Grant(g, "m", 1, 100), 68, 1, 100, bytes(8), 0) for g in ("g1", "g2"))
     grants.void(("g1", "unknown"))
-    assert not grants.allows(one, 1, 0) and grants.allows(two, 1, 0)
-    again = grants.remember(Grant("g1", "m", 2, 100), 1, 100, bytes(8), 0)
+    assert not grants.allows(one, 68, 1, 0) and grants.allows(two, 68, 1, 0)
+    again = grants.remember(Grant("g1", "m", 2, 100), 68, 1, 100, bytes(8), 0)
     assert grants.allows(again, 1, 0) and not grants.allows(one, 1, 0)
     grants.void_all()
     assert not grants.allows(again, 1, 0) and not grants.allows(two, 1, 0) and grants.lease_until_ms == 0

@@ -9,14 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from sidecar.core.classic.events import (
+    ClassicHeartbeat,
+    DescribeClassic,
+    DescribeClassicReply,
+    DescribedClassicMember,
+    JoinedMember,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    LeaveReply,
+    Leaving,
+    Left,
+    SyncGroup,
+    SyncReply,
+)
 from sidecar.core.consumer.events import (
-    CheckReply,
-    CommitCheck,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
     DescribedMember,
     DescribeReply,
-    FetchCheck,
     HeartbeatReply,
 )
 from sidecar.core.errors import Code
@@ -33,6 +45,7 @@ from sidecar.core.events import (
     StandingReply,
 )
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.link.codec import SIMPLE, Frames, LinkCodec, LinkError
 from sidecar.link.messages import (
     SETTINGS_EVENTS,
@@ -64,6 +77,11 @@ EVENTS: list[Event] = [
     CommitCheck("g", "m", 3, None, 9, False, (("a", TOPIC, 0),)),
     FetchCheck("g", None, -1),
     DescribeConsumerGroup("g"),
+    JoinGroup("g", "m", "i", "consumer", (("range", b"\xff\0"),), 6, 7, "why", "c", "/h", 9, "uuid"),
+    SyncGroup("g", "m", None, 3, "consumer", "range", (("m", b"\0\xff"),)),
+    ClassicHeartbeat("g", "m", "i", 3),
+    LeaveGroup("g", (Leaving("m", None, "why"), Leaving("", "i", None))),
+    DescribeClassic("g", 6),
     Standing("g"),
     DeleteGroup("g"),
     ListGroups(),
@@ -77,6 +95,23 @@ ANSWERS: list[Answer] = [
     HeartbeatReply(member_id="m", member_epoch=3, heartbeat_interval_ms=5, assignment={TOPIC: (1,)}),
     CheckReply(partition_code=113, partitions=frozenset({("a", TOPIC, 0)})),
     DescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="range", members=(MEMBER,)),
+    JoinReply(
+        member_id="m",
+        generation=3,
+        protocol_type="consumer",
+        protocol="range",
+        leader="m",
+        skip_assignment=True,
+        members=(JoinedMember("m", "i", b"\xff"),),
+    ),
+    SyncReply(Code.NONE, None, "consumer", "range", b"\xff"),
+    LeaveReply(members=(Left("m", None, Code.NONE), Left("", "i", Code.UNKNOWN_MEMBER_ID))),
+    DescribeClassicReply(
+        state="Stable",
+        protocol_type="consumer",
+        protocol="range",
+        members=(DescribedClassicMember("m", "i", "c", "/h", b"\xff", b"\xfe"),),
+    ),
     StandingReply(exists=True, members=2, subscribed=frozenset({"a"})),
     ListReply(groups=(Listed("g", "consumer", "Stable", "consumer"),)),
     KnownReply(groups=frozenset({"g"})),

@@ -18,6 +18,7 @@ from sidecar.front.steady import Grants, Steady, touch_due
 from sidecar.link.messages import Lease, Reply, Void
 from tests.sim.world import FOR_EVER_MS, World
 
+API = 68
 VERSION = 1
 """Of the heartbeat's request."""
 
@@ -90,7 +91,7 @@ class Front:
         self._read()
         hb, now_ms = ask.hb, self.world.sched.now
         granted = self._granted.get((hb.group_id, hb.member_id))
-        if granted is not None and granted.hb == hb and self._grants.allows(granted.steady, VERSION, now_ms):
+        if granted is not None and granted.hb == hb and self._grants.allows(granted.steady, API, VERSION, now_ms):
             told = touch_due(granted.steady, now_ms)
             self._behind.answered_under_grant(granted, told)
             self.world.figures["answers under grants"] += 1
@@ -124,5 +125,5 @@ class Front:
                 ask, reply = message
                 if reply.grant is not None:
                     assert isinstance(reply.answer, HeartbeatReply)
-                    steady = self._grants.remember(reply.grant, VERSION, FOR_EVER_MS, b"", came_ms)
+                    steady = self._grants.remember(reply.grant, API, VERSION, FOR_EVER_MS, b"", came_ms)
                     self._granted[ask.hb.group_id, ask.hb.member_id] = Granted(ask.hb, reply.answer, steady, sent_ms)

@@ -24,6 +24,7 @@ from sidecar.core.consumer.records import (
 from sidecar.core.consumer.subscriptions import Subscription, Subscriptions
 from sidecar.core.consumer.table import TargetAssignment
 from sidecar.core.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.events import StandingReply
 from sidecar.core.records import Epochs, Partitions, Record, Tombstone
 from sidecar.core.topics import TopicImage
 
@@ -148,6 +149,9 @@ class ConsumerGroup:
                 self._ids.clear()
             self._ids[sub] = (image, regex, ids)
         return ids
+
+    def standing(self) -> StandingReply:
+        return StandingReply(exists=True, members=len(self.members), subscribed=self.subscribed_topics())
 
     def subscribed_topics(self) -> frozenset[str]:
         return self.subscriptions.topics()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sidecar.core.consumer.config import CONSUMER as NAME
 from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.describe import describe
-from sidecar.core.consumer.events import CommitCheck, ConsumerHeartbeat, DescribeConsumerGroup, FetchCheck
+from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.heartbeat import heartbeat
 from sidecar.core.consumer.members import arm_rebalance, arm_session, rebalance_timeout, session_timeout
@@ -17,6 +17,7 @@ from sidecar.core.consumer.target import AssignorDone, assign_due, assignor_done
 from sidecar.core.consumer.waiting import answer_all, give_up, waited_enough, wake
 from sidecar.core.effects import TOUCH_MS
 from sidecar.core.groups import GroupKind
+from sidecar.core.offsets import CommitCheck, FetchCheck
 from sidecar.core.turn import Turn
 
 

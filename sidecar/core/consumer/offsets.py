@@ -6,9 +6,9 @@ ConsumerGroup.validateOffsetCommit / validateOffsetFetch and OffsetMetadataManag
 
 from __future__ import annotations
 
-from sidecar.core.consumer.events import CheckReply, CommitCheck, FetchCheck, Place
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.errors import Code
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck, Place
 from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Turn
 
@@ -17,15 +17,10 @@ ZERO_ID = b"\0" * 16
 
 
 def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
-    turn.reply(token, _commit(turn.groups.get(c.group_id), turn.image, c))
+    turn.reply(token, _commit(turn.groups[c.group_id], turn.image, c))
 
 
-def _commit(group: ConsumerGroup | None, image: TopicImage, c: CommitCheck) -> CheckReply:
-    if group is None:
-        if c.member_epoch < 0:
-            return OK
-        late = c.version >= 9 or c.transactional
-        return CheckReply(Code.GROUP_ID_NOT_FOUND if late and not c.transactional else Code.ILLEGAL_GENERATION)
+def _commit(group: ConsumerGroup, image: TopicImage, c: CommitCheck) -> CheckReply:
     if c.member_epoch < 0 and not group.members:
         return OK
     if c.transactional and c.member_epoch == -1 and not c.member_id and c.instance_id is None:
@@ -56,12 +51,10 @@ def _may_commit(image: TopicImage, member: Member, epoch: int, where: Place) -> 
 
 
 def check_fetch(turn: Turn, f: FetchCheck, token: int) -> None:
-    turn.reply(token, _fetch(turn.groups.get(f.group_id), f))
+    turn.reply(token, _fetch(turn.groups[f.group_id], f))
 
 
-def _fetch(group: ConsumerGroup | None, f: FetchCheck) -> CheckReply:
-    if group is None:
-        return OK  # nothing is known of it: all offsets are -1
+def _fetch(group: ConsumerGroup, f: FetchCheck) -> CheckReply:
     if f.member_id is None and f.member_epoch < 0:
         return OK
     member = group.members.get(f.member_id or "")

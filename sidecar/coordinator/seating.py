@@ -1,0 +1,333 @@
+"""Takes and gives up seats in the brokers' groups: which request goes when, over which connection. It knows no commit.
+
+A broker answers the requests of one connection one after the other, and holds back the JoinGroup that begins a new
+group (group.initial.rebalance.delay.ms, 3 s by default). So each round first looks, many groups at once: where the seat
+is there already, JoinGroup is answered at once and goes over a few shared connections; where it is not, JoinGroup has a
+connection to itself, and not more than `first_joins` of them wait at one broker.
+
+While it waits, DescribeGroups tells its member id already, and the broker accepts that member's commits: so a commit
+waits for milliseconds, not for three seconds (docs/decisions.md 39).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sidecar.core.errors import Code, name_of
+from sidecar.core.offsets import Seat
+from sidecar.kafka import membership as ms
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.membership import Looked
+from sidecar.kafka.net import BrokerConnection
+from sidecar.link.ports import Logger, Tasks
+from sidecar.wire.generated import join_group as jg
+from sidecar.wire.primitives import WireError
+
+LANES = (-2, -3, -4)
+"""The shared connections to each broker."""
+ROUND = 100
+"""Groups of one look; so many requests are under way at one broker."""
+ANSWER_S = 10.0
+EARLY_S = 0.02
+"""A JoinGroup not answered by then is held back by the broker."""
+LEAST_SESSION_MS = 1_000
+TROUBLE = (ConnectionLost, TimeoutError, WireError)
+
+
+@dataclass(slots=True, eq=False)
+class Chair:
+    """What is known of the seat in the broker's group of one managed group."""
+
+    group_id: str
+    partition: int
+    wanted: bool
+    since_ms: int
+    """Since when it is wanted."""
+    seat: Seat | None = None
+    """In this name commits go on now."""
+    joining: Seat | None = None
+    """A seat that has been taken, but must not be used before it is proved."""
+    final: bool = False
+    """The broker's group is stable; before, the seat is that of a JoinGroup which the broker holds back."""
+    settled: bool = False
+    """No seat of an earlier owner can be used any more."""
+    there: str | None = None
+    """Member id at the broker; empty if there is none, None if nobody knows."""
+    others: bool = False
+    """The broker's group has members of its own: native clients."""
+    generation: int = 0
+    """That of the broker's group while it has no members, as far as it can be guessed."""
+    topics: frozenset[str] | None = None
+    """The subscription that the broker should be able to read; None: none."""
+    shown: frozenset[str] | None = None
+    gone: bool = False
+    """The partition is not ours any more."""
+    busy: bool = False
+    due_ms: int = 0
+    """When to prove that it lives, or after trouble to try again."""
+    pause_ms: int = 0
+    problem: str = ""
+
+    @property
+    def needs_work(self) -> bool:
+        if self.gone or self.busy:
+            return False
+        if self.wanted:
+            return not self.final or self.shown != self.topics
+        return self.there != ""
+
+
+class Told(Protocol):
+    """Who decides what a change means."""
+
+    def leased(self) -> bool: ...
+
+    def leader_of(self, partition: int) -> int:
+        """Node id of the broker that keeps the offsets of this partition's groups; -1 while unknown."""
+
+    def taken(self, chair: Chair, seat: Seat, final: bool) -> None:
+        """The broker knows this member now. It must be proved before it is used."""
+
+    def changed(self, chair: Chair) -> None:
+        """It is settled, or given up."""
+
+    def trouble(self, chair: Chair, problem: str) -> None:
+        """Try again later."""
+
+
+@dataclass(slots=True, eq=False)
+class _Desk:
+    """The work at one broker."""
+
+    node_id: int
+    urgent: deque[Chair] = field(default_factory=deque)
+    queue: deque[Chair] = field(default_factory=deque)
+    slow: deque[Chair] = field(default_factory=deque)
+    held: int = 0
+    """How many JoinGroups have a connection to themselves."""
+    spare: list[BrokerConnection] = field(default_factory=list)
+    running: bool = False
+    turn: int = 0
+
+
+class Seating:
+    def __init__(
+        self, cluster: Cluster, told: Told, session_ms: int, first_joins: int, log: Logger, tasks: Tasks
+    ) -> None:
+        self.session_ms = session_ms
+        self._cluster = cluster
+        self._told = told
+        self._first_joins = first_joins
+        self._log = log
+        self._tasks = tasks
+        self._desks: dict[int, _Desk] = {}
+
+    def put(self, chair: Chair, urgent: bool) -> None:
+        """Bring it about that the broker's group has what is wanted. `urgent`: a commit waits."""
+        node_id = self._told.leader_of(chair.partition)
+        if node_id < 0:
+            self._told.trouble(chair, "no leader of the offsets is known")
+            return
+        desk = self._desks.get(node_id)
+        if desk is None:
+            desk = self._desks[node_id] = _Desk(node_id)
+        (desk.urgent if urgent else desk.queue).append(chair)
+        if not desk.running:
+            desk.running = True
+            self._tasks.spawn(self._rounds(desk), f"seats-{node_id}")
+
+    async def heartbeat(self, chair: Chair, seat: Seat) -> int:
+        """The broker's answer; raises what TROUBLE names."""
+        node_id = self._told.leader_of(chair.partition)
+        if node_id < 0:
+            raise ConnectionLost("no leader of the offsets is known")
+        conn = await self._lane(self._desks.setdefault(node_id, _Desk(node_id)))
+        return await ms.heartbeat(conn, chair.group_id, seat, ANSWER_S)
+
+    async def leave_all(self, chairs: Sequence[Chair]) -> None:
+        """At the end of the last sidecar."""
+        await asyncio.gather(*[self._leave_once(c) for c in chairs if c.there])
+
+    async def _leave_once(self, chair: Chair) -> None:
+        node_id = self._told.leader_of(chair.partition)
+        if node_id >= 0:
+            try:
+                await self._leave(self._desks.setdefault(node_id, _Desk(node_id)), chair)
+            except TROUBLE as exc:
+                self._log.debug("seat not given up", group_id=chair.group_id, problem=str(exc) or "timed out")
+
+    async def _lane(self, desk: _Desk) -> BrokerConnection:
+        desk.turn += 1
+        return await self._cluster.lane(desk.node_id, LANES[desk.turn % len(LANES)])
+
+    # ---- rounds -------------------------------------------------------------------------------------------
+    async def _rounds(self, desk: _Desk) -> None:
+        while desk.urgent or desk.queue:
+            chairs: list[Chair] = []
+            while (desk.urgent or desk.queue) and len(chairs) < ROUND:
+                chair = (desk.urgent or desk.queue).popleft()
+                if chair.needs_work:
+                    chair.busy = True
+                    chairs.append(chair)
+            if not chairs:
+                break
+            try:
+                found = await ms.look(await self._lane(desk), [c.group_id for c in chairs], ANSWER_S)
+            except TROUBLE as exc:
+                for chair in chairs:
+                    self._failed(chair, str(exc) or "timed out")
+                continue
+            quick = [chair for chair in chairs if not self._looked(desk, chair, found.get(chair.group_id))]
+            await asyncio.gather(*[self._quickly(desk, chair) for chair in quick])
+        desk.running = False
+
+    def _looked(self, desk: _Desk, chair: Chair, found: Looked | None) -> bool:
+        """Take in what the broker has said; returns whether there is nothing to be done quickly."""
+        if found is None or found.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
+            self._failed(chair, "DescribeGroups: " + ("no answer" if found is None else name_of(found.code)))
+            return True
+        if chair.gone:
+            return True
+        chair.there, chair.others = found.member_id, found.others
+        if not found.member_id and not chair.settled:
+            chair.settled = True
+            self._told.changed(chair)
+        if not chair.wanted:
+            if found.member_id:
+                return False
+            self._done(chair)
+        elif found.others and not found.member_id:
+            self._failed(chair, "the broker's group has members of its own")
+        elif found.settled:
+            return False
+        else:
+            desk.slow.append(chair)
+            self._start_slow(desk)
+        return True
+
+    def _done(self, chair: Chair) -> None:
+        chair.busy, chair.pause_ms, chair.problem = False, 0, ""
+        self._told.changed(chair)
+        if chair.needs_work:
+            self.put(chair, False)
+
+    def _failed(self, chair: Chair, problem: str) -> None:
+        chair.busy = False
+        if not chair.gone:
+            self._told.trouble(chair, problem)
+
+    # ---- where the answer comes at once -------------------------------------------------------------------
+    async def _quickly(self, desk: _Desk, chair: Chair) -> None:
+        try:
+            if not chair.wanted:
+                await self._leave(desk, chair)
+            else:
+                # With its own member id a seat is kept, and only shows another subscription.
+                mine = chair.seat.member_id if chair.seat is not None and chair.seat.member_id == chair.there else ""
+                if mine:
+                    chair.seat, chair.final = None, False
+                await self._join(await self._lane(desk), chair, mine)
+        except TROUBLE as exc:
+            self._failed(chair, str(exc) or "timed out")
+        else:
+            self._done(chair)
+
+    async def _leave(self, desk: _Desk, chair: Chair) -> None:
+        member_id = chair.there or ""
+        generation = chair.seat.generation if chair.seat is not None else -1
+        chair.seat, chair.final, chair.shown = None, False, None
+        code = await ms.leave(await self._lane(desk), chair.group_id, member_id, ANSWER_S)
+        if code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID):
+            raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
+        chair.there, chair.settled = "", True
+        if generation >= 0:
+            chair.generation = generation + 1
+
+    # ---- where the broker holds JoinGroup back ------------------------------------------------------------
+    def _start_slow(self, desk: _Desk) -> None:
+        while desk.slow and desk.held < self._first_joins:
+            desk.held += 1
+            self._tasks.spawn(self._slowly(desk, desk.slow.popleft()), f"first-join-{desk.node_id}")
+
+    async def _slowly(self, desk: _Desk, chair: Chair) -> None:
+        conn: BrokerConnection | None = None
+        try:
+            while desk.spare and desk.spare[-1].closed:
+                desk.spare.pop()
+            conn = desk.spare.pop() if desk.spare else await self._cluster.open(desk.node_id)
+            joined = asyncio.ensure_future(self._join(conn, chair, ""))
+            await asyncio.wait([joined], timeout=EARLY_S)
+            if not joined.done():
+                await self._seat_early(desk, chair)
+            await joined
+        except TROUBLE as exc:
+            if conn is not None:
+                conn.close()
+            self._failed(chair, str(exc) or "timed out")
+        else:
+            self._done(chair)
+        finally:
+            desk.held -= 1
+            if conn is not None and not conn.closed:
+                if len(desk.spare) < len(LANES):
+                    desk.spare.append(conn)
+                else:
+                    conn.close()
+            self._start_slow(desk)
+
+    async def _seat_early(self, desk: _Desk, chair: Chair) -> None:
+        """The seat of a JoinGroup that is held back: its member id is told by DescribeGroups, and its generation, that
+        of the group before, is guessed; a Heartbeat tells whether the guess is right."""
+        try:
+            lane = await self._lane(desk)
+            found = (await ms.look(lane, [chair.group_id], ANSWER_S)).get(chair.group_id)
+            if found is None or not found.member_id or found.state != "PreparingRebalance":
+                return
+            seat = Seat(found.member_id, chair.generation, ms.INSTANCE_ID)
+            right = await ms.heartbeat(lane, chair.group_id, seat, ANSWER_S) == Code.REBALANCE_IN_PROGRESS
+        except TROUBLE as exc:
+            self._log.debug("no early seat", group_id=chair.group_id, problem=str(exc) or "timed out")
+            return
+        if right and not chair.gone and chair.busy and chair.joining is None and not chair.final:
+            chair.there = seat.member_id
+            self._told.taken(chair, seat, False)
+
+    # ---- JoinGroup and SyncGroup --------------------------------------------------------------------------
+    async def _join(self, conn: BrokerConnection, chair: Chair, member_id: str) -> None:
+        """Raises ConnectionLost if it does not come to a seat."""
+        topics = chair.topics
+        shown = ms.UNREADABLE if topics is None else ms.readable(topics)
+        timeout_s = ms.REBALANCE_TIMEOUT_MS / 1000 + ANSWER_S
+        chair.there = None
+        res = await ms.join(conn, chair.group_id, member_id, shown, self.session_ms, timeout_s)
+        while res.error_code == Code.INVALID_SESSION_TIMEOUT and self.session_ms // 2 >= LEAST_SESSION_MS:
+            self.session_ms //= 2
+            self._log.warning("the broker allows no session so long; it is halved", session_timeout_ms=self.session_ms)
+            res = await ms.join(conn, chair.group_id, member_id, shown, self.session_ms, timeout_s)
+        self._check(chair, res)
+        seat = Seat(res.member_id, res.generation_id, ms.INSTANCE_ID)
+        chair.there = seat.member_id
+        if ms.must_sync(res):
+            # Until SyncGroup is answered the broker takes no commit, and an early seat has the wrong generation.
+            chair.seat = chair.joining = None
+            code = await ms.sync(conn, chair.group_id, seat, ANSWER_S)
+            if code != Code.NONE:
+                raise ConnectionLost(f"SyncGroup: {name_of(code)}")
+        chair.shown, chair.settled = topics, True
+        if not chair.gone and self._told.leased():
+            self._told.taken(chair, seat, True)
+
+    def _check(self, chair: Chair, res: jg.JoinGroupResponse) -> None:
+        if res.error_code == Code.NONE:
+            return
+        chair.seat = chair.joining = None
+        if res.error_code == Code.INCONSISTENT_GROUP_PROTOCOL:
+            raise ConnectionLost("the broker's group has members of its own")
+        raise ConnectionLost(f"JoinGroup: {name_of(res.error_code)}")
+
+
+Answered = Callable[[], None]

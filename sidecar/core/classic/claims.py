@@ -1,0 +1,107 @@
+"""Stale claims: a consumer says that it owns partitions which the group has given to somebody else since (KIP-792).
+
+Assignors trust what members claim; a claim that is out of date has stuck groups and given partitions twice
+(KAFKA-12984, KAFKA-13406). The generation in the subscription lets an assignor see it; here the coordinator, which
+knows the last assignment, sees it for every client and assignor: it is counted, logged, written into the member's
+record, and, with `stale_claims = strip`, taken out of what the leader gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sidecar.core.classic.embedded import (
+    CONSUMER_TYPE,
+    UNKNOWN_GENERATION,
+    Subscription,
+    assigned,
+    subscription,
+    without_claims,
+)
+from sidecar.core.classic.group import ClassicGroup, Member
+from sidecar.core.classic.records import StaleClaim
+from sidecar.core.turn import Turn
+
+Where = tuple[str, int]
+"""Topic name and partition."""
+
+
+def claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[StaleClaim, ...]]:
+    """Member id -> its stale claims, at the end of a join phase. A claim is stale if the last assignment does not give
+    the partition to the member, and either gives it to another, or is newer than the claim, or another member claims
+    the partition, too."""
+    claims = _claims(group, protocol)
+    if not claims:
+        return {}
+    holders = _holders(group)
+    claimants: dict[Where, list[str]] = {}
+    for member_id, s in claims.items():
+        for where in _places(s.owned):
+            claimants.setdefault(where, []).append(member_id)
+    found: dict[str, tuple[StaleClaim, ...]] = {}
+    for member_id, s in claims.items():
+        stale: dict[tuple[str, str], list[int]] = {}
+        old = UNKNOWN_GENERATION < s.generation < group.assigned_generation
+        for topic, partition in _places(s.owned):
+            holder = holders.get((topic, partition), "")
+            if holder == member_id:
+                continue
+            others = [m for m in claimants[topic, partition] if m != member_id and claims[m].generation >= s.generation]
+            if holder or old or others:
+                stale.setdefault((topic, holder or next(iter(others), "")), []).append(partition)
+        if stale:
+            found[member_id] = tuple(StaleClaim(t, tuple(ps), s.generation, h) for (t, h), ps in stale.items())
+    return found
+
+
+def report(turn: Turn, group: ClassicGroup, found: Mapping[str, tuple[StaleClaim, ...]]) -> None:
+    """Write down what was found, and what is found no more."""
+    for member in list(group.members.values()):
+        stale = found.get(member.member_id, ())
+        if stale != member.stale_claims:
+            why = "claims partitions of others" if stale else "claims nothing of others any more"
+            turn.write(replace(member, stale_claims=stale, why=why))
+        for claim in stale:
+            turn.fx.count("stale_claims", "yes" if claim.generation != UNKNOWN_GENERATION else "no")
+            turn.fx.log(
+                "stale claim",
+                "warning",
+                group_id=group.group_id,
+                member_id=member.member_id,
+                client=member.client_id,
+                topic=claim.topic,
+                partitions=list(claim.partitions),
+                generation=claim.generation,
+                assigned_generation=group.assigned_generation,
+                holder=claim.holder,
+            )
+
+
+def shown(member: Member, protocol: str | None, strip: bool) -> bytes:
+    """The metadata as the leader gets it."""
+    metadata = member.metadata(protocol)
+    if not strip or not member.stale_claims:
+        return metadata
+    stale: dict[str, tuple[int, ...]] = {}
+    for claim in member.stale_claims:
+        stale[claim.topic] = (*stale.get(claim.topic, ()), *claim.partitions)
+    return without_claims(metadata, stale)
+
+
+def _claims(group: ClassicGroup, protocol: str) -> dict[str, Subscription]:
+    if group.type != CONSUMER_TYPE:
+        return {}
+    read = {m.member_id: subscription(m.metadata(protocol)) for m in group.members.values()}
+    return {member_id: s for member_id, s in read.items() if s is not None and s.owned}
+
+
+def _holders(group: ClassicGroup) -> dict[Where, str]:
+    """By the last assignment that is known."""
+    return {
+        where: member_id for member_id, given in group.assignments.items() for where in _places(assigned(given) or {})
+    }
+
+
+def _places(owned: Mapping[str, tuple[int, ...]]) -> list[Where]:
+    return [(topic, p) for topic, partitions in owned.items() for p in partitions]

@@ -1,0 +1,97 @@
+"""The consumer's own protocol inside the classic one: what a member subscribes to and owns (KIP-429, KIP-792), and
+what it is assigned. The coordinator passes these bytes on as they are; it reads them for claims, OffsetDelete and
+migration, never to decide who may join.
+
+The bytes begin with a version. A newer one than is known is read as the newest known, as all clients do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sidecar.wire.generated import consumer_protocol_assignment as ca
+from sidecar.wire.generated import consumer_protocol_subscription as cs
+from sidecar.wire.primitives import WireError
+
+CONSUMER_TYPE = "consumer"
+"""The protocol type of consumers."""
+NEWEST = 3
+UNKNOWN_GENERATION = -1
+Owned = Mapping[str, tuple[int, ...]]
+"""Topic name -> partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """`generation`: in which the member got what it owns; -1 if its client does not say (versions 0 and 1)."""
+
+    version: int
+    topics: tuple[str, ...]
+    user_data: bytes | None
+    owned: Owned
+    generation: int
+    rack_id: str | None
+
+
+@lru_cache(maxsize=4_096)
+def subscription(metadata: bytes) -> Subscription | None:
+    """None: these bytes are no subscription."""
+    try:
+        version = _version(metadata)
+        s = cs.ConsumerProtocolSubscription.decode(min(version, NEWEST), metadata, 2)
+    except WireError:
+        return None
+    owned = {t.topic: tuple(t.partitions) for t in s.owned_partitions}
+    return Subscription(version, tuple(s.topics), s.user_data, owned, s.generation_id, s.rack_id)
+
+
+@lru_cache(maxsize=4_096)
+def topics_of(metadata: bytes) -> tuple[str, ...] | None:
+    """Only what all versions begin with."""
+    try:
+        _version(metadata)
+        return tuple(cs.ConsumerProtocolSubscription.decode(0, metadata, 2).topics)
+    except WireError:
+        return None
+
+
+def without_claims(metadata: bytes, of: Owned) -> bytes:
+    """The same subscription, of a member that does not own these partitions. Bytes that follow the known fields are
+    kept."""
+    version = min(_version(metadata), NEWEST)
+    s = cs.ConsumerProtocolSubscription.decode(version, metadata, 2)
+    known = 2 + len(s.encode(version))
+    for t in s.owned_partitions:
+        gone = of.get(t.topic, ())
+        t.partitions = [p for p in t.partitions if p not in gone]
+    s.owned_partitions = [t for t in s.owned_partitions if t.partitions]
+    return metadata[:2] + s.encode(version) + metadata[known:]
+
+
+def assigned(assignment: bytes) -> Owned | None:
+    """None: these bytes are no assignment. Empty bytes assign nothing."""
+    if not assignment:
+        return {}
+    try:
+        a = ca.ConsumerProtocolAssignment.decode(min(_version(assignment), NEWEST), assignment, 2)
+    except WireError:
+        return None
+    return {t.topic: tuple(t.partitions) for t in a.assigned_partitions}
+
+
+def assignment(version: int, partitions: Iterable[tuple[str, tuple[int, ...]]]) -> bytes:
+    """An assignment as a client of this subscription version reads it."""
+    known = max(0, min(version, NEWEST))
+    topics = [ca.TopicPartition(t, list(ps)) for t, ps in partitions]
+    return known.to_bytes(2, "big") + ca.ConsumerProtocolAssignment(topics).encode(known)
+
+
+def _version(data: bytes) -> int:
+    if len(data) < 2:
+        raise WireError("no version")
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if version < 0:
+        raise WireError(f"version {version}")
+    return version

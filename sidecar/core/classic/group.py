@@ -1,0 +1,200 @@
+"""The hard state of one classic group and how a record changes it. It decides nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.core.classic.config import CLASSIC
+from sidecar.core.classic.embedded import CONSUMER_TYPE, topics_of
+from sidecar.core.classic.events import Protocols
+from sidecar.core.classic.records import TRANSITIONS, AssignmentRecord, GroupRecord, Kind, MemberRecord, State
+from sidecar.core.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.events import StandingReply
+from sidecar.core.records import Record, Tombstone
+
+Member = MemberRecord
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """All of this comes from records, or is derived from what does."""
+
+    group_id: str
+    state: State = State.EMPTY
+    generation: int = 0
+    type: str | None = None
+    """The protocol type, as the first member gave it."""
+    protocol: str | None = None
+    leader: str | None = None
+    """May have left while the group prepares a rebalance: the end of that names a new one."""
+    assigned_generation: int = -1
+    since_ms: int = 0
+    members: dict[str, Member] = field(default_factory=dict)
+    assignments: dict[str, bytes] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    """Instance id -> member id (KIP-345)."""
+    supported: Counter[str] = field(default_factory=Counter)
+    """Members by the protocols that they know."""
+    topics: frozenset[str] | None = None
+    """What consumers of this generation subscribe to; None: nobody can tell."""
+
+    kind = CLASSIC
+
+    @property
+    def protocol_type(self) -> str:
+        return self.type or ""
+
+    def state_name(self) -> str:
+        return str(self.state)
+
+    def member_count(self) -> int:
+        return len(self.members)
+
+    def subscribed_topics(self) -> frozenset[str]:
+        return self.topics or frozenset()
+
+    def standing(self) -> StandingReply:
+        active = self.state is not State.EMPTY
+        consumers = self.type == CONSUMER_TYPE
+        return StandingReply(
+            exists=True,
+            members=max(len(self.members), int(active)),
+            subscribed=self.subscribed_topics(),
+            subscribed_all=consumers and self.topics is None,
+            opaque=active and not consumers,
+        )
+
+    # ---- questions ----------------------------------------------------------------------------------------
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols may be in the group."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        everybody = len(self.members)
+        return self.type == protocol_type and any(self.supported[name] == everybody for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """Each member votes for the first of its protocols that all know; most votes win, of equals the first in the
+        alphabet."""
+        everybody = len(self.members)
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            for name, _ in member.protocols:
+                if self.supported[name] == everybody:
+                    votes[name] += 1
+                    break
+        return min(votes, key=lambda name: (-votes[name], name))
+
+    def knows_its_id(self, member: Member) -> bool:
+        """Whether the client of this member has been told its member id."""
+        return member.id_told or member.generation < self.generation
+
+    def rebalance_timeout_ms(self) -> int:
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def validate(self, member_id: str, instance_id: str | None) -> Member:
+        """The member, if the caller is it. Raises FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        if instance_id is not None:
+            holder = self.static.get(instance_id)
+            if holder is None:
+                raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            if holder != member_id:
+                raise CoordinatorError(
+                    Code.FENCED_INSTANCE_ID, f"Instance id {instance_id} is held by {holder}, not by {member_id}."
+                )
+        member = self.members.get(member_id)
+        if member is None:
+            raise CoordinatorError(
+                Code.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
+    # ---- replay -------------------------------------------------------------------------------------------
+    def replay(self, r: Record) -> None:
+        """Apply one record. Tolerates what compaction leaves: assignments of members that are gone."""
+        apply = _APPLY.get(type(r))
+        if apply is None:
+            raise InvariantError(f"group {self.group_id}: a classic group has no record {type(r).__name__}")
+        apply(self, r)
+
+    def _replay_group(self, r: GroupRecord) -> None:
+        began = (r.generation, r.protocol) != (self.generation, self.protocol) or r.state is State.EMPTY
+        self.state, self.generation, self.leader = r.state, r.generation, r.leader
+        self.type, self.protocol = r.protocol_type, r.protocol
+        self.assigned_generation, self.since_ms = r.assigned_generation, r.since_ms
+        if began:
+            self.topics = self._subscribed()
+
+    def _subscribed(self) -> frozenset[str] | None:
+        if self.type != CONSUMER_TYPE:
+            return None
+        if not self.members:
+            return frozenset()
+        found: set[str] = set()
+        for member in self.members.values():
+            try:
+                topics = topics_of(member.metadata(self.protocol))
+            except KeyError:
+                return None
+            if topics is None:
+                return None
+            found.update(topics)
+        return frozenset(found)
+
+    def _replay_member(self, r: MemberRecord) -> None:
+        self._remove(r.member_id)
+        self.members[r.member_id] = r
+        self.supported.update(name for name, _ in r.protocols)
+        if r.instance_id is not None:
+            self.static[r.instance_id] = r.member_id
+
+    def _replay_assignment(self, r: AssignmentRecord) -> None:
+        self.assignments[r.member_id] = r.assignment
+
+    def _replay_tombstone(self, r: Tombstone) -> None:
+        if r.kind == Kind.MEMBER:
+            self._remove(r.sub_id)
+            self.members.pop(r.sub_id, None)
+        elif r.kind == Kind.ASSIGNMENT:
+            self.assignments.pop(r.sub_id, None)
+
+    def _remove(self, member_id: str) -> None:
+        """Take back what this member counts for; it keeps its place in the order of members."""
+        old = self.members.get(member_id)
+        if old is None:
+            return
+        for name, _ in old.protocols:
+            self.supported[name] -= 1
+            if not self.supported[name]:
+                del self.supported[name]
+        if old.instance_id is not None and self.static.get(old.instance_id) == member_id:
+            del self.static[old.instance_id]
+
+    def tombstones(self, why: str) -> list[Tombstone]:
+        """Every key of the group, the root last."""
+        keys: list[tuple[Kind, Collection[str]]] = [
+            (Kind.ASSIGNMENT, self.assignments),
+            (Kind.MEMBER, self.members),
+            (Kind.GROUP, ("",)),
+        ]
+        return [Tombstone(kind, self.group_id, sub_id, why) for kind, sub_ids in keys for sub_id in sub_ids]
+
+
+_APPLY: dict[type, Callable[[ClassicGroup, Any], None]] = {
+    GroupRecord: ClassicGroup._replay_group,
+    MemberRecord: ClassicGroup._replay_member,
+    AssignmentRecord: ClassicGroup._replay_assignment,
+    Tombstone: ClassicGroup._replay_tombstone,
+}
+
+
+def may_follow(old: State, new: State) -> bool:
+    return new in TRANSITIONS[old]
+
+
+def classic_group(groups: Mapping[str, Any], group_id: str) -> ClassicGroup | None:
+    """The group, if it is there and classic."""
+    group = groups.get(group_id)
+    return group if type(group) is ClassicGroup else None

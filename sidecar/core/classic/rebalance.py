@@ -1,0 +1,256 @@
+"""A rebalance of a classic group, from its begin to the end of the join phase; the states are a table in records.py.
+
+Source: Kafka's GroupMetadataManager (prepareRebalance, completeClassicGroupJoin, tryCompleteInitialRebalance...,
+expirePendingSync), design text 'Client-side Assignment Proposal'. Unlike Kafka, each change of state is in the log
+before anybody is told of it: a generation that was given out is never given out again, and a rebalance that was under
+way when its coordinator died goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sidecar.core.classic.claims import claims_of, report, shown
+from sidecar.core.classic.config import config_of
+from sidecar.core.classic.events import JoinedMember, JoinReply, SyncReply
+from sidecar.core.classic.group import ClassicGroup, Member, may_follow
+from sidecar.core.classic.records import AssignmentRecord, GroupRecord, Kind, State
+from sidecar.core.classic.soft import ClassicSoft
+from sidecar.core.errors import Code, InvariantError
+from sidecar.core.records import Tombstone
+from sidecar.core.turn import Turn
+
+JOIN, SYNC, SESSION = "classic_join", "classic_sync", "classic_session"
+"""Timers: the end of the join phase, the end of the sync phase, a member's session."""
+
+
+# ---- states -------------------------------------------------------------------------------------------------------
+def go(turn: Turn, group: ClassicGroup, state: State, why: str, **fields: object) -> None:
+    """The only place that changes the state of a group."""
+    if state is not group.state and not may_follow(group.state, state):
+        raise InvariantError(f"group {group.group_id}: {state} after {group.state}")
+    now = GroupRecord(
+        group.group_id,
+        state,
+        group.generation,
+        group.type,
+        group.protocol,
+        group.leader,
+        group.assigned_generation,
+        turn.now.wall_ms if state is not group.state else group.since_ms,
+        why,
+    )
+    turn.write(replace(now, **fields))  # type: ignore[arg-type]
+
+
+# ---- begin --------------------------------------------------------------------------------------------------------
+def rebalance_or_complete(turn: Turn, group: ClassicGroup, why: str) -> None:
+    """A member came, went or changed: begin a rebalance, or see whether the one under way was waiting for that."""
+    if group.state is State.PREPARING:
+        complete_if_all_joined(turn, group)
+    else:
+        prepare(turn, group, why)
+
+
+def prepare(turn: Turn, group: ClassicGroup, why: str) -> None:
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    if group.state is State.COMPLETING:
+        _fail_syncs(turn, group, soft)
+    soft.unsynced.clear()
+    turn.timers.cancel((SYNC, group.group_id))
+    initial = group.state is State.EMPTY
+    soft.initial, soft.grew = initial, False
+    go(turn, group, State.PREPARING, why)
+    turn.fx.count("rebalances", group.kind)
+    turn.fx.log("rebalance", group_id=group.group_id, generation=group.generation, why=why)
+    if initial:
+        soft.delay_ms = config_of(turn, group.group_id).initial_rebalance_delay_ms
+        soft.left_ms = max(group.rebalance_timeout_ms() - soft.delay_ms, 0)
+        turn.timers.set((JOIN, group.group_id), turn.now.mono_ms + soft.delay_ms)
+    elif all_joined(group, soft):
+        complete_join(turn, group)
+    else:
+        await_join(turn, group)
+
+
+def await_join(turn: Turn, group: ClassicGroup) -> None:
+    turn.timers.set((JOIN, group.group_id), turn.now.mono_ms + group.rebalance_timeout_ms())
+
+
+def _fail_syncs(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
+    """Who waits for an assignment must join again."""
+    syncs, soft.syncs = soft.syncs, {}
+    for member_id, token in syncs.items():
+        turn.reply(token, SyncReply(Code.REBALANCE_IN_PROGRESS))
+        arm_session(turn, group, member_id)
+
+
+# ---- the barrier --------------------------------------------------------------------------------------------------
+def all_joined(group: ClassicGroup, soft: ClassicSoft) -> bool:
+    return len(group.members) == len(soft.joins) and not soft.pending
+
+
+def complete_if_all_joined(turn: Turn, group: ClassicGroup, even_initial: bool = False) -> None:
+    """The initial rebalance waits for its delay, whoever is there."""
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    if group.state is State.PREPARING and (even_initial or not soft.initial) and all_joined(group, soft):
+        complete_join(turn, group)
+
+
+def join_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], tag: int) -> None:
+    """The delay of the initial rebalance is over, or the rebalance timeout."""
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    if group.state is not State.PREPARING:
+        return
+    if soft.initial and soft.grew and soft.left_ms:
+        soft.grew = False
+        delay_ms = min(config_of(turn, group.group_id).initial_rebalance_delay_ms, soft.left_ms)
+        soft.left_ms = max(soft.left_ms - soft.delay_ms, 0)
+        soft.delay_ms = delay_ms
+        turn.timers.set(key, turn.now.mono_ms + delay_ms)
+    else:
+        complete_join(turn, group)
+
+
+def complete_join(turn: Turn, group: ClassicGroup) -> None:
+    """The join phase is over: who has not come is out (static members stay), the others get the new generation."""
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    turn.timers.cancel((JOIN, group.group_id))
+    for member in [m for m in group.members.values() if m.member_id not in soft.joins and m.instance_id is None]:
+        forget(turn, group, member.member_id, "did not join in time")
+    if group.members and not soft.joins:
+        # Only static members are left, and none of them came: their sessions decide.
+        await_join(turn, group)
+        turn.fx.log("nobody joined", level="warning", group_id=group.group_id, members=len(group.members))
+        return
+    soft.initial = soft.grew = False
+    if not group.members:
+        why = "the last member left"
+        go(turn, group, State.EMPTY, why, generation=group.generation + 1, protocol=None, leader=None)
+        turn.fx.log("group is empty", group_id=group.group_id, generation=group.generation)
+        return
+    _next_generation(turn, group, soft)
+
+
+def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
+    leader = group.leader if group.leader in soft.joins else next(iter(soft.joins))
+    protocol = group.select_protocol()
+    found = claims_of(group, protocol)
+    report(turn, group, found)
+    go(
+        turn,
+        group,
+        State.COMPLETING,
+        f"{len(soft.joins)} of {len(group.members)} members joined",
+        generation=group.generation + 1,
+        protocol=protocol,
+        leader=leader,
+    )
+    members = leaders_view(turn, group)
+    joins, soft.joins = soft.joins, {}
+    for member_id in group.members:
+        token = joins.get(member_id)
+        if token is not None:
+            turn.reply(token, joined(group, member_id, members if member_id == leader else ()))
+        arm_session(turn, group, member_id)
+    soft.new.clear()
+    soft.unsynced = set(group.members)
+    timeout_ms = group.rebalance_timeout_ms()
+    turn.timers.set((SYNC, group.group_id), turn.now.mono_ms + timeout_ms, group.generation)
+    turn.fx.log(
+        "generation", group_id=group.group_id, generation=group.generation, members=len(group.members), leader=leader
+    )
+
+
+def leaders_view(turn: Turn, group: ClassicGroup) -> tuple[JoinedMember, ...]:
+    """What the leader is told of the members."""
+    strip = config_of(turn, group.group_id).stale_claims == "strip"
+    return tuple(
+        JoinedMember(m.member_id, m.instance_id, shown(m, group.protocol, strip)) for m in group.members.values()
+    )
+
+
+def joined(group: ClassicGroup, member_id: str, members: tuple[JoinedMember, ...] = ()) -> JoinReply:
+    return JoinReply(
+        member_id=member_id,
+        generation=group.generation,
+        protocol_type=group.type,
+        protocol=group.protocol,
+        leader=group.leader or "",
+        members=members,
+    )
+
+
+# ---- the sync phase -----------------------------------------------------------------------------------------------
+def stabilize(turn: Turn, group: ClassicGroup, given: dict[str, bytes]) -> None:
+    """The leader's assignments are here: write them down, then answer everybody who waits."""
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    why = f"assigned by {group.leader} in generation {group.generation}"
+    for member_id in group.members:
+        assignment = given.get(member_id, b"")
+        if group.assignments.get(member_id) != assignment:
+            turn.write(AssignmentRecord(group.group_id, member_id, group.generation, assignment, why))
+    go(turn, group, State.STABLE, why, assigned_generation=group.generation)
+    missing = [m for m in group.members if m not in given]
+    if missing:
+        turn.fx.log("no assignment for members", level="warning", group_id=group.group_id, members=missing)
+    syncs, soft.syncs = soft.syncs, {}
+    for member_id, token in syncs.items():
+        turn.reply(token, synced(group, member_id))
+        arm_session(turn, group, member_id)
+    turn.fx.count("completed_rebalances", group.kind)
+
+
+def synced(group: ClassicGroup, member_id: str) -> SyncReply:
+    return SyncReply(
+        protocol_type=group.type, protocol=group.protocol, assignment=group.assignments.get(member_id, b"")
+    )
+
+
+def has_synced(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    soft.unsynced.discard(member_id)
+    if not soft.unsynced:
+        turn.timers.cancel((SYNC, group.group_id))
+
+
+def sync_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], generation: int) -> None:
+    """Members that did not sync within the rebalance timeout are out."""
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    if generation != group.generation or not soft.unsynced or group.state not in (State.COMPLETING, State.STABLE):
+        return
+    late = sorted(soft.unsynced)
+    for member_id in late:
+        forget(turn, group, member_id, "did not sync in time")
+    prepare(turn, group, f"{', '.join(late)} did not sync in time")
+
+
+# ---- members ------------------------------------------------------------------------------------------------------
+def arm_session(turn: Turn, group: ClassicGroup, member_id: str, more_ms: int = 0) -> None:
+    member = group.members.get(member_id)
+    if member is not None:
+        deadline_ms = turn.now.mono_ms + member.session_timeout_ms + more_ms
+        turn.timers.set((SESSION, group.group_id, member_id), deadline_ms)
+
+
+def forget(turn: Turn, group: ClassicGroup, member_id: str, why: str) -> Member | None:
+    """The member is out. Whoever waits under its id is told to join anew."""
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    turn.timers.cancel((SESSION, group.group_id, member_id))
+    soft.pending.discard(member_id)
+    soft.unsynced.discard(member_id)
+    soft.new.discard(member_id)
+    token = soft.joins.pop(member_id, None)
+    if token is not None:
+        turn.reply(token, JoinReply(Code.UNKNOWN_MEMBER_ID))
+    token = soft.syncs.pop(member_id, None)
+    if token is not None:
+        turn.reply(token, SyncReply(Code.UNKNOWN_MEMBER_ID))
+    member = group.members.get(member_id)
+    if member is None:
+        return None
+    if member_id in group.assignments:
+        turn.write(Tombstone(Kind.ASSIGNMENT, group.group_id, member_id, why))
+    turn.write(Tombstone(Kind.MEMBER, group.group_id, member_id, why))
+    turn.fx.log("member removed", group_id=group.group_id, member_id=member_id, why=why)
+    return member

@@ -1,0 +1,62 @@
+"""SyncGroup (api 14) and Heartbeat (api 12). Rows 1.14 to 1.16 of docs/reference/behaviour.md."""
+
+from __future__ import annotations
+
+from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
+from sidecar.core.classic.group import ClassicGroup, classic_group
+from sidecar.core.classic.rebalance import arm_session, has_synced, stabilize, synced
+from sidecar.core.classic.records import State
+from sidecar.core.classic.soft import ClassicSoft
+from sidecar.core.effects import Grant
+from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.events import Answer
+from sidecar.core.turn import Turn
+
+
+def sync(turn: Turn, e: SyncGroup, token: int) -> None:
+    group = _member_of(turn, e)
+    if e.generation != group.generation:
+        raise CoordinatorError(Code.ILLEGAL_GENERATION, f"The group is in generation {group.generation}.")
+    if _other(e.protocol_type, group.type) or _other(e.protocol, group.protocol):
+        raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, f"The group uses {group.type}, {group.protocol}.")
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    if group.state is State.PREPARING:
+        raise CoordinatorError(Code.REBALANCE_IN_PROGRESS, "Members are joining.")
+    has_synced(turn, group, e.member_id)
+    if group.state is State.STABLE:
+        turn.reply(token, synced(group, e.member_id))
+        return
+    older = soft.syncs.pop(e.member_id, None)
+    if older is not None:
+        turn.reply(older, SyncReply(Code.REBALANCE_IN_PROGRESS))
+    soft.syncs[e.member_id] = token
+    if group.leader == e.member_id:
+        stabilize(turn, group, dict(e.assignments))
+
+
+def _other(said: str | None, known: str | None) -> bool:
+    """Older clients do not say it."""
+    return said is not None and said != known
+
+
+def heartbeat(turn: Turn, e: ClassicHeartbeat, token: int) -> None:
+    group = _member_of(turn, e)
+    if e.generation != group.generation:
+        raise CoordinatorError(Code.ILLEGAL_GENERATION, f"The group is in generation {group.generation}.")
+    arm_session(turn, group, e.member_id)
+    if group.state is State.PREPARING:
+        turn.reply(token, Answer(Code.REBALANCE_IN_PROGRESS))
+        return
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    until_ms = turn.now.mono_ms + group.members[e.member_id].session_timeout_ms
+    turn.reply(token, Answer(), Grant(group.group_id, e.member_id, soft.revision, until_ms))
+
+
+def _member_of(turn: Turn, e: SyncGroup | ClassicHeartbeat) -> ClassicGroup:
+    if not e.group_id:
+        raise CoordinatorError(Code.INVALID_GROUP_ID, "The group id is empty.")
+    group = classic_group(turn.groups, e.group_id)
+    if group is None or group.state is State.EMPTY:
+        raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Group {e.group_id} has no members.")
+    group.validate(e.member_id, e.instance_id)
+    return group

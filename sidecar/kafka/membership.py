@@ -1,0 +1,124 @@
+"""The one member that a sidecar holds in a broker's group, as the broker sees it: look, join, sync, heartbeat, leave.
+
+It is a static member: whoever joins with its instance id and no member id replaces it, and what the former holder of
+the seat sends from then on is refused with FENCED_INSTANCE_ID (KIP-345).
+
+Its protocol type is that of consumers, so that tools know the group as an ordinary one once the seat is given up. Its
+protocol has a name of its own, so no consumer can join the group beside it. Its subscription cannot be read: then the
+broker lets no offset expire, and refuses to turn the group into one of the new protocol (Kafka's
+ClassicGroup.offsetExpirationCondition, ConsumerGroup.fromClassicGroup).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from sidecar.core.errors import Code
+from sidecar.core.offsets import Seat
+from sidecar.kafka.net import BrokerConnection
+from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import leave_group as lg
+from sidecar.wire.generated import sync_group as sg
+
+INSTANCE_ID = "kafka-group-sidecar"
+PROTOCOL_TYPE, PROTOCOL = "consumer", "kafka-group-sidecar"
+UNREADABLE = b""
+NO_PARTITIONS = struct.pack(">hii", 0, 0, -1)
+"""A ConsumerProtocolAssignment without topics, so that tools can show it."""
+REBALANCE_TIMEOUT_MS = 60_000
+"""Also how long the broker waits for SyncGroup after JoinGroup."""
+JOIN_LOWEST, JOIN_HIGHEST = 5, 9
+"""Static members are known since version 5 of JoinGroup."""
+LOOK_LOWEST, LOOK_HIGHEST = 4, 5
+"""Since version 4 DescribeGroups tells instance ids; since 6 it tells of unknown groups by an error."""
+
+
+def readable(topics: Collection[str]) -> bytes:
+    """A subscription of which the broker can read the topics, as it reads version 0; it says version 1 and ends too
+    early for that, so that the group still cannot be turned into one of the new protocol."""
+    names = b"".join(struct.pack(">h", len(raw)) + raw for raw in (t.encode() for t in sorted(topics)))
+    return struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a broker says of one group. `member_id`: of the seat that somebody holds there, or empty; `others`: whether
+    anybody else is a member."""
+
+    code: int
+    state: str
+    member_id: str
+    others: bool
+
+    @property
+    def settled(self) -> bool:
+        """The seat is there and no JoinGroup for it is parked: the next one is answered at once."""
+        return bool(self.member_id) and self.state in ("Stable", "CompletingRebalance")
+
+
+async def look(conn: BrokerConnection, groups: Iterable[str], timeout_s: float) -> dict[str, Looked]:
+    req = dg.DescribeGroupsRequest(groups=list(groups))
+    res = await conn.request(dg, "DescribeGroups", req, high=LOOK_HIGHEST, low=LOOK_LOWEST, timeout_s=timeout_s)
+    found = {}
+    for g in res.groups:
+        ours = [m.member_id for m in g.members if m.group_instance_id == INSTANCE_ID]
+        found[g.group_id] = Looked(g.error_code, g.group_state, ours[0] if ours else "", len(g.members) > len(ours))
+    return found
+
+
+async def join(
+    conn: BrokerConnection, group_id: str, member_id: str, subscription: bytes, session_ms: int, timeout_s: float
+) -> jg.JoinGroupResponse:
+    """Without a member id, whoever holds the seat is replaced."""
+    req = jg.JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        member_id=member_id,
+        group_instance_id=INSTANCE_ID,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[jg.JoinGroupRequestProtocol(name=PROTOCOL, metadata=subscription)],
+    )
+    res: jg.JoinGroupResponse = await conn.request(
+        jg, "JoinGroup", req, high=JOIN_HIGHEST, low=JOIN_LOWEST, timeout_s=timeout_s
+    )
+    return res
+
+
+def must_sync(res: jg.JoinGroupResponse) -> bool:
+    """A new generation has begun, and the broker waits for its leader. Not so when the seat has only changed hands."""
+    return res.leader == res.member_id and not res.skip_assignment
+
+
+async def sync(conn: BrokerConnection, group_id: str, seat: Seat, timeout_s: float) -> int:
+    req = sg.SyncGroupRequest(
+        group_id=group_id,
+        generation_id=seat.generation,
+        member_id=seat.member_id,
+        group_instance_id=seat.instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=PROTOCOL,
+        assignments=[sg.SyncGroupRequestAssignment(member_id=seat.member_id, assignment=NO_PARTITIONS)],
+    )
+    res = await conn.request(sg, "SyncGroup", req, timeout_s=timeout_s)
+    return int(res.error_code)
+
+
+async def heartbeat(conn: BrokerConnection, group_id: str, seat: Seat, timeout_s: float) -> int:
+    req = hb.HeartbeatRequest(group_id, seat.generation, seat.member_id, seat.instance_id)
+    res = await conn.request(hb, "Heartbeat", req, timeout_s=timeout_s)
+    return int(res.error_code)
+
+
+async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s: float) -> int:
+    """Only this member: one that has replaced it stays."""
+    member = lg.MemberIdentity(member_id=member_id, group_instance_id=INSTANCE_ID)
+    req = lg.LeaveGroupRequest(group_id=group_id, member_id=member_id, members=[member])
+    res = await conn.request(lg, "LeaveGroup", req, low=3, timeout_s=timeout_s)
+    if res.error_code != Code.NONE or not res.members:
+        return int(res.error_code)
+    return int(res.members[0].error_code)
