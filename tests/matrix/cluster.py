@@ -1,0 +1,153 @@
+"""The cluster under test: it decides where members connect, who coordinates a group, and what killing that means.
+
+With sidecars the members connect to the sidecars, and the owner of a group is a sidecar. Directly (`--direct`) they
+connect to the brokers, and the owner is the broker that leads the group's partition of `__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from sidecar.drill.local import Broker, LocalKafka
+from sidecar.drill.processes import port_open, wait_until
+
+PARTITIONS = 6
+TICK_S = 0.1
+PROPERTIES = {
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "4000",
+}
+SIDECAR_ENV = {
+    "SIDECAR_GROUPS__INCLUDE": '["matrix.*"]',
+    "SIDECAR_CONSUMER__MIN_HEARTBEAT_INTERVAL_MS": "500",
+    "SIDECAR_CONSUMER__HEARTBEAT_INTERVAL_MS": "500",
+    "SIDECAR_METADATA_REFRESH_MS": "500",
+}
+
+
+def java_hash(text: str) -> int:
+    """Hash a string as Java does, without the sign, as Kafka places a group."""
+    h = 0
+    for c in text:
+        h = (31 * h + ord(c)) & 0xFFFFFFFF
+    return h & 0x7FFFFFFF
+
+
+class Cluster:
+    def __init__(self, folder: Path, version: str, direct: bool) -> None:
+        self.direct = direct
+        front = "none" if direct else "two"
+        env = {} if direct else SIDECAR_ENV
+        self.kafka = LocalKafka(folder, version=version, front=front, properties=PROPERTIES, sidecar_env=env)
+
+    def start(self) -> None:
+        self.kafka.start()
+        if not self.direct:
+            self.kafka.wait_ready()
+        self._admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 2})
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self.kafka.internal,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 2,
+                "message.timeout.ms": 120_000,
+                "reconnect.backoff.max.ms": 1000,
+            }
+        )
+        self.topic("warm-up")
+
+    def stop(self) -> None:
+        self.kafka.stop()
+
+    def topic(self, name: str) -> str:
+        for future in self._admin.create_topics([NewTopic(name, PARTITIONS, 3)]).values():
+            future.result(timeout=30)
+        return name
+
+    def feed(self, topic: str) -> Feed:
+        return Feed(self._producer, topic)
+
+    def committed(self, group: str) -> dict[int, int]:
+        """Return what is committed for the group, asked the way any tool asks; nothing if nobody answers now."""
+        future = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+        try:
+            found = future.result(timeout=10).topic_partitions or []
+        except KafkaException:
+            return {}
+        return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
+
+    # ---- the owner of a group -----------------------------------------------------------------------------
+    def owner(self, group: str) -> Broker:
+        if not self.direct:
+            return self.kafka.owner_of(group)
+        partitions = self._admin.list_topics("__consumer_offsets", timeout=10).topics["__consumer_offsets"].partitions
+        leader = partitions[java_hash(group) % len(partitions)].leader
+        return next(n for n in self.kafka.nodes if n.node_id == leader)
+
+    def kill(self, owner: Broker) -> None:
+        victim = owner.process if self.direct else owner.sidecar
+        assert victim is not None
+        victim.kill()
+        if not self.direct:
+            owner.sidecar = None
+
+    def revive(self, owner: Broker) -> None:
+        if self.direct:
+            self.kafka.start_broker(owner)
+        else:
+            self.kafka.start_sidecar(owner)
+
+    def settle(self) -> None:
+        """Wait until everything that was killed serves again."""
+        if not self.direct:
+            self.kafka.wait_ready()
+            return
+        nodes = self.kafka.nodes
+        wait_until("the brokers", lambda: all(port_open(n.clients_port) for n in nodes), 60)
+
+        def all_in_sync() -> bool:
+            topic = self._admin.list_topics("__consumer_offsets", timeout=10).topics["__consumer_offsets"]
+            return all(len(p.isrs) == len(nodes) for p in topic.partitions.values())
+
+        wait_until("the replicas to be in sync", all_in_sync, 60, step_s=0.5)
+
+
+class Feed:
+    """Produces a record to every partition of a topic at a steady pace, and counts what was acknowledged."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer, self._topic = producer, topic
+        self._stop = threading.Event()
+        self.ends = dict.fromkeys(range(PARTITIONS), 0)
+        """By partition, the offset after the last acknowledged record."""
+        self._thread = threading.Thread(target=self._run, name=f"feed-{topic}", daemon=True)
+
+    def start(self) -> Feed:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=60)
+
+    def _acknowledged(self, error: KafkaError | None, m: Message) -> None:
+        p, offset = m.partition(), m.offset()
+        if error is None and p is not None and offset is not None:
+            self.ends[p] = max(self.ends[p], offset + 1)
+
+    def _run(self) -> None:
+        n = 0
+        while not self._stop.is_set():
+            for p in range(PARTITIONS):
+                self._producer.produce(self._topic, value=str(n), partition=p, on_delivery=self._acknowledged)
+            n += 1
+            self._producer.poll(0)
+            time.sleep(TICK_S)
+        self._producer.flush(50)

@@ -1,0 +1,135 @@
+"""What a run saw: it decides what a cell says, and turns the cells into a table, a document, JSON and an exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.matrix.scenarios import SCENARIOS
+
+YES, NO, LACKS, NOT_RUN = "yes", "no", "lacks", "not run"
+FAILED, INCOMPLETE = 1, 3
+
+
+@dataclass
+class Cell:
+    status: str
+    why: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Row:
+    name: str
+    title: str
+    how: str
+    version: str = ""
+    """As the program itself says, so it is the version that ran."""
+    cells: dict[str, Cell] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return self.version or self.title
+
+
+@dataclass
+class Run:
+    kafka: str
+    through: str
+    scenarios: list[str]
+    rows: list[Row] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def exit_code(self) -> int:
+        found = {c.status for r in self.rows for c in r.cells.values()}
+        if NO in found:
+            return FAILED
+        return INCOMPLETE if NOT_RUN in found or not self.rows else 0
+
+
+class Notes:
+    """Footnotes: the same reason has the same number."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def number(self, text: str) -> int:
+        if text not in self.texts:
+            self.texts.append(text)
+        return self.texts.index(text) + 1
+
+    def cell(self, cell: Cell) -> str:
+        if cell.status == YES:
+            return YES
+        sign = "–" if cell.status == LACKS else cell.status
+        return f"{sign} ({self.number(cell.why)})"
+
+
+def print_table(run: Run, console: Console) -> None:
+    notes = Notes()
+    table = Table("client", "protocol", *(SCENARIOS[s][0] for s in run.scenarios))
+    for row in run.rows:
+        table.add_row(row.label, row.how, *(notes.cell(row.cells[s]) for s in run.scenarios))
+    console.print(table)
+    for n, text in enumerate(notes.texts, 1):
+        console.print(f"({n}) {text}", markup=False)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+DOCUMENT = """# Clients
+
+`make clients` wrote this file: unmodified clients, each in the same scenarios, {through} on three brokers of Kafka
+{kafka}. A cell is what the run saw. The run took {minutes:.0f} minutes on a machine with 2 shared cores.
+
+{table}
+
+{notes}
+
+The scenarios, each with a topic of 6 partitions, a steady producer and a group of its own:
+
+- **join**: one member gets all partitions and consumes every record.
+- **rebalance**: a second member joins, both hold a disjoint share and consume; it leaves, and the first gets all back.
+- **static restart**: of two members with a `group.instance.id`, one is closed and started again within its session.
+  It gets its partitions back, and the other one is told of no change at all.
+- **commit and resume**: everything that was consumed is committed, the member closes while the producer goes on, and
+  the next one begins at the committed offsets: no record is lost, none is consumed twice.
+- **owner killed**: {owner} is killed with SIGKILL while two members consume, and started again
+  after {back:g} seconds. Within {within:g} seconds both consume and commit again, and in the end every record has been
+  consumed.
+
+In no scenario may two members hold a partition at the same time, by their own account. Sessions last 10 s and
+heartbeats come every second; otherwise the clients have their defaults, except that they commit after each batch. The
+programs are in [tests/matrix/programs](../tests/matrix/programs); they do nothing but consume, commit and report.
+"""
+
+
+def write_document(run: Run, path: Path, back_after_s: float, within_s: float) -> None:
+    notes = Notes()
+    heads = ["client", "protocol", *(SCENARIOS[s][0] for s in run.scenarios)]
+    lines = [_line(heads), "|" + "---|" * len(heads)]
+    for row in run.rows:
+        lines.append(_line([row.label, row.how, *(notes.cell(row.cells[s]) for s in run.scenarios)]))
+    text = DOCUMENT.format(
+        kafka=run.kafka,
+        through=run.through,
+        minutes=run.seconds / 60,
+        table="\n".join(lines),
+        notes="\n".join(f"{n}. {text}" for n, text in enumerate(notes.texts, 1)),
+        owner="the sidecar that owns the group",
+        back=back_after_s,
+        within=within_s,
+    )
+    path.write_text(text.replace("\n\n\n", "\n"))
+
+
+def write_json(run: Run, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(run), indent=1) + "\n")

@@ -1,0 +1,135 @@
+"""The client matrix: many unmodified clients, each through the same scenarios, on a real cluster with sidecars.
+
+    make clients
+    python -m tests.matrix.run --direct --only kafkajs,sarama-range --scenario join,rebalance
+
+It decides the order (one client after another, on one cluster) and what is not worth trying: a client that cannot be
+built here is "not run", and one that cannot join is not put through the rest. Exit code: 0 if every cell is yes or
+something that the client lacks, 1 if a cell failed, 3 if a row could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from sidecar.drill.artifacts import KAFKA, ArtifactError
+from sidecar.drill.processes import DrillError, interrupt_on_sigterm
+from tests.matrix.build import BuildError, NotRun, Program
+from tests.matrix.cluster import Cluster
+from tests.matrix.report import LACKS, NO, NOT_RUN, YES, Cell, Row, Run, print_table, write_document, write_json
+from tests.matrix.scenarios import BACK_AFTER_S, OWNER_S, SCENARIOS, Failed, Play
+from tests.matrix.table import CLIENTS, Client
+
+
+def names(text: str, known: Sequence[str], what: str) -> list[str]:
+    wanted = [w for w in text.split(",") if w]
+    unknown = [w for w in wanted if w not in known]
+    if unknown:
+        raise SystemExit(f"no such {what}: {', '.join(unknown)}; known: {', '.join(known)}")
+    return [k for k in known if k in wanted] if wanted else list(known)
+
+
+def build_all(clients: Sequence[Client], console: Console) -> dict[str, Program | str]:
+    """Build every client before anything is started; the text says why one cannot be run here."""
+    programs: dict[str, Program | str] = {}
+    for client in clients:
+        try:
+            programs[client.name] = client.kit.build()
+        except NotRun as exc:
+            programs[client.name] = str(exc)
+    console.print(f"{sum(isinstance(p, Program) for p in programs.values())} of {len(programs)} clients are built")
+    return programs
+
+
+def play(cluster: Cluster, client: Client, program: Program, scenario: str, row: Row) -> Cell:
+    began = time.monotonic()
+    try:
+        stage = Play(cluster, client, program, scenario)
+        try:
+            SCENARIOS[scenario][1](stage)
+            cell = Cell(YES)
+        except Failed as exc:
+            cell = Cell(NO, str(exc))
+        finally:
+            stage.end()
+            row.version = row.version or next((m.journal.version for m in stage.members), "")
+    except DrillError as exc:
+        cell = Cell(NO, f"the cluster failed: {str(exc).splitlines()[0]}")
+    cell.seconds = round(time.monotonic() - began, 1)
+    return cell
+
+
+def one_client(cluster: Cluster, client: Client, program: Program | str, run: Run, console: Console) -> None:
+    row = Row(client.name, client.title, client.how)
+    run.rows.append(row)
+    joined = True
+    for scenario in run.scenarios:
+        if isinstance(program, str):
+            cell = Cell(NOT_RUN, program)
+        elif scenario in client.lacks:
+            cell = Cell(LACKS, client.lacks[scenario])
+        elif not joined:
+            cell = Cell(NO, "not tried, since the client did not join")
+        else:
+            cell = play(cluster, client, program, scenario, row)
+            joined = scenario != "join" or cell.status == YES
+        row.cells[scenario] = cell
+    said = ", ".join(f"{s} {c.status}" + (f" {c.seconds:.0f} s" * (c.seconds > 0)) for s, c in row.cells.items())
+    console.print(f"{client.name}: {said}")
+
+
+def main(argv: list[str]) -> int:
+    ap = argparse.ArgumentParser(
+        prog="clients", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ap.add_argument("--only", default="", help="clients: " + ", ".join(c.name for c in CLIENTS))
+    ap.add_argument("--scenario", default="", help="scenarios: " + ", ".join(SCENARIOS))
+    ap.add_argument("--direct", action="store_true", help="members connect to the brokers, and there are no sidecars")
+    ap.add_argument("--kafka", default=KAFKA, help="the version of the brokers")
+    ap.add_argument("--json", type=Path, help="write what the run saw to this file")
+    ap.add_argument("--doc", type=Path, help="write the table as a document; a complete run through sidecars only")
+    ap.add_argument("--folder", type=Path, default=Path("out/clients"), help="logs go below this folder")
+    a = ap.parse_args(argv)
+    wanted = names(a.only, [c.name for c in CLIENTS], "client")
+    clients = [c for c in CLIENTS if c.name in wanted]
+    through = "directly" if a.direct else "through the sidecars"
+    run = Run(a.kafka, through, names(a.scenario, list(SCENARIOS), "scenario"))
+    console = Console(highlight=False, soft_wrap=True)
+    interrupt_on_sigterm()
+    folder = a.folder / time.strftime("%H%M%S")
+    began = time.monotonic()
+    cluster: Cluster | None = None
+    try:
+        programs = build_all(clients, console)
+        cluster = Cluster(folder, a.kafka, a.direct)
+        cluster.start()
+        for client in clients:
+            one_client(cluster, client, programs[client.name], run, console)
+    except KeyboardInterrupt:
+        console.print(f"interrupted; logs: {folder}")
+        return 130
+    except (DrillError, ArtifactError, BuildError) as exc:
+        console.print(f"failed: {exc}\nlogs: {folder}", markup=False)
+        return 1
+    finally:
+        if cluster is not None:
+            cluster.stop()
+    run.seconds = round(time.monotonic() - began, 1)
+    print_table(run, console)
+    console.print(f"{run.seconds:.0f} s; logs: {folder}")
+    if a.json:
+        write_json(run, a.json)
+    complete = not a.direct and len(clients) == len(CLIENTS) and len(run.scenarios) == len(SCENARIOS)
+    if a.doc and complete:
+        write_document(run, a.doc, BACK_AFTER_S, OWNER_S)
+    return run.exit_code()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

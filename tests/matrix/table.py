@@ -1,0 +1,60 @@
+"""The table of clients: it decides which clients there are, how each is built, and with which options it is started.
+
+What a client cannot do by its own design is said here too, as `lacks`: a scenario that it has no setting for is not
+tried, and its cell gives the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sidecar.drill.artifacts import KAFKA
+from tests.matrix.build import Go, Java, Kit, Node, Python
+
+NO_STATIC = {"static": "the client has no setting for a static member"}
+
+
+@dataclass(frozen=True)
+class Client:
+    name: str
+    """What `--only` takes."""
+    title: str
+    how: str
+    kit: Kit
+    options: tuple[str, ...]
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+
+def _consumer(version: str) -> Java:
+    return Java("ConsumerMember", ("Journal.java", "ConsumerMember.java"), "kafka-clients", version)
+
+
+RANGE = ("--protocol", "classic", "--assignor", "range")
+COOPERATIVE = ("--protocol", "classic", "--assignor", "cooperative-sticky")
+CONSUMER = ("--protocol", "consumer")
+WAYS = {
+    "range": ("classic, range (eager)", RANGE),
+    "cooperative": ("classic, cooperative-sticky", COOPERATIVE),
+    "consumer": ("consumer protocol", CONSUMER),
+}
+
+
+def _rows(
+    name: str, title: str, kit: Kit, ways: tuple[str, ...], lacks: Mapping[str, str] | None = None
+) -> list[Client]:
+    return [Client(f"{name}-{w}", title, WAYS[w][0], kit, WAYS[w][1], lacks or {}) for w in ways]
+
+
+CLIENTS: tuple[Client, ...] = (
+    *_rows("java-" + KAFKA, "Java", _consumer(KAFKA), ("range", "cooperative", "consumer")),
+    *_rows("java-3.9.1", "Java", _consumer("3.9.1"), ("range", "cooperative")),
+    *_rows("java-2.8.2", "Java", _consumer("2.8.2"), ("range", "cooperative")),
+    *_rows("librdkafka", "librdkafka", Python("librdkafka_member"), ("range", "cooperative", "consumer")),
+    *_rows("franz-go", "franz-go", Go("franz"), ("range", "cooperative", "consumer")),
+    *_rows("sarama", "sarama", Go("sarama"), ("range",)),
+    *_rows("kafka-go", "kafka-go", Go("kafkago"), ("range",), NO_STATIC),
+    Client("kafkajs", "kafkajs", "classic, round robin (eager)", Node("kafkajs.js"), (), NO_STATIC),
+    *_rows("kafka-python", "kafka-python", Python("kafka_python_member"), ("range", "cooperative")),
+    *_rows("aiokafka", "aiokafka", Python("aiokafka_member"), ("range",)),
+)
