@@ -2,7 +2,9 @@
 
 v0: KIP-496.
 
-The offsets of a topic stay while a member of the group subscribes to it (Kafka's OffsetMetadataManager).
+The offsets of a topic stay while a member of the group subscribes to it, or may do so for all that is known. A group
+at work that is no group of consumers keeps all of them (docs/reference/behaviour.md, row 1.30; Kafka's
+OffsetMetadataManager).
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ def offset_delete(call: Call) -> Handler:
     group: StandingReply = yield from coordinate(Standing(req.group_id))
     if group.code != Code.NONE:
         return od.OffsetDeleteResponse(error_code=group.code).encode(call.version)
-    kept = [t for t in req.topics if t.name in group.subscribed]
-    req.topics = [t for t in req.topics if t.name not in group.subscribed]
+    if group.opaque:
+        return od.OffsetDeleteResponse(error_code=Code.NON_EMPTY_GROUP).encode(call.version)
+    kept = [t for t in req.topics if group.subscribed_all or t.name in group.subscribed]
+    req.topics = [t for t in req.topics if not group.subscribed_all and t.name not in group.subscribed]
     res = od.OffsetDeleteResponse()
     if req.topics or not kept:
         body = yield from store(call, req.group_id, call.version, req.encode(call.version))

@@ -37,6 +37,17 @@ def test_the_other_topics_go_on_to_the_broker() -> None:
     conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
 
 
+def test_a_group_of_which_nobody_can_tell_the_topics_keeps_all() -> None:
+    unclear = StandingReply(exists=True, members=1, subscribed_all=True)
+    kept = told(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC), ("old", Code.GROUP_SUBSCRIBED_TO_TOPIC))
+    play("orders", "old").coordinator(unclear).answers(kept)
+
+
+def test_a_group_at_work_that_is_not_one_of_consumers_is_refused_as_a_whole() -> None:
+    connect = StandingReply(exists=True, members=1, opaque=True)
+    play("orders").coordinator(connect).answers(told(code=Code.NON_EMPTY_GROUP))
+
+
 def test_a_group_without_offsets_is_there_all_the_same() -> None:
     missing = told(code=Code.GROUP_ID_NOT_FOUND)
     conversation = play("orders", "old").coordinator(SUBSCRIBED).asks(asked("old")).broker(missing)
