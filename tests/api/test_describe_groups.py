@@ -1,65 +1,132 @@
-"""DescribeGroups: a managed group does not exist for it (docs/reference/behaviour.md 1.26)."""
+"""DescribeGroups: classic groups are described, groups of other kinds do not exist for it (docs/reference/behaviour.md,
+row 1.26; KIP-40)."""
 
 from __future__ import annotations
 
 import pytest
 
+from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply, DescribedClassicMember
 from sidecar.core.errors import Code
-from sidecar.core.events import KnownGroups, KnownReply, Standing, StandingReply
-from sidecar.wire.apis import Api
+from sidecar.core.events import KnownGroups, KnownReply
+from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.generated import describe_groups as dg
 from tests.api.play import Play
 
 HERE = KnownReply(groups=frozenset({"g"}))
-CLASSIC = dg.DescribedGroup(group_id="theirs", group_state="Stable", protocol_type="consumer")
+THEIRS = dg.DescribedGroup(group_id="theirs", group_state="Stable", protocol_type="consumer")
+OPAQUE = b"\x00\xff what a member says is not read \x80"
+STABLE = DescribeClassicReply(
+    state="Stable",
+    protocol_type="consumer",
+    protocol="range",
+    members=(
+        DescribedClassicMember("m1", None, "app", "/10.0.0.9", OPAQUE, b"\x80 nor is what it got"),
+        DescribedClassicMember("m2", "i", "app", "/10.0.0.8", b"", b""),
+    ),
+)
+VERSIONS = range(SERVED[Api.DESCRIBE_GROUPS].low, SERVED[Api.DESCRIBE_GROUPS].high + 1)
+OPERATIONS = 1 << 3 | 1 << 8
+"""READ and DESCRIBE."""
 
 
 def told(*groups: dg.DescribedGroup) -> dg.DescribeGroupsResponse:
     return dg.DescribeGroupsResponse(groups=list(groups))
 
 
-def play(*groups: str, version: int = 6) -> Play:
+def stable(version: int) -> dg.DescribedGroup:
+    members = [
+        dg.DescribedGroupMember("m1", None, "app", "/10.0.0.9", OPAQUE, b"\x80 nor is what it got"),
+        dg.DescribedGroupMember("m2", "i" if version >= 4 else None, "app", "/10.0.0.8", b"", b""),
+    ]
+    return dg.DescribedGroup(0, None, "g", "Stable", "consumer", "range", members)
+
+
+def play(*groups: str, version: int = 6, operations: bool = False) -> Play:
     managed = tuple(g for g in groups if g.startswith("g"))
-    conversation = Play(Api.DESCRIBE_GROUPS, dg.DescribeGroupsRequest(list(groups)), version)
-    return conversation.coordinates(KnownGroups(candidates=managed))
+    request = dg.DescribeGroupsRequest(list(groups), operations)
+    return Play(Api.DESCRIBE_GROUPS, request, version).coordinates(KnownGroups(candidates=managed))
 
 
-@pytest.mark.parametrize("version", range(7))
-def test_a_managed_group_is_not_classic(version: int) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_classic_group(version: int) -> None:
     conversation = play("g", version=version).coordinator(HERE).may_describe("g")
-    conversation.coordinates(Standing("g")).coordinator(StandingReply(exists=True, members=3))
+    conversation.coordinates(DescribeClassic("g", version)).coordinator(STABLE).answers(told(stable(version)))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_group_that_is_not_there_or_of_another_kind_is_dead(version: int) -> None:
+    conversation = (
+        play("g", version=version).coordinator(HERE).may_describe("g").coordinates(DescribeClassic("g", version))
+    )
     dead = dg.DescribedGroup(group_id="g", group_state="Dead")
     if version >= 6:
         dead.error_code, dead.error_message = Code.GROUP_ID_NOT_FOUND, "Group g is not a classic group."
-    conversation.answers(told(dead))
+    reply = DescribeClassicReply(Code.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
+    conversation.coordinator(reply).answers(told(dead))
 
 
 def test_a_managed_group_of_which_nothing_but_offsets_is_there_is_still_the_brokers() -> None:
     play("g", "theirs").coordinator(KnownReply()).forwards()
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_groups_of_the_broker_pass_untouched(version: int) -> None:
+    Play(Api.DESCRIBE_GROUPS, dg.DescribeGroupsRequest(["theirs"]), version).forwards()
+
+
 def test_managed_and_other_groups_in_one_request() -> None:
     conversation = play("g", "theirs", "g2").coordinator(KnownReply(groups=frozenset({"g", "g2"})))
-    conversation.asks(dg.DescribeGroupsRequest(["theirs"])).broker(told(CLASSIC)).may_describe("g", "g2", hidden=["g"])
-    conversation.coordinates(Standing("g2")).coordinator(StandingReply(Code.NOT_COORDINATOR, "any text"))
+    conversation.asks(dg.DescribeGroupsRequest(["theirs"])).broker(told(THEIRS)).may_describe("g", "g2", hidden=["g"])
+    refused = DescribeClassicReply(Code.NOT_COORDINATOR, "a text that nobody gets")
+    conversation.coordinates(DescribeClassic("g2", 6)).coordinator(refused)
     conversation.answers(
         told(
-            CLASSIC,
+            THEIRS,
             dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g"),
             dg.DescribedGroup(Code.NOT_COORDINATOR, group_id="g2"),
         )
     )
 
 
-def test_whether_authorized_operations_are_wanted_goes_on_to_the_broker() -> None:
-    request = dg.DescribeGroupsRequest(["theirs", "g"], include_authorized_operations=True)
-    conversation = Play(Api.DESCRIBE_GROUPS, request, 6).coordinates(KnownGroups(candidates=("g",))).coordinator(HERE)
-    conversation.asks(dg.DescribeGroupsRequest(["theirs"], True)).broker(told(CLASSIC)).may_describe("g", hidden=["g"])
-    conversation.answers(told(CLASSIC, dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g")))
-
-
 def test_without_a_coordinator_the_group_is_not_the_brokers_either() -> None:
     code = Code.COORDINATOR_NOT_AVAILABLE
     conversation = play("g").coordinator(KnownReply(code)).may_describe("g")
-    conversation.coordinates(Standing("g")).coordinator(StandingReply(code))
+    conversation.coordinates(DescribeClassic("g", 6)).coordinator(DescribeClassicReply(code))
     conversation.answers(told(dg.DescribedGroup(code, group_id="g")))
+
+
+# ---- authorized operations (KIP-430) --------------------------------------------------------------------------------
+def operations(*groups: str) -> tuple[dg.DescribeGroupsRequest, dg.DescribeGroupsResponse]:
+    said = [dg.DescribedGroup(group_id=g, group_state="Dead", authorized_operations=OPERATIONS) for g in groups]
+    return dg.DescribeGroupsRequest(list(groups), True), told(*said)
+
+
+@pytest.mark.parametrize("version", range(3, 7))
+def test_authorized_operations_are_the_brokers_word(version: int) -> None:
+    asked, said = operations("g")
+    conversation = play("g", version=version, operations=True).coordinator(HERE).may_describe("g")
+    conversation.asks(asked, 3).broker(said).coordinates(DescribeClassic("g", version)).coordinator(STABLE)
+    group = stable(version)
+    group.authorized_operations = OPERATIONS
+    conversation.answers(told(group))
+
+
+def test_a_group_that_is_dead_without_an_error_has_them_too() -> None:
+    asked, said = operations("g")
+    conversation = play("g", version=5, operations=True).coordinator(HERE).may_describe("g").asks(asked, 3).broker(said)
+    conversation.coordinates(DescribeClassic("g", 5)).coordinator(DescribeClassicReply(Code.GROUP_ID_NOT_FOUND, "gone"))
+    dead = dg.DescribedGroup(group_id="g", group_state="Dead", authorized_operations=OPERATIONS)
+    conversation.answers(told(dead))
+
+
+def test_a_group_with_an_error_has_none() -> None:
+    asked, said = operations("g")
+    conversation = play("g", operations=True).coordinator(HERE).may_describe("g").asks(asked, 3).broker(said)
+    conversation.coordinates(DescribeClassic("g", 6)).coordinator(DescribeClassicReply(Code.GROUP_ID_NOT_FOUND, "gone"))
+    conversation.answers(told(dg.DescribedGroup(Code.GROUP_ID_NOT_FOUND, "gone", "g", "Dead")))
+
+
+def test_whether_they_are_wanted_goes_on_to_the_broker_and_hidden_groups_have_none() -> None:
+    conversation = play("theirs", "g", operations=True).coordinator(HERE)
+    conversation.asks(dg.DescribeGroupsRequest(["theirs"], True)).broker(told(THEIRS)).may_describe("g", hidden=["g"])
+    conversation.answers(told(THEIRS, dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g")))

@@ -55,15 +55,23 @@ def test_another_request_to_the_broker_fails() -> None:
     abandon()
 
 
+def beat(group_id: str) -> Play:
+    return Play(Api.HEARTBEAT, hb.HeartbeatRequest(group_id, 1, "m"), 4)
+
+
+def refused() -> Play:
+    return beat("g").may_not_read("g")
+
+
 def test_another_end_fails() -> None:
     with pytest.raises(AssertionError, match="answers"):
-        Play(Api.HEARTBEAT, hb.HeartbeatRequest("g", 1, "m"), 4).forwards()
+        refused().forwards()
     with pytest.raises(AssertionError, match="forwarded"):
-        Play(Api.HEARTBEAT, hb.HeartbeatRequest("theirs", 1, "m"), 4).answers(hb.HeartbeatResponse())
+        beat("theirs").answers(hb.HeartbeatResponse())
     with pytest.raises(AssertionError):
-        Play(Api.HEARTBEAT, hb.HeartbeatRequest("g", 1, "m"), 4).answers(hb.HeartbeatResponse(error_code=1))
+        refused().answers(hb.HeartbeatResponse(error_code=1))
     with pytest.raises(AssertionError, match="has ended"):
-        Play(Api.HEARTBEAT, hb.HeartbeatRequest("g", 1, "m"), 4).coordinates(Standing("g"))
+        refused().coordinates(Standing("g"))
     abandon()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pytest
 
@@ -15,8 +15,9 @@ from sidecar.core.consumer.kind import CONSUMER
 from sidecar.core.effects import Reply
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import Answer, DeleteGroup, Event, ListGroups, ListReply, Standing, StandingReply
-from sidecar.core.groups import GroupKind, Registry
+from sidecar.core.groups import NOBODY, GroupKind, Registry
 from sidecar.core.kinds import KINDS
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.records import Record, RecordKind, Tombstone, key_of, single
 from sidecar.core.service import Service
 from sidecar.core.turn import Computed, Now, Ports, Soft, Turn
@@ -54,7 +55,7 @@ class MeetingRecord:
         return {"guests": list(self.guests)}
 
     @classmethod
-    def of(cls, group_id: str, sub_id: str, body: Mapping[str, Any]) -> MeetingRecord:
+    def of(cls, group_id: str, sub_id: str, body: Mapping[str, Any]) -> Self:
         return cls(group_id, tuple(body["guests"]), body["why"])
 
 
@@ -137,15 +138,15 @@ TOY = GroupKind(
     topics_changed=lambda turn, group, changed: None,
 )
 REGISTRY = Registry((*KINDS, TOY))
-FILES = {**published(), "toy-v1": json.dumps(SCHEMA)}
+FILES = {**published(), "toy-v1": json.dumps(SCHEMA), "hall-v1": json.dumps({**SCHEMA, "name": "ToyHall"})}
 
 
 # ---- a sidecar with one partition and a log in memory ---------------------------------------------------------------
 class OneLog:
     """The state topic's last values, as bytes: every record passes the codec both ways."""
 
-    def __init__(self) -> None:
-        self.codec = StateCodec(REGISTRY, FILES)
+    def __init__(self, registry: Registry = REGISTRY) -> None:
+        self.codec = StateCodec(registry, FILES)
         self.values: dict[tuple[str, str, str], bytes] = {}
         self.written: list[Record] = []
 
@@ -168,10 +169,10 @@ class OneLog:
 
 
 class Sidecar:
-    def __init__(self, log: OneLog) -> None:
+    def __init__(self, log: OneLog, registry: Registry = REGISTRY) -> None:
         self.log = log
-        ports = Ports({}, Computed(lambda kind, group_id: REGISTRY.kinds[kind].config()))
-        self.service = Service(1, 1, REGISTRY, ports, log)
+        ports = Ports({}, Computed(lambda kind, group_id: registry.kinds[kind].config()))
+        self.service = Service(1, 1, registry, ports, log)
         self.at = 1_000
         self.replies: dict[int, Answer] = {}
         self.service.lease(10**9)
@@ -270,3 +271,117 @@ def test_a_name_belongs_to_one_kind() -> None:
 
 def test_it_is_gone_without_a_trace() -> None:
     assert "toy" not in Registry(KINDS).kinds and MEETING not in Registry(KINDS).records
+
+
+# ---- a second kind that answers the same event: a hall lets everybody in at once -----------------------------------
+HALL = "toy_hall"
+
+
+@dataclass(frozen=True, slots=True)
+class HallRecord(MeetingRecord):
+    kind = HALL
+
+
+@dataclass
+class Hall(Meeting):
+    kind = "hall"
+
+    def tombstones(self, why: str) -> list[Tombstone]:
+        return [Tombstone(HALL, self.group_id, "", why)]
+
+
+class Close(Event):
+    """Only halls know it."""
+
+
+def enter(turn: Turn, event: Meet, token: int) -> None:
+    group = turn.groups.get(event.group_id)
+    guests = (*(group.guests if group else ()), event.name)
+    turn.write(HallRecord(event.group_id, guests, "entered"))
+    turn.reply(token, ToyAnswer(guests=guests))
+
+
+def close(turn: Turn, event: Close, token: int) -> None:
+    if not isinstance(turn.groups.get(event.group_id), Hall):
+        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, "There is no such hall.")
+    turn.write(Tombstone(HALL, event.group_id, "", "closed"))
+    turn.reply(token, Answer())
+
+
+def make_a_hall_of_it(turn: Turn, event: Close, token: int) -> None:
+    """What a crossing may do: a meeting becomes a hall within one turn."""
+    guests = turn.groups[event.group_id].guests
+    turn.write(Tombstone(MEETING, event.group_id, "", "became a hall"))
+    turn.write(HallRecord(event.group_id, guests, "was a meeting"))
+    turn.reply(token, Answer())
+
+
+HALLS = GroupKind(
+    name="hall",
+    make=Hall,
+    soft=ToySoft,
+    config=dict,
+    records=(RecordKind(HALL, HallRecord, "hall-v1", root=True),),
+    events={Meet: enter, Close: close},
+    timers={},
+    loaded=lambda turn, group: None,
+    touched=lambda turn, group, member_id: None,
+    topics_changed=lambda turn, group, changed: None,
+)
+BOTH = Registry((*KINDS, HALLS, TOY))
+CROSSED = Registry((*KINDS, HALLS, TOY), {"toy": {Close: make_a_hall_of_it}})
+
+
+def met(registry: Registry) -> Sidecar:
+    """A hall `h` and a meeting `m`."""
+    log = OneLog(registry)
+    log.append([MeetingRecord("m", ("ann", "bob"), "met")])
+    s = Sidecar(log, registry)
+    s.ask(101, Meet("h", "ann"))
+    return s
+
+
+def test_several_kinds_answer_one_event_each_for_its_own_groups() -> None:
+    s = met(BOTH)
+    assert s.ask(1, Meet("h", "bob")) == ToyAnswer(guests=("ann", "bob"))
+    assert s.ask(2, Meet("m", "cid")) is None, "a meeting waits for a second guest"
+    assert s.ask(3, Meet("m", "dan")) == ToyAnswer(guests=("cid", "dan"))
+    listed = s.ask(4, ListGroups())
+    assert isinstance(listed, ListReply)
+    assert [(g.group_id, g.group_type) for g in listed.groups] == [("h", "hall"), ("m", "toy")]
+
+
+def test_the_first_of_them_answers_where_there_is_no_group() -> None:
+    assert BOTH.events[Meet][NOBODY] is enter and Registry((*KINDS, TOY, HALLS)).events[Meet][NOBODY] is meet
+    assert met(BOTH).ask(1, Meet("new", "ann")) == ToyAnswer(guests=("ann",))
+
+
+def test_an_event_that_a_kind_does_not_know_finds_no_group() -> None:
+    s = met(BOTH)
+    assert s.ask(1, Close("m")) == Answer(Code.GROUP_ID_NOT_FOUND, "There is no such hall.")
+    assert s.ask(2, Close("h")) == Answer()
+    assert s.ask(3, CommitCheck("m", "", -1, None, 9, False, ())) == CheckReply()
+    assert s.ask(4, CommitCheck("m", "ann", 1, None, 9, False, ())) == CheckReply(Code.GROUP_ID_NOT_FOUND)
+    assert s.ask(5, FetchCheck("m", "ann", 1)) == CheckReply()
+
+
+def test_a_crossing_says_what_becomes_of_it() -> None:
+    s = met(CROSSED)
+    assert s.ask(1, Close("m")) == Answer()
+    assert {(kind, group_id) for kind, group_id, _ in s.log.values} == {(HALL, "m"), (HALL, "h")}
+    assert s.ask(2, Meet("m", "cid")) == ToyAnswer(guests=("ann", "bob", "cid")), "it is a hall now"
+    assert s.ask(3, Close("m")) == Answer()
+    assert s.ask(4, Close("m")) == Answer(Code.GROUP_ID_NOT_FOUND, "There is no such hall.")
+    heir = Sidecar(s.log, CROSSED)
+    listed = heir.ask(1, ListGroups())
+    assert isinstance(listed, ListReply) and [g.group_id for g in listed.groups] == ["h"]
+
+
+def test_no_crossing_for_what_a_kind_answers_itself() -> None:
+    with pytest.raises(ValueError, match="kind toy answers Meet itself"):
+        Registry((*KINDS, HALLS, TOY), {"toy": {Meet: enter}})
+
+
+def test_the_kinds_of_this_coordinator_share_the_offset_checks() -> None:
+    for event in (CommitCheck, FetchCheck):
+        assert Registry(KINDS).events[event].keys() >= {kind.name for kind in KINDS}

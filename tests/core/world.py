@@ -53,7 +53,8 @@ class World:
         self.running: list[RunAssignor] = []
 
     def empty(self) -> Shard:
-        ports = Ports(self.assignors, Computed(lambda kind, group_id: self.classic if kind == CLASSIC else self.config), lambda: self.asks_access)
+        config = Computed(lambda kind, group_id: self.classic if kind == CLASSIC else self.config)
+        ports = Ports(self.assignors, config, lambda: self.asks_access)
         return Shard(REGISTRY, ports, self.shard.image if hasattr(self, "shard") else None)
 
     @property

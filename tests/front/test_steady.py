@@ -224,6 +224,6 @@ def test_void_ends_all_grants_of_a_group_and_no_others() -> None:
     grants.void(("g1", "unknown"))
     assert not grants.allows(one, 68, 1, 0) and grants.allows(two, 68, 1, 0)
     again = grants.remember(Grant("g1", "m", 2, 100), 68, 1, 100, bytes(8), 0)
-    assert grants.allows(again, 1, 0) and not grants.allows(one, 1, 0)
+    assert grants.allows(again, 68, 1, 0) and not grants.allows(one, 68, 1, 0)
     grants.void_all()
-    assert not grants.allows(again, 1, 0) and not grants.allows(two, 1, 0) and grants.lease_until_ms == 0
+    assert not grants.allows(again, 68, 1, 0) and not grants.allows(two, 68, 1, 0) and grants.lease_until_ms == 0
