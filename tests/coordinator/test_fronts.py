@@ -239,7 +239,7 @@ def test_a_turn_that_breaks_drops_the_partition_and_it_is_built_anew() -> None:
         def breaks(turn: object, event: object, token: int) -> None:
             raise KeyError("a bug")
 
-        shard._handlers[DescribeConsumerGroup] = breaks
+        shard._handlers[DescribeConsumerGroup] = {"consumer": breaks}
         heard.tell(Request(2, DescribeConsumerGroup("g")))
         assert (await heard.reply(2)).code == Code.NOT_COORDINATOR
         assert house.metrics.value("invariant_violations") == 1
