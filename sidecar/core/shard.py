@@ -158,7 +158,7 @@ def _delete(kind_of: Callable[[Group], GroupKind], turn: Turn, event: DeleteGrou
     group = turn.groups.get(event.group_id)
     if group is None:
         raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {event.group_id} not found.")
-    if group.member_count():
+    if group.standing().members:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, f"Group {event.group_id} is not empty.")
     kind_of(group).released(turn, group)
     for tombstone in group.tombstones("group deleted"):

@@ -146,7 +146,7 @@ class ClassicGroup:
     def _replay_member(self, r: MemberRecord) -> None:
         self._remove(r.member_id)
         self.members[r.member_id] = r
-        self.supported.update(name for name, _ in r.protocols)
+        self.supported.update(_names(r))
         if r.instance_id is not None:
             self.static[r.instance_id] = r.member_id
 
@@ -165,7 +165,7 @@ class ClassicGroup:
         old = self.members.get(member_id)
         if old is None:
             return
-        for name, _ in old.protocols:
+        for name in _names(old):
             self.supported[name] -= 1
             if not self.supported[name]:
                 del self.supported[name]
@@ -188,6 +188,11 @@ _APPLY: dict[type, Callable[[ClassicGroup, Any], None]] = {
     AssignmentRecord: ClassicGroup._replay_assignment,
     Tombstone: ClassicGroup._replay_tombstone,
 }
+
+
+def _names(member: Member) -> frozenset[str]:
+    """Each protocol once, even if the client lists it twice."""
+    return frozenset(name for name, _ in member.protocols)
 
 
 def may_follow(old: State, new: State) -> bool:

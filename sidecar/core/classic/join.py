@@ -168,11 +168,12 @@ def _update(turn: Turn, group: ClassicGroup, member: Member, e: JoinGroup, token
                 protocols=e.protocols,
                 session_timeout_ms=e.session_timeout_ms,
                 rebalance_timeout_ms=e.rebalance_timeout_ms,
+                id_told=True,
                 generation=group.generation,
                 why=why,
             )
         )
-    older = soft.joins.pop(member.member_id, None)
+    older = soft.joins.get(member.member_id)
     if older is not None:
         # The client gave up its first request, so nobody reads this; but every request is answered.
         turn.reply(older, JoinReply(Code.REBALANCE_IN_PROGRESS, member_id=member.member_id))

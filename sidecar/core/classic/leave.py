@@ -35,7 +35,7 @@ def _leave(turn: Turn, group: ClassicGroup, m: Leaving) -> Code:
     soft: ClassicSoft = turn.soft_of(group.group_id)
     member_id, why = m.member_id, f"left: {m.reason or 'not provided'}"
     if not member_id:  # an administrator names the instance id alone
-        member_id = group.static.get(m.instance_id or "", "")
+        member_id = "" if m.instance_id is None else group.static.get(m.instance_id, "")
         if not member_id:
             return Code.UNKNOWN_MEMBER_ID
     elif member_id not in soft.pending:
