@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.drill.local import Broker, LocalKafka
@@ -40,6 +40,9 @@ def java_hash(text: str) -> int:
 
 
 class Cluster:
+    """Three brokers, with or without sidecars. `direct` may be set on a cluster with sidecars too: the brokers' inner
+    listener knows nothing of them, and so the same cluster shows what Kafka itself does with a client."""
+
     def __init__(self, folder: Path, version: str, direct: bool) -> None:
         self.direct = direct
         front = "none" if direct else "two"
@@ -66,6 +69,14 @@ class Cluster:
     def stop(self) -> None:
         self.kafka.stop()
 
+    @property
+    def bootstrap(self) -> str:
+        return self.kafka.internal if self.direct else self.kafka.bootstrap
+
+    def group(self, name: str) -> str:
+        """Name a group so that the sidecars manage it, or so that they leave it to the brokers."""
+        return f"direct.{name}" if self.direct else f"matrix.{name}"
+
     def topic(self, name: str) -> str:
         for future in self._admin.create_topics([NewTopic(name, PARTITIONS, 3)]).values():
             future.result(timeout=30)
@@ -74,14 +85,19 @@ class Cluster:
     def feed(self, topic: str) -> Feed:
         return Feed(self._producer, topic)
 
-    def committed(self, group: str) -> dict[int, int]:
-        """Return what is committed for the group, asked the way any tool asks; nothing if nobody answers now."""
-        future = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """Return what is committed for the group, asked the way any client asks; nothing if nobody answers now.
+
+        It asks by a consumer: librdkafka 2.16's admin client crashes when the coordinator goes away while it asks.
+        """
+        asker = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
         try:
-            found = future.result(timeout=10).topic_partitions or []
+            found = asker.committed([TopicPartition(topic, p) for p in range(PARTITIONS)], timeout=5)
         except KafkaException:
             return {}
-        return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
+        finally:
+            asker.close()
+        return {tp.partition: tp.offset for tp in found if tp.error is None and tp.offset >= 0}
 
     # ---- the owner of a group -----------------------------------------------------------------------------
     def owner(self, group: str) -> Broker:

@@ -80,6 +80,8 @@ class Member:
         self.journal = Journal(name)
         command = [*program.command, *options]
         self.process = Process(name, command, folder / f"{name}.log", program.env, lines=True)
+        self.asked = False
+        """Whether it was asked to close, or killed; a member that ends before that has failed."""
         self._raw = folder / f"{name}.events"
         self._reader: threading.Thread | None = None
 
@@ -102,10 +104,12 @@ class Member:
 
     def close(self) -> None:
         """Ask the member to close, and wait until it has; what does not close in time is killed."""
+        self.asked = True
         self.process.stop(timeout_s=CLOSE_S)
         self._ended()
 
     def kill(self) -> None:
+        self.asked = True
         self.process.kill()
         self._ended()
 

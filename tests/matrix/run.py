@@ -4,8 +4,11 @@
     python -m tests.matrix.run --direct --only kafkajs,sarama-range --scenario join,rebalance
 
 It decides the order (one client after another, on one cluster) and what is not worth trying: a client that cannot be
-built here is "not run", and one that cannot join is not put through the rest. Exit code: 0 if every cell is yes or
-something that the client lacks, 1 if a cell failed, 3 if a row could not be run.
+built here is "not run", and one that cannot join is not put through the rest. What fails is played once more at the
+brokers themselves, on the same cluster, and a cell says so if it fails there too.
+
+Exit code: 0 if every cell is yes or is nothing that sidecars could help, 1 if a cell failed, 3 if a row could not be
+run.
 """
 
 from __future__ import annotations
@@ -22,7 +25,19 @@ from sidecar.drill.artifacts import KAFKA, ArtifactError
 from sidecar.drill.processes import DrillError, interrupt_on_sigterm
 from tests.matrix.build import BuildError, NotRun, Program
 from tests.matrix.cluster import Cluster
-from tests.matrix.report import LACKS, NO, NOT_RUN, YES, Cell, Row, Run, print_table, write_document, write_json
+from tests.matrix.report import (
+    KAFKA_TOO,
+    LACKS,
+    NO,
+    NOT_RUN,
+    YES,
+    Cell,
+    Row,
+    Run,
+    print_table,
+    write_document,
+    write_json,
+)
 from tests.matrix.scenarios import BACK_AFTER_S, OWNER_S, SCENARIOS, Failed, Play
 from tests.matrix.table import CLIENTS, Client
 
@@ -84,6 +99,21 @@ def one_client(cluster: Cluster, client: Client, program: Program | str, run: Ru
     console.print(f"{client.name}: {said}")
 
 
+def compare(cluster: Cluster, programs: dict[str, Program | str], run: Run, console: Console) -> None:
+    """Play what failed once more without sidecars: what fails there too says something of the client, not of us."""
+    cluster.direct = True
+    for row in run.rows:
+        client = next(c for c in CLIENTS if c.name == row.name)
+        program = programs[row.name]
+        for scenario, cell in row.cells.items():
+            if cell.status != NO or cell.seconds == 0 or isinstance(program, str):
+                continue
+            at_kafka = play(cluster, client, program, scenario, row)
+            console.print(f"{row.name}: {scenario} directly at the brokers: {at_kafka.status}")
+            if at_kafka.status == NO:
+                row.cells[scenario] = Cell(KAFKA_TOO, f"through a sidecar: {cell.why}; at a broker: {at_kafka.why}")
+
+
 def main(argv: list[str]) -> int:
     ap = argparse.ArgumentParser(
         prog="clients", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -111,6 +141,8 @@ def main(argv: list[str]) -> int:
         cluster.start()
         for client in clients:
             one_client(cluster, client, programs[client.name], run, console)
+        if not a.direct:
+            compare(cluster, programs, run, console)
     except KeyboardInterrupt:
         console.print(f"interrupted; logs: {folder}")
         return 130

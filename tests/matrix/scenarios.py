@@ -31,16 +31,16 @@ class Play:
 
     def __init__(self, cluster: Cluster, client: Client, program: Program, scenario: str) -> None:
         self.cluster, self.client, self.program = cluster, client, program
-        self.group = f"matrix.{client.name}.{scenario}"
-        self.topic = cluster.topic(f"{client.name}.{scenario}")
-        self.folder = cluster.kafka.folder / client.name / scenario
+        self.group = cluster.group(f"{client.name}.{scenario}")
+        self.topic = cluster.topic(f"topic.{self.group}")
+        self.folder = cluster.kafka.folder / client.name / (scenario + "-direct" * cluster.direct)
         self.feed = cluster.feed(self.topic).start()
         self.members: list[Member] = []
 
     def start(self, name: str, instance: str = "") -> Member:
         # fmt: off
         options = [
-            "--bootstrap", self.cluster.kafka.bootstrap, "--group", self.group, "--topic", self.topic,
+            "--bootstrap", self.cluster.bootstrap, "--group", self.group, "--topic", self.topic,
             "--name", f"{self.client.name}-{name}", "--session-ms", str(SESSION_MS),
             "--heartbeat-ms", str(HEARTBEAT_MS), *self.client.options,
         ]
@@ -55,8 +55,9 @@ class Play:
         until = time.monotonic() + timeout_s
         while not check():
             for m in self.members:
-                if m.process.returncode not in (None, 0) and not m.journal.closed:
-                    raise Failed(f"{what}: a member ended ({m.process.returncode}){self._said()}")
+                code = m.process.returncode
+                if code is not None and not m.asked:
+                    raise Failed(f"{what}: a member ended by itself ({code}){self._said()}")
             if time.monotonic() > until:
                 raise Failed(f"{what}: not within {timeout_s:g} s{self._said()}")
             time.sleep(0.05)
@@ -144,7 +145,7 @@ def resume(play: Play) -> None:
     a = play.start("a")
     play.alone(a)
     a.close()
-    committed = play.cluster.committed(play.group)
+    committed = play.cluster.committed(play.group + play.client.offsets, play.topic)
     for p in sorted(ALL):
         if committed.get(p) != a.journal.last(p) + 1:
             raise Failed(f"partition {p}: consumed to {a.journal.last(p)}, but {committed.get(p)} was committed")
@@ -174,7 +175,7 @@ def owner(play: Play) -> None:
     ends = dict(play.feed.ends)
 
     def goes_on() -> bool:
-        committed = play.cluster.committed(play.group)
+        committed = play.cluster.committed(play.group + play.client.offsets, play.topic)
         x, y = a.journal.held(), b.journal.held()
         return bool(x) and bool(y) and all(committed.get(p, 0) > end for p, end in ends.items())
 

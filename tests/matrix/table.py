@@ -13,6 +13,8 @@ from sidecar.drill.artifacts import KAFKA
 from tests.matrix.build import Go, Java, Kit, Node, Python
 
 NO_STATIC = {"static": "the client has no setting for a static member"}
+STREAMS = Java("StreamsMember", ("Journal.java", "StreamsMember.java"), "kafka-streams", KAFKA)
+CONNECT = Java("ConnectMember", ("Journal.java", "ConnectMember.java", "JournalSink.java"), "connect-runtime", KAFKA)
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Client:
     kit: Kit
     options: tuple[str, ...]
     lacks: Mapping[str, str] = field(default_factory=dict)
+    offsets: str = ""
+    """What the name of the group with the offsets has after the name of the group, if they are two."""
 
 
 def _consumer(version: str) -> Java:
@@ -57,4 +61,6 @@ CLIENTS: tuple[Client, ...] = (
     Client("kafkajs", "kafkajs", "classic, round robin (eager)", Node("kafkajs.js"), (), NO_STATIC),
     *_rows("kafka-python", "kafka-python", Python("kafka_python_member"), ("range", "cooperative")),
     *_rows("aiokafka", "aiokafka", Python("aiokafka_member"), ("range",)),
+    Client("streams", "Kafka Streams", "classic, Streams' own assignor", STREAMS, ()),
+    Client("connect", "Kafka Connect", "protocol type connect, and its sink's group", CONNECT, (), NO_STATIC, ".sink"),
 )

@@ -74,6 +74,10 @@ func main() {
 		client.AllowRebalance()
 	}
 	journal.Plain("closing")
-	client.CloseAllowingRebalance()
+	client.AllowRebalance()
+	if err := client.LeaveGroupContext(context.Background()); err != nil {
+		journal.Error(err)
+	}
+	client.Close()
 	journal.Plain("closed")
 }
