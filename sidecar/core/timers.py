@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heappop, heappush
 
 Key = tuple[str, ...]
@@ -42,13 +43,21 @@ class Timers:
                 return at
         return None
 
-    def expired(self, mono_ms: int) -> list[tuple[Key, int]]:
-        """Take out all that are due, in order of their deadlines."""
-        due: list[tuple[Key, int]] = []
+    def expired(self, mono_ms: int) -> Iterator[tuple[Key, int]]:
+        """Take out all that are due, one after the other in order of their deadlines. What is done about one may move
+        or cancel those that follow; each comes once at most."""
+        due: dict[Key, None] = {}
         while (at := self.next_ms()) is not None and at <= mono_ms:
-            _, key = heappop(self._heap)
-            due.append((key, self._deadlines.pop(key)[1]))
-        return due
+            due[heappop(self._heap)[1]] = None
+        for key in due:
+            live = self._deadlines.get(key)
+            if live is None:
+                continue
+            if live[0] > mono_ms:
+                heappush(self._heap, (live[0], key))
+                continue
+            del self._deadlines[key]
+            yield key, live[1]
 
     def shift(self, by_ms: int) -> None:
         """Move every deadline later: the process stood still and could hear nobody."""
