@@ -8,7 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test bench drill audit wire sim differential house clean
+.PHONY: demo test bench drill audit wire sim differential house clients clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml setup.py sidecar/native/_kernel.c sidecar/native/_wire.c
@@ -43,6 +43,11 @@ differential: $(READY)
 
 sim: $(READY)
 	@$(BIN)/python -m tests.sim.run --seeds $(SEEDS)
+
+# All rows need Go, Node.js with npm, a JDK and Maven; a row whose tool is missing is "not run", and the target fails.
+clients: $(READY)
+	@$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+	@$(BIN)/python -m tests.matrix.run --kafka $(KAFKA) --doc docs/clients.md $(ARGS)
 
 wire: $(READY)
 	@$(BIN)/python -m tools.generate_wire --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')

@@ -91,19 +91,24 @@ class Java:
     sources: tuple[str, ...]
     artifact: str
     version: str
+    resources: tuple[str, ...] = ()
 
     def build(self) -> Program:
         home = os.environ.get("JAVA_HOME")
         java, javac = (f"{home}/bin/{t}" if home else t for t in ("java", "javac"))
         java, javac, mvn = need(java, "Java"), need(javac, "JDK"), need("mvn", "Maven")
-        inputs = [PROGRAMS / "java" / name for name in ("pom.xml", *self.sources)]
+        inputs = [PROGRAMS / "java" / name for name in ("pom.xml", *self.sources, *self.resources)]
         stamp = _stamp(inputs, self.artifact, self.version)
         folder, done = _folder(f"java/{self.artifact}-{self.version}", stamp)
         libs, classes = folder / "libs", folder / "classes"
         if not done:
             names = [f"-Dkafka.artifact={self.artifact}", f"-Dkafka.version={self.version}"]
             _run([mvn, "-q", "-B", "-f", str(inputs[0]), *names, COPY, f"-DoutputDirectory={libs}"], folder)
-            found = [str(s) for s in inputs[1:]]
+            found = [str(s) for s in inputs if s.suffix == ".java"]
+            classes.mkdir()
+            for name in self.resources:
+                (classes / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(PROGRAMS / "java" / name, classes / name)
             _run([javac, "-nowarn", "-d", str(classes), "-cp", f"{libs}/*", *found], folder)
             (folder / "complete").write_text(stamp)
         return Program((java, *JVM, "-cp", f"{classes}:{libs}/*", self.main))

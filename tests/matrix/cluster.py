@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.drill.local import Broker, LocalKafka
-from sidecar.drill.processes import port_open, wait_until
+from sidecar.drill.processes import DrillError, port_open, wait_until
 
 PARTITIONS = 6
 TICK_S = 0.1
@@ -53,7 +53,7 @@ class Cluster:
         self.kafka.start()
         if not self.direct:
             self.kafka.wait_ready()
-        self._admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 2})
+        self._admin = AdminClient({"bootstrap.servers": self.kafka.internal, "log_level": 2})
         self._producer = Producer(
             {
                 "bootstrap.servers": self.kafka.internal,
@@ -98,6 +98,14 @@ class Cluster:
         finally:
             asker.close()
         return {tp.partition: tp.offset for tp in found if tp.error is None and tp.offset >= 0}
+
+    def at_brokers(self, group: str) -> bool:
+        """Return whether the brokers coordinate members of this group, which sidecars should have kept from them."""
+        found = self._admin.list_consumer_groups(request_timeout=10).result(timeout=15)
+        if found.errors:
+            raise DrillError(f"the brokers do not list their groups: {found.errors[0]}")
+        active = ("STABLE", "PREPARING_REBALANCING", "COMPLETING_REBALANCING", "ASSIGNING", "RECONCILING")
+        return any(g.group_id == group and g.state.name in active for g in found.valid)
 
     # ---- the owner of a group -----------------------------------------------------------------------------
     def owner(self, group: str) -> Broker:

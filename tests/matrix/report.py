@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from tests.matrix.scenarios import SCENARIOS
 
@@ -70,14 +69,27 @@ class Notes:
         return f"{cell.status} ({self.number(cell.why)})"
 
 
+def print_aligned(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    """Print a table in columns, as wide as it is: what a terminal cuts off, a log should have."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, ["-" * w for w in widths], *rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        console.print(line.rstrip(), markup=False)
+
+
 def print_table(run: Run, console: Console) -> None:
     notes = Notes()
-    table = Table("client", "protocol", *(SCENARIOS[s][0] for s in run.scenarios))
-    for row in run.rows:
-        table.add_row(row.label, row.how, *(notes.cell(row.cells[s]) for s in run.scenarios))
-    console.print(table)
+    print_aligned(heads(run), lines(run, notes), console)
     for n, text in enumerate(notes.texts, 1):
         console.print(f"({n}) {text}", markup=False)
+
+
+def heads(run: Run) -> list[str]:
+    return ["client", "protocol", *(SCENARIOS[s][0] for s in run.scenarios)]
+
+
+def lines(run: Run, notes: Notes) -> list[list[str]]:
+    return [[row.label, row.how, *(notes.cell(row.cells[s]) for s in run.scenarios)] for row in run.rows]
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -113,15 +125,13 @@ programs are in [tests/matrix/programs](../tests/matrix/programs); they do nothi
 
 def write_document(run: Run, path: Path, back_after_s: float, within_s: float) -> None:
     notes = Notes()
-    heads = ["client", "protocol", *(SCENARIOS[s][0] for s in run.scenarios)]
-    lines = [_line(heads), "|" + "---|" * len(heads)]
-    for row in run.rows:
-        lines.append(_line([row.label, row.how, *(notes.cell(row.cells[s]) for s in run.scenarios)]))
+    columns = heads(run)
+    table = [_line(columns), "|" + "---|" * len(columns), *map(_line, lines(run, notes))]
     text = DOCUMENT.format(
         kafka=run.kafka,
         through=run.through,
         minutes=run.seconds / 60,
-        table="\n".join(lines),
+        table="\n".join(table),
         notes="\n".join(f"{n}. {text}" for n, text in enumerate(notes.texts, 1)),
         owner="the sidecar that owns the group",
         back=back_after_s,

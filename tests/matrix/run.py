@@ -26,6 +26,7 @@ from sidecar.drill.processes import DrillError, interrupt_on_sigterm
 from tests.matrix.build import BuildError, NotRun, Program
 from tests.matrix.cluster import Cluster
 from tests.matrix.report import (
+    FAILED,
     KAFKA_TOO,
     LACKS,
     NO,
@@ -40,6 +41,7 @@ from tests.matrix.report import (
 )
 from tests.matrix.scenarios import BACK_AFTER_S, OWNER_S, SCENARIOS, Failed, Play
 from tests.matrix.table import CLIENTS, Client
+from tests.matrix.wire import log_requests, print_versions, read
 
 
 def names(text: str, known: Sequence[str], what: str) -> list[str]:
@@ -114,18 +116,41 @@ def compare(cluster: Cluster, programs: dict[str, Program | str], run: Run, cons
                 row.cells[scenario] = Cell(KAFKA_TOO, f"through a sidecar: {cell.why}; at a broker: {at_kafka.why}")
 
 
-def main(argv: list[str]) -> int:
+def arguments(argv: list[str]) -> argparse.Namespace:
     ap = argparse.ArgumentParser(
         prog="clients", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     ap.add_argument("--only", default="", help="clients: " + ", ".join(c.name for c in CLIENTS))
     ap.add_argument("--scenario", default="", help="scenarios: " + ", ".join(SCENARIOS))
     ap.add_argument("--direct", action="store_true", help="members connect to the brokers, and there are no sidecars")
+    ap.add_argument("--wire", action="store_true", help="with --direct: tell the versions of what each client sends")
     ap.add_argument("--kafka", default=KAFKA, help="the version of the brokers")
     ap.add_argument("--json", type=Path, help="write what the run saw to this file")
-    ap.add_argument("--doc", type=Path, help="write the table as a document; a complete run through sidecars only")
+    ap.add_argument("--doc", type=Path, help="write the table as a document; only a complete run through sidecars does")
     ap.add_argument("--folder", type=Path, default=Path("out/clients"), help="logs go below this folder")
     a = ap.parse_args(argv)
+    if a.wire and not a.direct:
+        ap.error("--wire needs --direct")
+    return a
+
+
+def run_all(a: argparse.Namespace, run: Run, clients: Sequence[Client], folder: Path, console: Console) -> None:
+    programs = build_all(clients, console)
+    cluster = Cluster(folder, a.kafka, a.direct)
+    try:
+        cluster.start()
+        if a.wire:
+            log_requests(cluster.kafka)
+        for client in clients:
+            one_client(cluster, client, programs[client.name], run, console)
+        if not a.direct:
+            compare(cluster, programs, run, console)
+    finally:
+        cluster.stop()
+
+
+def main(argv: list[str]) -> int:
+    a = arguments(argv)
     wanted = names(a.only, [c.name for c in CLIENTS], "client")
     clients = [c for c in CLIENTS if c.name in wanted]
     through = "directly" if a.direct else "through the sidecars"
@@ -134,32 +159,24 @@ def main(argv: list[str]) -> int:
     interrupt_on_sigterm()
     folder = a.folder / time.strftime("%H%M%S")
     began = time.monotonic()
-    cluster: Cluster | None = None
     try:
-        programs = build_all(clients, console)
-        cluster = Cluster(folder, a.kafka, a.direct)
-        cluster.start()
-        for client in clients:
-            one_client(cluster, client, programs[client.name], run, console)
-        if not a.direct:
-            compare(cluster, programs, run, console)
+        run_all(a, run, clients, folder, console)
     except KeyboardInterrupt:
         console.print(f"interrupted; logs: {folder}")
         return 130
     except (DrillError, ArtifactError, BuildError) as exc:
         console.print(f"failed: {exc}\nlogs: {folder}", markup=False)
-        return 1
-    finally:
-        if cluster is not None:
-            cluster.stop()
+        return FAILED
     run.seconds = round(time.monotonic() - began, 1)
+    if a.wire:
+        print_versions(read(folder.glob("broker-*.log"), [c.name for c in clients]), console)
     print_table(run, console)
     console.print(f"{run.seconds:.0f} s; logs: {folder}")
     if a.json:
         write_json(run, a.json)
-    complete = not a.direct and len(clients) == len(CLIENTS) and len(run.scenarios) == len(SCENARIOS)
-    if a.doc and complete:
+    if a.doc and not a.direct and len(clients) == len(CLIENTS) and len(run.scenarios) == len(SCENARIOS):
         write_document(run, a.doc, BACK_AFTER_S, OWNER_S)
+        console.print(f"written: {a.doc}")
     return run.exit_code()
 
 

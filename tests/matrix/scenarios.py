@@ -99,6 +99,10 @@ class Play:
         self.wait("every record consumed", lambda: missing(self.feed.ends, journals) == 0)
 
     def judge(self) -> None:
+        """Look at what must hold in every scenario, while the members are still there."""
+        here, there = ("a broker", "no broker") if not self.cluster.direct else ("no broker", "a broker")
+        if self.cluster.at_brokers(self.group + self.client.offsets) != self.cluster.direct:
+            raise Failed(f"{here} coordinates the group, but {there} should")
         found = held_twice(m.journal for m in self.members)
         if found:
             raise Failed("held twice: " + "; ".join(found[:2]))
@@ -112,6 +116,7 @@ class Play:
 def join(play: Play) -> None:
     play.alone(play.start("a"))
     play.drain()
+    play.judge()
 
 
 def rebalance(play: Play) -> None:
@@ -160,6 +165,7 @@ def resume(play: Play) -> None:
     twice = repeated(m.journal for m in play.members)
     if twice:
         raise Failed(f"{twice} records were consumed again")
+    play.judge()
 
 
 def owner(play: Play) -> None:

@@ -14,7 +14,13 @@ from tests.matrix.build import Go, Java, Kit, Node, Python
 
 NO_STATIC = {"static": "the client has no setting for a static member"}
 STREAMS = Java("StreamsMember", ("Journal.java", "StreamsMember.java"), "kafka-streams", KAFKA)
-CONNECT = Java("ConnectMember", ("Journal.java", "ConnectMember.java", "JournalSink.java"), "connect-runtime", KAFKA)
+CONNECT = Java(
+    "ConnectMember",
+    ("Journal.java", "ConnectMember.java", "JournalSink.java"),
+    "connect-runtime",
+    KAFKA,
+    ("META-INF/services/org.apache.kafka.connect.sink.SinkConnector",),
+)
 
 
 @dataclass(frozen=True)

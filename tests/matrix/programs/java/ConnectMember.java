@@ -10,7 +10,7 @@ import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.connect.cli.ConnectDistributed;
 
 /**
- * A distributed worker of Kafka Connect. It makes sure that there is one sink connector with six tasks; what the worker
+ * A distributed worker of Kafka Connect. It makes sure that there is one sink connector with four tasks; what the worker
  * holds are the partitions of its tasks. So a worker is a member of the group of workers, by the protocol "connect", and
  * its tasks are members of a consumer group, whose name is that of the first with ".sink".
  */
@@ -53,7 +53,7 @@ public class ConnectMember {
         p.put("heartbeat.interval.ms", o.get("heartbeat-ms"));
         p.put("offset.flush.interval.ms", "500");
         p.put("scheduled.rebalance.max.delay.ms", "0"); // by default the tasks of a worker that left wait for five minutes
-        p.put("plugin.discovery", "only_scan");
+        p.put("plugin.discovery", "service_load");
         for (String kind : new String[] {"config", "offset", "status"}) {
             p.put(kind + ".storage.topic", o.get("group") + "." + kind);
             p.put(kind + ".storage.replication.factor", "3");
@@ -64,7 +64,7 @@ public class ConnectMember {
 
     private static void create(Map<String, String> o, int port) {
         String url = "http://127.0.0.1:" + port + "/connectors/sink";
-        String body = "{\"connector.class\":\"JournalSink\",\"tasks.max\":\"6\",\"topics\":\"" + o.get("topic") + "\","
+        String body = "{\"connector.class\":\"JournalSink\",\"tasks.max\":\"4\",\"topics\":\"" + o.get("topic") + "\","
             + "\"consumer.override.group.id\":\"" + o.get("group") + ".sink\","
             + "\"consumer.override.client.id\":\"" + o.get("name") + "-sink\","
             + "\"consumer.override.session.timeout.ms\":\"" + o.get("session-ms") + "\","
