@@ -14,23 +14,40 @@ v3: it is flexible and adds member id, generation id and group instance id (KIP-
 v4: TRANSACTION_ABORTABLE may be answered (KIP-890).
 v5: the broker adds the partition to the transaction itself (KIP-890).
 
-The broker accepts offsets of a group of which it has no members only with generation -1 and without a member id
-(docs/reference/measurements.md, 'Offsets and authorisation'), so a checked request goes on without them. It goes to
-the leader of the group's `__consumer_offsets` partition.
+A checked request goes to the leader of the group's `__consumer_offsets` partition, and not in the member's own name,
+which the broker does not know: while the group has members, in that of the coordinator's placeholder there, else in
+nobody's, as the broker wants it of a group without members. If the broker does not know the placeholder (any more), the
+coordinator is asked once more, and its second answer is tried; the client never hears of a member that is not its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace as replace_struct
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store
 from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply, CommitCheck, Place
+from sidecar.core.offsets import CheckReply, CommitCheck, Place, Seat
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc
 from sidecar.wire.primitives import ZERO_UUID
+
+COMMIT_NAMES_INSTANCE, TXN_NAMES_INSTANCE = 7, 3
+"""The first versions that carry the placeholder's name. An older request goes on in that version, too."""
+UNSEATED = frozenset(
+    (
+        Code.FENCED_INSTANCE_ID,
+        Code.UNKNOWN_MEMBER_ID,
+        Code.ILLEGAL_GENERATION,
+        Code.REBALANCE_IN_PROGRESS,
+        Code.GROUP_ID_NOT_FOUND,
+    )
+)
+"""What the broker says of a placeholder that it does not know, or not so."""
 
 
 def offset_commit(call: Call) -> Handler:
@@ -48,16 +65,23 @@ def offset_commit(call: Call) -> Handler:
         places,
     )
     check = yield from _check(call, event)
-    if check.code != Code.NONE:
-        return _failed(req, check.code).encode(call.version)
-    version = _broker_version(call)
-    _strip(req, check.partitions)
-    body = yield from store(call, req.group_id, version, req.encode(version))
-    if version == call.version and not check.partitions:
-        return body
-    res = oc.OffsetCommitResponse.decode(version, body)
-    _merge(res, check)
-    return res.encode(call.version)
+    while check.code == Code.NONE:
+        version = _broker_version(call)
+        if check.seat is not None:
+            version = max(version, COMMIT_NAMES_INSTANCE)
+        sent = replace(req, topics=_without(req.topics, check.partitions))
+        sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id = _in_whose_name(check.seat)
+        body = yield from store(call, req.group_id, version, sent.encode(version))
+        res = oc.OffsetCommitResponse.decode(version, body)
+        code = _unseated(check.seat, {p.error_code for t in res.topics for p in t.partitions})
+        if code == Code.NONE:
+            if version == call.version and not check.partitions:
+                return body
+            _merge(res, check)
+            return res.encode(call.version)
+        check = yield from _check_again(event, check.seat, code)
+        event.again = True
+    return _failed(req, check.code).encode(call.version)
 
 
 def txn_offset_commit(call: Call) -> Handler:
@@ -69,11 +93,18 @@ def txn_offset_commit(call: Call) -> Handler:
         req.group_id, req.member_id, req.generation_id, req.group_instance_id, call.version, True, places
     )
     check = yield from _check(call, event)
-    code = check.code if check.code != Code.NONE else check.partition_code  # a transaction stands or falls as a whole
-    if code != Code.NONE:
-        return _txn_failed(req, code).encode(call.version)
-    req.generation_id, req.member_id, req.group_instance_id = -1, "", None
-    return (yield from store(call, req.group_id, call.version, req.encode(call.version)))
+    while check.code == Code.NONE and not check.partition_code:
+        version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
+        req.generation_id, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
+        body = yield from store(call, req.group_id, version, req.encode(version))
+        res = tc.TxnOffsetCommitResponse.decode(version, body)
+        code = _unseated(check.seat, {p.error_code for t in res.topics for p in t.partitions})
+        if code == Code.NONE:
+            return body if version == call.version else res.encode(call.version)
+        check = yield from _check_again(event, check.seat, code)
+        event.again = True
+    # A transaction stands or falls as a whole.
+    return _txn_failed(req, check.code if check.code != Code.NONE else check.partition_code).encode(call.version)
 
 
 def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:
@@ -85,18 +116,39 @@ def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:
     return check
 
 
+def _check_again(event: CommitCheck, seat: Seat | None, code: int) -> Generator[Want, Any, CheckReply]:
+    """The broker does not know in whose name the commit went on. The second time, that is all there is to be said."""
+    if event.again:
+        return CheckReply(Code.NOT_COORDINATOR if seat is not None else Code(code))
+    check = yield from coordinate(replace_struct(event, again=True, sent_as=seat))
+    assert isinstance(check, CheckReply)
+    return check
+
+
+def _in_whose_name(seat: Seat | None) -> tuple[int, str, str | None]:
+    return (-1, "", None) if seat is None else (seat.generation, seat.member_id, seat.instance_id)
+
+
+def _unseated(seat: Seat | None, codes: set[int]) -> int:
+    """The error that concerns the name in which the commit was sent, or NONE."""
+    known = {Code.UNKNOWN_MEMBER_ID} if seat is None else UNSEATED
+    return next((c for c in codes if c in known), Code.NONE)
+
+
 def _broker_version(call: Call) -> int:
     known = (call.client.broker_versions or {}).get(call.api_key)
     return call.version if known is None else min(call.version, known[1])
 
 
-def _strip(req: oc.OffsetCommitRequest, refused: frozenset[Place]) -> None:
-    """Without the member, and without what was refused."""
-    req.generation_id_or_member_epoch, req.member_id, req.group_instance_id = -1, "", None
-    if refused:
-        for t in req.topics:
-            t.partitions = [p for p in t.partitions if (t.name, t.topic_id, p.partition_index) not in refused]
-        req.topics = [t for t in req.topics if t.partitions]
+def _without(topics: list[oc.OffsetCommitRequestTopic], refused: frozenset[Place]) -> list[oc.OffsetCommitRequestTopic]:
+    if not refused:
+        return topics
+    left = []
+    for t in topics:
+        parts = [p for p in t.partitions if (t.name, t.topic_id, p.partition_index) not in refused]
+        if parts:
+            left.append(replace(t, partitions=parts))
+    return left
 
 
 def _merge(res: oc.OffsetCommitResponse, check: CheckReply) -> None:

@@ -121,7 +121,7 @@ class Configs:
         self._own = own
         self._codec = codec
         self._state = state
-        self._managed = managed
+        self.managed = managed
         self._log = log
         self._assignors_here: tuple[str, ...] = own.values["assignors"]
         self._known = asyncio.Event()
@@ -206,7 +206,7 @@ class Configs:
 
     def configured(self) -> list[str]:
         """Managed groups that have settings of their own in the state topic."""
-        return sorted(g for p in self._state.partitions for g in p.configs if g and self._managed(g))
+        return sorted(g for p in self._state.partitions for g in p.configs if g and self.managed(g))
 
     def _partition_of(self, group_id: str) -> int:
         """Settings of brokers are in partition 0."""
@@ -313,7 +313,7 @@ class Configs:
         groups: dict[str, dict[str, str]] = {}
         try:
             listed = await conn.request(lr, "ListConfigResources", lr.ListConfigResourcesRequest([cf.GROUP]), low=1)
-            wanted = [r.resource_name for r in listed.config_resources if self._managed(r.resource_name)]
+            wanted = [r.resource_name for r in listed.config_resources if self.managed(r.resource_name)]
         except WireError:
             wanted = []  # a broker that has no settings of groups
         if wanted:

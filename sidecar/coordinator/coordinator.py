@@ -18,7 +18,10 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.encoder import Encoder
 from sidecar.coordinator.ownership import Assignment
+from sidecar.coordinator.placeholders import Placeholders, PlaceholderSettings
+from sidecar.coordinator.placeholders import Ports as PlaceholderPorts
 from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.tenure import PROOF_SERIAL, Tenure
 from sidecar.coordinator.unfenced import append_unfenced
 from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
 from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Stop, TookOver, Void, Work
@@ -26,8 +29,11 @@ from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.consumer.run import RunOutput, run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
 from sidecar.core.effects import Count, Log, Reply
+from sidecar.core.errors import Code
 from sidecar.core.events import NO_TOKEN, Answer, Event
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.owner import Phase
 from sidecar.core.regex import resolve
 from sidecar.core.service import Service, ServiceSettings
 from sidecar.core.topics import Topic
@@ -39,6 +45,7 @@ from sidecar.link.messages import (
     AccessAnswer,
     AskAccess,
     Lease,
+    OpenOffsets,
     Request,
     SettingsPassed,
     ToCoordinator,
@@ -65,15 +72,7 @@ class CoordinatorSettings:
     write_timeout_s: float
     claims_kept: int
     service: ServiceSettings
-
-
-@dataclass(slots=True)
-class Tenure:
-    """One attempt at owning a partition."""
-
-    attempt: int
-    writer: FencedWriter
-    encoder: Encoder | None = None
+    placeholders: PlaceholderSettings = PlaceholderSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,10 @@ class Coordinator:
         self._numbers: dict[FrontEnd, int] = {}
         self._next_number = 0
         self._matched: dict[int, _Matched] = {}
+        self._checks: dict[int, CommitCheck | FetchCheck] = {}
+        """What the core was asked of offsets, by token: its answer may have to wait for a placeholder."""
+        at_broker = self._placeholder_ports()
+        self.placeholders = Placeholders(settings.placeholders, cluster, at_broker, figures, log, tasks)
         self._draining = False
         self._loading: set[int] = set()
         self._perform: dict[type, Callable[[Any], None]] = {
@@ -141,6 +144,17 @@ class Coordinator:
         figures("parked").set_function(lambda: self.service.tally.open)
         self._owned = figures("owned")
         tasks.spawn(self._tick(), "tick")
+
+    def _placeholder_ports(self) -> PlaceholderPorts:
+        return PlaceholderPorts(
+            leased=self.leased,
+            leader_of=lambda p: self.view.leaders[p] if p < len(self.view.leaders) else -1,
+            partition_of=self.service.partition_of,
+            managed=self._configs.managed,
+            prove=self._prove,
+            again=self._check_again,
+            answer=lambda token, answer: self._reply(Reply(token, answer)),
+        )
 
     # ---- fronts -------------------------------------------------------------------------------------------
     def connect(self, front: FrontEnd) -> None:
@@ -165,10 +179,15 @@ class Coordinator:
         try:
             if type(message) is Request:
                 token = message.token << FRONT_BITS | self._numbers[front]
-                if type(message.event) in SETTINGS_EVENTS:
-                    self._tasks.spawn(self._configure(token, message.event), "settings request")
+                event = message.event
+                if type(event) in SETTINGS_EVENTS:
+                    self._tasks.spawn(self._configure(token, event), "settings request")
+                elif isinstance(event, OpenOffsets):
+                    self.placeholders.open(token, event)
                 else:
-                    self.service.request(token, message.event, now())
+                    if isinstance(event, CommitCheck | FetchCheck):
+                        self._checks[token] = event
+                    self.service.request(token, event, now())
             elif isinstance(message, Touch):
                 self.service.touch(message.group_id, message.member_id, now())
             elif isinstance(message, AccessAnswer):
@@ -182,10 +201,22 @@ class Coordinator:
             raise
 
     def _reply(self, reply: Reply) -> None:
+        check = self._checks.pop(reply.token, None) if self._checks else None
+        if check is not None and isinstance(reply.answer, CheckReply) and reply.answer.code == Code.NONE:
+            answer = self.placeholders.checked(reply.token, check, reply.answer)
+            if answer is None:
+                return
+            reply.answer = answer
         front = self._fronts.get(reply.token & FRONT_MASK)
         if front is not None:
             reply.token >>= FRONT_BITS
             front.from_coordinator(reply)
+
+    def _check_again(self, token: int, event: Event) -> None:
+        assert isinstance(event, CommitCheck | FetchCheck)
+        self._checks[token] = event
+        self.service.request(token, event, now())
+        self._drain()
 
     def _broadcast(self, message: Void | View | Lease) -> None:
         for front in self._fronts.values():
@@ -231,7 +262,12 @@ class Coordinator:
             self._tasks.spawn(self._load(c.partition), f"load-{c.partition}")
 
     def _occupied(self, c: Occupied) -> None:
-        """Nobody holds a member at the broker yet."""
+        self.placeholders.occupied(c.partition, c.group_id, c.members)
+
+    def _prove(self, p: int, then: Callable[[], None]) -> None:
+        tenure = self._tenures.get(p)
+        if tenure is not None and tenure.encoder is not None:
+            tenure.prove(then)
 
     async def _load(self, p: int) -> None:
         """Decode the groups that nobody has asked for yet, in slices, so that the loop stays free."""
@@ -252,6 +288,9 @@ class Coordinator:
         def written(serial: int, offset: int) -> None:
             if serial == CLAIM_SERIAL:
                 self._claimed(p, attempt, offset)
+            elif serial == PROOF_SERIAL:
+                tenure.proved()
+                self._drain()
             else:
                 self.service.owners[p].committed(attempt, serial)
                 self._drain()
@@ -316,6 +355,8 @@ class Coordinator:
         if tenure is not None and tenure.attempt == c.attempt:
             del self._tenures[c.partition]
             tenure.writer.stop()
+        renewed = self.service.owners[c.partition].phase is Phase.FENCING
+        self.placeholders.stopped(c.partition, keep=renewed)
         self._owned.set(len(self.service.serving()))
 
     # ---- serving ------------------------------------------------------------------------------------------
@@ -428,6 +469,7 @@ class Coordinator:
             for key in self._background.write_off():
                 self._log.error("a background run hangs; another thread takes its place", run=key)
             self.service.wake(now())
+            self.placeholders.tick()
             self._drain()
 
     def topics(self, topics: tuple[Topic, ...]) -> None:
@@ -448,3 +490,8 @@ class Coordinator:
         self.service.release_all("stopping")
         self._drain()
         self.appender.close()
+
+    async def give_up_placeholders(self) -> None:
+        """There is no other sidecar: leave the groups as the brokers' own."""
+        log = self._state
+        await self.placeholders.free({p: list(log.groups(p)) for p in range(len(log.partitions))})

@@ -170,6 +170,8 @@ class Follower:
             found.append(f"partitions cannot be taken over: {problem}")
         return found
 
-    async def stop(self) -> None:
-        await self.ownership.stop()
+    async def stop(self) -> bool:
+        """Returns whether no other sidecar is left."""
+        last = await self.ownership.stop()
         await asyncio.to_thread(self.tail.stop)
+        return last

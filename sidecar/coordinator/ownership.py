@@ -18,6 +18,7 @@ from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
 from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.link.ports import Logger, Tasks
+from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg
@@ -105,8 +106,8 @@ class Ownership:
             self.tasks.spawn(self._heartbeats(), "ownership-heartbeat"),
         ]
 
-    async def stop(self) -> None:
-        """Leave the group, so that the others need not wait for the session to end."""
+    async def stop(self) -> bool:
+        """Leave the group, so that the others need not wait for the session to end. Returns whether nobody is left."""
         self._stopping = True
         tasks = [*self._tasks, *self._links.values()]
         for task in tasks:
@@ -114,6 +115,19 @@ class Ownership:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.member_id:
             await self._try_leave(self.member_id)
+        return await self._alone()
+
+    async def _alone(self) -> bool:
+        """Nobody is in the owners' group, as far as the brokers can be asked."""
+        group_id = self.settings.group_id
+        try:
+            conn = await self.cluster.coordinator(group_id, 0)
+            req = dg.DescribeGroupsRequest(groups=[group_id])
+            res = await conn.request(dg, "DescribeGroups", req, high=5, timeout_s=2.0)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self.log.debug("other sidecars not looked for", error=str(exc) or "timed out")
+            return False
+        return all(g.error_code == Code.NONE and not g.members for g in res.groups)
 
     async def _try_leave(self, member_id: str) -> None:
         try:

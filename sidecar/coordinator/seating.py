@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -35,6 +35,7 @@ ANSWER_S = 10.0
 EARLY_S = 0.02
 """A JoinGroup not answered by then is held back by the broker."""
 LEAST_SESSION_MS = 1_000
+QUEUED, URGENT = 1, 2
 TROUBLE = (ConnectionLost, TimeoutError, WireError)
 
 
@@ -57,8 +58,6 @@ class Chair:
     """No seat of an earlier owner can be used any more."""
     there: str | None = None
     """Member id at the broker; empty if there is none, None if nobody knows."""
-    others: bool = False
-    """The broker's group has members of its own: native clients."""
     generation: int = 0
     """That of the broker's group while it has no members, as far as it can be guessed."""
     topics: frozenset[str] | None = None
@@ -67,17 +66,19 @@ class Chair:
     gone: bool = False
     """The partition is not ours any more."""
     busy: bool = False
-    due_ms: int = 0
-    """When to prove that it lives, or after trouble to try again."""
+    queued: int = 0
+    """QUEUED or URGENT while it waits for its turn."""
     pause_ms: int = 0
+    """How long it rests after trouble."""
+    resting: bool = False
     problem: str = ""
 
     @property
     def needs_work(self) -> bool:
-        if self.gone or self.busy:
+        if self.gone or self.busy or self.resting:
             return False
         if self.wanted:
-            return not self.final or self.shown != self.topics
+            return self.joining is None and (not self.final or self.shown != self.topics)
         return self.there != ""
 
 
@@ -135,7 +136,9 @@ class Seating:
         desk = self._desks.get(node_id)
         if desk is None:
             desk = self._desks[node_id] = _Desk(node_id)
-        (desk.urgent if urgent else desk.queue).append(chair)
+        if chair.queued < (rank := URGENT if urgent else QUEUED):
+            chair.queued = rank
+            (desk.urgent if urgent else desk.queue).append(chair)
         if not desk.running:
             desk.running = True
             self._tasks.spawn(self._rounds(desk), f"seats-{node_id}")
@@ -148,17 +151,27 @@ class Seating:
         conn = await self._lane(self._desks.setdefault(node_id, _Desk(node_id)))
         return await ms.heartbeat(conn, chair.group_id, seat, ANSWER_S)
 
-    async def leave_all(self, chairs: Sequence[Chair]) -> None:
-        """At the end of the last sidecar."""
-        await asyncio.gather(*[self._leave_once(c) for c in chairs if c.there])
+    async def free(self, groups: Mapping[int, Sequence[str]]) -> int:
+        """At the end of the last sidecar: nobody holds a seat any more in these groups, told by their partition.
+        Returns in how many the seat was there. Raises what TROUBLE names."""
+        at: dict[int, list[Chair]] = {}
+        for partition, ids in groups.items():
+            chairs = at.setdefault(self._told.leader_of(partition), [])
+            chairs += [Chair(g, partition, False, 0) for g in ids]
+        return sum(await asyncio.gather(*[self._free(_Desk(n), chairs) for n, chairs in at.items() if n >= 0]))
 
-    async def _leave_once(self, chair: Chair) -> None:
-        node_id = self._told.leader_of(chair.partition)
-        if node_id >= 0:
-            try:
-                await self._leave(self._desks.setdefault(node_id, _Desk(node_id)), chair)
-            except TROUBLE as exc:
-                self._log.debug("seat not given up", group_id=chair.group_id, problem=str(exc) or "timed out")
+    async def _free(self, desk: _Desk, chairs: list[Chair]) -> int:
+        freed = 0
+        for start in range(0, len(chairs), ROUND):
+            part = chairs[start : start + ROUND]
+            found = await ms.look(await self._lane(desk), [c.group_id for c in part], ANSWER_S)
+            for chair in part:
+                told = found.get(chair.group_id)
+                chair.there = told.member_id if told is not None else ""
+            there = [c for c in part if c.there]
+            await asyncio.gather(*[self._leave(desk, c) for c in there])
+            freed += len(there)
+        return freed
 
     async def _lane(self, desk: _Desk) -> BrokerConnection:
         desk.turn += 1
@@ -170,6 +183,7 @@ class Seating:
             chairs: list[Chair] = []
             while (desk.urgent or desk.queue) and len(chairs) < ROUND:
                 chair = (desk.urgent or desk.queue).popleft()
+                chair.queued = 0
                 if chair.needs_work:
                     chair.busy = True
                     chairs.append(chair)
@@ -192,7 +206,7 @@ class Seating:
             return True
         if chair.gone:
             return True
-        chair.there, chair.others = found.member_id, found.others
+        chair.there = found.member_id
         if not found.member_id and not chair.settled:
             chair.settled = True
             self._told.changed(chair)
@@ -228,8 +242,7 @@ class Seating:
             else:
                 # With its own member id a seat is kept, and only shows another subscription.
                 mine = chair.seat.member_id if chair.seat is not None and chair.seat.member_id == chair.there else ""
-                if mine:
-                    chair.seat, chair.final = None, False
+                chair.seat, chair.final = None, False
                 await self._join(await self._lane(desk), chair, mine)
         except TROUBLE as exc:
             self._failed(chair, str(exc) or "timed out")
@@ -237,15 +250,14 @@ class Seating:
             self._done(chair)
 
     async def _leave(self, desk: _Desk, chair: Chair) -> None:
-        member_id = chair.there or ""
-        generation = chair.seat.generation if chair.seat is not None else -1
+        code = await ms.leave(await self._lane(desk), chair.group_id, chair.there or "", ANSWER_S)
         chair.seat, chair.final, chair.shown = None, False, None
-        code = await ms.leave(await self._lane(desk), chair.group_id, member_id, ANSWER_S)
-        if code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID):
+        if code in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
+            chair.there, chair.settled = "", True
+        elif code == Code.FENCED_INSTANCE_ID:
+            chair.there = ""  # another sidecar has the seat now, and the group with it
+        else:
             raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
-        chair.there, chair.settled = "", True
-        if generation >= 0:
-            chair.generation = generation + 1
 
     # ---- where the broker holds JoinGroup back ------------------------------------------------------------
     def _start_slow(self, desk: _Desk) -> None:
@@ -318,7 +330,9 @@ class Seating:
             if code != Code.NONE:
                 raise ConnectionLost(f"SyncGroup: {name_of(code)}")
         chair.shown, chair.settled = topics, True
-        if not chair.gone and self._told.leased():
+        if not self._told.leased():
+            raise ConnectionLost("the lease is over")
+        if not chair.gone:
             self._told.taken(chair, seat, True)
 
     def _check(self, chair: Chair, res: jg.JoinGroupResponse) -> None:
@@ -328,6 +342,3 @@ class Seating:
         if res.error_code == Code.INCONSISTENT_GROUP_PROTOCOL:
             raise ConnectionLost("the broker's group has members of its own")
         raise ConnectionLost(f"JoinGroup: {name_of(res.error_code)}")
-
-
-Answered = Callable[[], None]

@@ -24,6 +24,7 @@ from sidecar.link.messages import (
     AskAccess,
     Grant,
     Lease,
+    OpenOffsets,
     Reply,
     Request,
     SettingsPassed,
@@ -44,7 +45,8 @@ class LinkError(Exception):
 class LinkCodec:
     def __init__(self, registry: Registry = REGISTRY) -> None:
         inner = [e for e in registry.events if not e.inner]
-        events: list[type[Event]] = [*inner, Standing, DeleteGroup, ListGroups, KnownGroups, *SETTINGS_EVENTS]
+        every = (Standing, DeleteGroup, ListGroups, KnownGroups, OpenOffsets)
+        events: list[type[Event]] = [*inner, *every, *SETTINGS_EVENTS]
         any_event = reduce(or_, events)
         any_answer = reduce(or_, dict.fromkeys(e.answer for e in events))
         self._encoder = Encoder()

@@ -136,6 +136,14 @@ class ConfiguredGroups(Event):
     answer: ClassVar[type[Answer]] = ConfiguredReply
 
 
+# ---- an event that concerns the broker's group, not the state of ours ---------------------------------------------
+class OpenOffsets(Event):
+    """Offsets of this group are to be deleted at the broker (OffsetDelete, DeleteGroups). Answered when the broker can
+    tell which topics are `subscribed`, or, while the group has no members here, when none is left there either."""
+
+    subscribed: frozenset[str] = frozenset()
+
+
 SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups)
 ToCoordinator = Request | Touch | AccessAnswer | SettingsPassed
 ToFront = Reply | Void | Lease | View | AskAccess

@@ -17,6 +17,7 @@ from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
 from sidecar.coordinator.follower import Follower, FollowerSettings
 from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.service import ServiceSettings
@@ -99,6 +100,12 @@ class Coordination:
             s.state.write_timeout_ms / 1000,
             s.state.claims_kept,
             service,
+            PlaceholderSettings(
+                s.offsets.placeholder_session_timeout_ms,
+                s.offsets.placeholder_wait_ms,
+                s.offsets.placeholder_first_joins,
+                s.limits.parked_replies,
+            ),
         )
         self.coordinator = Coordinator(
             settings, cluster, codec, state, configs, app.assignors, app.background, app.metrics, app.log, app.tasks
@@ -132,7 +139,8 @@ class Coordination:
 
     async def stop(self) -> None:
         await self.coordinator.stop()
-        await self.follower.stop()
+        if await self.follower.stop():
+            await self.coordinator.give_up_placeholders()
 
 
 class Starting:

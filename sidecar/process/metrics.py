@@ -48,6 +48,19 @@ METRICS: dict[str, _Metric] = {
     ),
     "takeover_seconds": _Metric(Histogram, "sidecar_takeover_seconds", "From assignment to serving."),
     "fenced": _Metric(Counter, "sidecar_fenced", "Shards dropped after a failed append.", ("why",)),
+    "placeholders_wanted": _Metric(
+        Gauge, "sidecar_placeholders_wanted", "Groups with members here: each has a placeholder at its broker."
+    ),
+    "placeholders_seated": _Metric(Gauge, "sidecar_placeholders_seated", "Placeholders that their brokers know."),
+    "placeholders_lost": _Metric(
+        Counter, "sidecar_placeholders_lost", "Placeholders that their brokers did not know any more."
+    ),
+    "placeholder_troubles": _Metric(
+        Counter, "sidecar_placeholder_troubles", "Attempts to seat a placeholder, or to give one up, that failed."
+    ),
+    "placeholder_seconds": _Metric(
+        Histogram, "sidecar_placeholder_seconds", "From when a placeholder is wanted until commits go on in its name."
+    ),
     "handler_faults": _Metric(Counter, "sidecar_handler_faults", "Requests whose handler broke: bugs. Alert above 0."),
     "invariant_violations": _Metric(
         Counter,

@@ -150,6 +150,23 @@ class State(_Section):
     )
 
 
+class OffsetsSection(_Section):
+    placeholder_session_timeout_ms: int = Field(
+        300_000,
+        ge=6_000,
+        description="When all sidecars are gone at once, native clients may join a managed group after so long; no longer "
+        "than the brokers' group.max.session.timeout.ms.",
+    )
+    placeholder_wait_ms: int = Field(
+        5_000,
+        ge=0,
+        description="A commit waits so long for the group's placeholder at the broker; then COORDINATOR_LOAD_IN_PROGRESS.",
+    )
+    placeholder_first_joins: int = Field(
+        200, ge=1, description="Groups new to a broker that join at once; each takes a connection for about 3 s."
+    )
+
+
 class OwnershipSection(_Section):
     group: str = Field("__group_state_owners", min_length=1, description="The sidecars' own group on the brokers.")
     session_timeout_ms: int = Field(6_000, ge=500, description="The brokers' group.min.session.timeout.ms at least.")
@@ -226,6 +243,7 @@ class Settings(BaseSettings):
     consumer: Consumer = Consumer()  # type: ignore[call-arg]
     classic: Classic = Classic()  # type: ignore[call-arg]
     state: State = State()  # type: ignore[call-arg]
+    offsets: OffsetsSection = OffsetsSection()  # type: ignore[call-arg]
     ownership: OwnershipSection = OwnershipSection()  # type: ignore[call-arg]
     limits: LimitsSection = LimitsSection()  # type: ignore[call-arg]
     log: LogSection = LogSection()  # type: ignore[call-arg]

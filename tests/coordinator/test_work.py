@@ -138,6 +138,8 @@ def test_a_run_of_an_attempt_that_is_over_is_dropped() -> None:
         await until(gate.started.is_set)
         house.assign(2)
         await house.own()
+        await until(lambda: not house.owner_of("g").undecoded)
+        await house.seated()
         before = len(house.brokers.log().records)
         gate.open.set()
         await until(lambda: house.background.idle_ratio() > 0 and not house.background._running)

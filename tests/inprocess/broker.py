@@ -7,6 +7,7 @@ requests go wrong. Whoever wants to see the records of a topic, as the tail of a
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -35,6 +36,7 @@ from sidecar.wire.generated import sync_group as sg
 from tests.inprocess.faults import Faults, Kind
 from tests.inprocess.log import PartitionLog, Stored
 from tests.inprocess.owners import Answer, ClassicGroup
+from tests.inprocess.seats import SeatGroup
 
 STATE, OFFSETS, TRANSACTIONS = "__group_state", "__consumer_offsets", "__transaction_state"
 APIS = (
@@ -95,6 +97,10 @@ class FakeBrokers:
     readers: list[Reader] = field(default_factory=list)
     down: set[int] = field(default_factory=set)
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
+    seats: defaultdict[str, SeatGroup] = field(default_factory=lambda: defaultdict(SeatGroup))
+    """The groups of clients, in which sidecars hold their placeholders."""
+    initial_delay_s: float = 0.0
+    """group.initial.rebalance.delay.ms."""
     no_read: set[str] = field(default_factory=set)
     """Groups that no client may READ."""
     no_describe: set[str] = field(default_factory=set)
@@ -237,30 +243,42 @@ def _produce(b: FakeBrokers, node_id: int, req: pr.ProduceRequest, version: int,
 
 
 def _join(b: FakeBrokers, node_id: int, req: jg.JoinGroupRequest, version: int, answer: Answer) -> None:
-    b.groups.setdefault(req.group_id, ClassicGroup()).join(req, answer)
+    if req.group_instance_id is not None:
+        b.seats[req.group_id].join(req, answer, b.initial_delay_s)
+    else:
+        b.groups.setdefault(req.group_id, ClassicGroup()).join(req, answer)
 
 
 def _sync(b: FakeBrokers, node_id: int, req: sg.SyncGroupRequest, version: int, answer: Answer) -> None:
-    b.groups.setdefault(req.group_id, ClassicGroup()).sync(req, answer)
+    if req.group_instance_id is not None:
+        b.seats[req.group_id].sync(req, answer)
+    else:
+        b.groups.setdefault(req.group_id, ClassicGroup()).sync(req, answer)
 
 
 def _heartbeat(b: FakeBrokers, node_id: int, req: hb.HeartbeatRequest, version: int, answer: Answer) -> None:
     """Also how a front finds out whether a client may READ a group."""
     if req.group_id in b.no_read:
         answer(hb.HeartbeatResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED))
+    elif req.group_instance_id is not None:
+        b.seats[req.group_id].heartbeat(req, answer)
     else:
         b.groups.get(req.group_id, ClassicGroup()).heartbeat(req, answer)
 
 
 def _leave(b: FakeBrokers, node_id: int, req: lg.LeaveGroupRequest, version: int, answer: Answer) -> None:
-    b.groups.get(req.group_id, ClassicGroup()).leave(req, answer)
+    if any(m.group_instance_id is not None for m in req.members):
+        b.seats[req.group_id].leave(req, answer)
+    else:
+        b.groups.get(req.group_id, ClassicGroup()).leave(req, answer)
 
 
 def _describe_groups(b: FakeBrokers, node_id: int, req: dg.DescribeGroupsRequest, version: int, answer: Answer) -> None:
     told = []
     for g in req.groups:
         code = Code.GROUP_AUTHORIZATION_FAILED if g in b.no_read else Code.NONE
-        told.append(dg.DescribedGroup(code, None, g, "Dead"))
+        there = b.seats.get(g)
+        told.append(dg.DescribedGroup(code, None, g, "Dead") if code or there is None else there.described(g))
     answer(dg.DescribeGroupsResponse(groups=told))
 
 
@@ -274,7 +292,9 @@ def _list_offsets(b: FakeBrokers, node_id: int, req: lo.ListOffsetsRequest, vers
 
 
 def _offset_commit(b: FakeBrokers, node_id: int, req: oc.OffsetCommitRequest, version: int, answer: Answer) -> None:
-    answer(refusal(Api.OFFSET_COMMIT, req, version, Code.NONE))
+    there = b.seats.get(req.group_id, SeatGroup())
+    code = there.commit_refusal(req.member_id, req.group_instance_id, req.generation_id_or_member_epoch)
+    answer(refusal(Api.OFFSET_COMMIT, req, version, code))
 
 
 def _create_topics(b: FakeBrokers, node_id: int, req: ct.CreateTopicsRequest, version: int, answer: Answer) -> None:

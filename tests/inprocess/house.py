@@ -255,6 +255,10 @@ class House:
     def owner_of(self, group_id: str) -> Owner:
         return self.service.owner_of(group_id)
 
+    async def seated(self) -> None:
+        """Wait until the placeholders have their seats, and nothing more of that reaches the log."""
+        await until(lambda: self.coordinator.placeholders.seated)
+
     # ---- what the follower does ---------------------------------------------------------------------------------
     async def own(self, *partitions: int) -> None:
         """Wait until these partitions, or all of them, are served here; nobody owns the others."""

@@ -1,0 +1,356 @@
+"""The placeholder of each managed group that has members: a member of the broker's group of the same name.
+
+What it is for (docs/decisions.md 39): a group with a member is not empty, so the broker lets none of its offsets
+expire; and a commit goes on in the placeholder's name, so the broker itself refuses the commits of a former owner,
+however late they come.
+
+**A seat may be used only after a fenced write that was begun when the broker had answered its JoinGroup.** If that
+write is committed, nobody had taken the partition over before; whoever does so later joins later, and so takes the
+seat. And a new owner answers no fetch and no commit of a group with members before it has looked at the seat: so
+nothing that an older owner let pass can land behind what the new one has shown or taken.
+
+seating.py talks to the brokers. Here is what is wanted, who waits for it, and what an answer of the broker means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.seating import TROUBLE, Chair, Seating
+from sidecar.core.errors import TEXT, Code, name_of
+from sidecar.core.events import Answer, Event
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck, Seat
+from sidecar.kafka.cluster import Cluster
+from sidecar.link.messages import OpenOffsets
+from sidecar.link.ports import Figures, Logger, Tasks
+
+PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
+"""After trouble: doubled each time, up to the second."""
+HEARTBEATS = 3
+"""In the time of one session."""
+BEAT_TICK_S = 1.0
+BEATS_AT_ONCE = 100
+FREE_S = 5.0
+SAY_AGAIN_MS = 5_000
+OPEN_MS = 5_000
+"""How long the broker can read a subscription that was shown to it for the sake of one OffsetDelete."""
+
+
+UNSEATED = (
+    Code.UNKNOWN_MEMBER_ID,
+    Code.FENCED_INSTANCE_ID,
+    Code.ILLEGAL_GENERATION,
+    Code.REBALANCE_IN_PROGRESS,
+)
+"""The broker knows no such member, or not so."""
+
+
+@dataclass(frozen=True)
+class PlaceholderSettings:
+    """`wait_ms`: how long a commit waits for its placeholder; `first_joins`: JoinGroups that wait at one broker."""
+
+    session_timeout_ms: int = 300_000
+    wait_ms: int = 5_000
+    first_joins: int = 200
+    parked_max: int = 100_000
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What the coordinator gives. `prove(partition, then)`: `then` is called when a fenced write that begins now is
+    committed; `again(token, event)`: ask the core anew; `answer(token, answer)`: this is the answer."""
+
+    leased: Callable[[], bool]
+    leader_of: Callable[[int], int]
+    partition_of: Callable[[str], int]
+    managed: Callable[[str], bool]
+    prove: Callable[[int, Callable[[], None]], None]
+    again: Callable[[int, Event], None]
+    answer: Callable[[int, Answer], None]
+
+
+@dataclass(slots=True)
+class _Parked:
+    token: int
+    event: Event
+    until_ms: int
+
+
+@dataclass(slots=True, eq=False)
+class _Group(Chair):
+    parked: list[_Parked] = field(default_factory=list)
+    beat_ms: int = 0
+    """When to prove that it lives."""
+    open_until_ms: int = 0
+    """Until when the broker may read its subscription."""
+
+    def ready_for(self, event: Event) -> bool:
+        """Nothing has to be waited for any more."""
+        if self.gone:
+            return True
+        if isinstance(event, FetchCheck):
+            return self.settled or not self.wanted
+        if not self.wanted:
+            return self.there == ""
+        if isinstance(event, OpenOffsets):
+            return self.final and self.shown == self.topics
+        return self.seat is not None
+
+
+class Placeholders:
+    def __init__(
+        self, settings: PlaceholderSettings, cluster: Cluster, ports: Ports, figures: Figures, log: Logger, tasks: Tasks
+    ) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._figures = figures
+        self._log = log
+        self._groups: dict[str, _Group] = {}
+        self._parked: set[_Group] = set()
+        self._waiting = 0
+        self._seating = Seating(cluster, self, settings.session_timeout_ms, settings.first_joins, log, tasks)
+        self._said_ms = -SAY_AGAIN_MS
+        figures("placeholders_wanted").set_function(lambda: sum(g.wanted for g in self._groups.values()))
+        figures("placeholders_seated").set_function(lambda: sum(g.final for g in self._groups.values()))
+        tasks.spawn(self._beat(), "placeholders")
+
+    # ---- what the core says -------------------------------------------------------------------------------
+    def occupied(self, partition: int, group_id: str, members: bool) -> None:
+        """The group has members now, or has none any more."""
+        wanted = members and self._ports.managed(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._add(group_id, wanted)
+        elif group.wanted != wanted:
+            group.wanted, group.since_ms = wanted, now().mono_ms
+            group.topics, group.open_until_ms = None, 0
+            if not wanted:
+                group.seat, group.joining, group.final = None, None, False
+        self._look_after(group)
+        self._wake(group)
+
+    def stopped(self, partition: int, keep: bool) -> None:
+        """The state of this partition is forgotten. `keep`: this sidecar takes it over from itself."""
+        for group in [g for g in self._groups.values() if g.partition == partition]:
+            if not keep:
+                group.gone = True
+                del self._groups[group.group_id]
+                self._wake(group)
+            elif group.joining is not None:
+                group.joining, group.seat, group.final = None, None, False  # the proof will never come
+
+    def _add(self, group_id: str, wanted: bool) -> _Group:
+        partition = self._ports.partition_of(group_id)
+        group = self._groups[group_id] = _Group(group_id, partition, wanted, now().mono_ms)
+        return group
+
+    # ---- what waits for a seat ----------------------------------------------------------------------------
+    def checked(self, token: int, event: CommitCheck | FetchCheck, reply: CheckReply) -> CheckReply | None:
+        """The core has no objection. Returns its answer with the seat in it, or None: it must wait, and the core is
+        asked again when there is nothing more to be waited for."""
+        group = self._groups.get(event.group_id)
+        if isinstance(event, CommitCheck) and event.again:
+            group = self._refused(group, event)
+            event = replace(event, again=False, sent_as=None)
+        if group is None:
+            return reply
+        if not group.ready_for(event):
+            self._park(group, token, event)
+            return None
+        if group.seat is not None and group.wanted and isinstance(event, CommitCheck):
+            return replace(reply, seat=group.seat)
+        return reply
+
+    def open(self, token: int, event: OpenOffsets) -> None:
+        """Offsets are to be deleted at the broker: it must see which topics are subscribed, or no member at all."""
+        if not self._ports.leased():
+            self._ports.answer(token, event.refused(Code.NOT_COORDINATOR, TEXT[Code.NOT_COORDINATOR]))
+            return
+        group = self._groups.get(event.group_id) or self._add(event.group_id, False)
+        if group.wanted:
+            group.topics, group.open_until_ms = event.subscribed, now().mono_ms + OPEN_MS
+        elif group.there == "":
+            group.there = None  # deletion is rare, and must not fail for a seat that was left behind
+        if group.ready_for(event):
+            self._ports.answer(token, Answer())
+        else:
+            self._park(group, token, event)
+
+    def _refused(self, group: _Group | None, event: CommitCheck) -> _Group:
+        """The broker does not know the member in whose name this commit went on."""
+        group = group or self._add(event.group_id, False)
+        if event.sent_as is not None and event.sent_as == group.seat:
+            self._lost(group, "a commit in its name was refused")
+        elif event.sent_as is None and not group.wanted:
+            group.there = None  # somebody is a member there; if it is a seat left behind, it is given up
+        return group
+
+    def _park(self, group: _Group, token: int, event: Event) -> None:
+        if self._waiting >= self._settings.parked_max:
+            code = Code.COORDINATOR_NOT_AVAILABLE
+            self._ports.answer(token, event.refused(code, TEXT[code]))
+            return
+        self._waiting += 1
+        self._parked.add(group)
+        group.parked.append(_Parked(token, event, now().mono_ms + self._settings.wait_ms))
+        self._look_after(group, urgent=True)
+
+    def _wake(self, group: _Group) -> None:
+        """Those who need not wait any more go on; a group that nobody needs is forgotten."""
+        parked, group.parked = group.parked, []
+        for p in parked:
+            if not group.ready_for(p.event):
+                group.parked.append(p)
+        if not group.parked:
+            self._parked.discard(group)
+            if not group.wanted and group.there == "" and not group.busy and self._groups.get(group.group_id) is group:
+                del self._groups[group.group_id]
+        left = len(group.parked)
+        self._waiting -= len(parked) - left
+        for p in parked:
+            if p in group.parked:
+                continue
+            if isinstance(p.event, OpenOffsets):
+                code = Code.NOT_COORDINATOR if group.gone else Code.NONE
+                self._ports.answer(p.token, Answer() if code == Code.NONE else p.event.refused(code, TEXT[code]))
+            else:
+                self._ports.again(p.token, p.event)
+
+    def tick(self) -> None:
+        """Every 50 ms or so: nobody waits for ever."""
+        at_ms = now().mono_ms
+        code = Code.COORDINATOR_LOAD_IN_PROGRESS
+        for group in list(self._parked):
+            late = [p for p in group.parked if p.until_ms <= at_ms]
+            if late:
+                group.parked = [p for p in group.parked if p.until_ms > at_ms]
+                self._waiting -= len(late)
+                self._wake(group)
+            for p in late:
+                self._ports.answer(p.token, p.event.refused(code, TEXT[code]))
+
+    # ---- what the brokers say (seating.py) ------------------------------------------------------------------
+    def leased(self) -> bool:
+        return self._ports.leased()
+
+    def leader_of(self, partition: int) -> int:
+        return self._ports.leader_of(partition)
+
+    def taken(self, chair: Chair, seat: Seat, final: bool) -> None:
+        chair.joining = seat
+        self._ports.prove(chair.partition, lambda: self._proved(chair, seat, final))
+
+    def _proved(self, chair: Chair, seat: Seat, final: bool) -> None:
+        """Nobody had taken the partition over when the broker answered: the seat may be used."""
+        assert isinstance(chair, _Group)
+        if chair.gone or chair.joining is not seat:
+            return
+        chair.joining = None
+        if chair.wanted:
+            ms = now().mono_ms
+            if chair.seat is None:
+                self._figures("placeholder_seconds").observe((ms - chair.since_ms) / 1000)
+            chair.seat, chair.final = seat, final
+            if final:
+                chair.generation = seat.generation + 1  # what the broker makes of it when the seat is given up
+                chair.beat_ms = ms + self._spread_ms(chair)
+        self._look_after(chair)
+        self._wake(chair)
+
+    def changed(self, chair: Chair) -> None:
+        assert isinstance(chair, _Group)
+        self._wake(chair)
+
+    def trouble(self, chair: Chair, problem: str) -> None:
+        """Try again after a while."""
+        assert isinstance(chair, _Group)
+        self._figures("placeholder_troubles").inc()
+        chair.problem, chair.resting = problem, True
+        chair.pause_ms = min(max(2 * chair.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
+        asyncio.get_running_loop().call_later(chair.pause_ms / 1000, self._rested, chair)
+        at_ms = now().mono_ms
+        if chair.wanted and chair.pause_ms == PAUSE_MAX_MS and at_ms - self._said_ms >= SAY_AGAIN_MS:
+            self._said_ms = at_ms
+            waiting = sum(g.wanted and not g.final for g in self._groups.values())
+            self._log.warning("placeholders cannot be seated", groups=waiting, group_id=chair.group_id, problem=problem)
+
+    def _rested(self, group: _Group) -> None:
+        group.resting = False
+        self._look_after(group)
+
+    def _look_after(self, group: _Group, urgent: bool = False) -> None:
+        if group.needs_work:
+            self._seating.put(group, urgent or bool(group.parked))
+
+    def _lost(self, group: _Group, why: str) -> None:
+        """The broker does not know the seat any more. Whether the group is still ours, the proof of the next one
+        will show."""
+        self._log.warning("placeholder lost", group_id=group.group_id, why=why)
+        self._figures("placeholders_lost").inc()
+        group.seat, group.joining, group.final, group.shown = None, None, False, None
+        group.since_ms = now().mono_ms
+        self._look_after(group)
+
+    @property
+    def seated(self) -> bool:
+        """Everybody who is wanted has a seat, and nobody else."""
+        return all(g.final if g.wanted else g.there == "" for g in self._groups.values())
+
+    # ---- signs of life --------------------------------------------------------------------------------------
+    def _interval_ms(self) -> int:
+        return self._seating.session_ms // HEARTBEATS
+
+    def _spread_ms(self, group: _Group) -> int:
+        """Groups that were seated together do not beat together."""
+        interval_ms = self._interval_ms()
+        return interval_ms // 2 + crc32(group.group_id.encode()) % (interval_ms // 2)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_TICK_S)
+            at_ms = now().mono_ms
+            due = []
+            for group in self._groups.values():
+                if group.open_until_ms and group.open_until_ms <= at_ms:
+                    group.topics, group.open_until_ms = None, 0
+                    self._look_after(group)
+                if group.final and group.beat_ms <= at_ms:
+                    due.append(group)
+            for start in range(0, len(due), BEATS_AT_ONCE):
+                if self._ports.leased():
+                    await asyncio.gather(*[self._prove_life(g) for g in due[start : start + BEATS_AT_ONCE]])
+
+    async def _prove_life(self, group: _Group) -> None:
+        seat = group.seat
+        if seat is None or group.busy:
+            return
+        try:
+            code = await self._seating.heartbeat(group, seat)
+        except TROUBLE as exc:
+            self._log.debug("placeholder not heard", group_id=group.group_id, problem=str(exc) or "timed out")
+            return
+        if code == Code.NONE:
+            group.beat_ms = now().mono_ms + self._interval_ms()
+        elif code in UNSEATED and group.seat is seat and not group.busy and not group.gone:
+            self._lost(group, f"Heartbeat: {name_of(code)}")
+
+    # ---- ending -------------------------------------------------------------------------------------------
+    async def free(self, groups: Mapping[int, Sequence[str]]) -> None:
+        """The last sidecar ends: the groups are the brokers' own again."""
+        try:
+            async with asyncio.timeout(FREE_S):
+                freed = await self._seating.free(groups)
+        except TROUBLE as exc:
+            self._log.warning(
+                "placeholders stay at the brokers until their sessions end",
+                session_timeout_ms=self._seating.session_ms,
+                problem=str(exc) or "timed out",
+            )
+        else:
+            self._log.info("placeholders given up", groups=freed)
