@@ -39,8 +39,8 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as le
 from sidecar.wire.generated import sync_group as sy
 
-NULL_PROTOCOL_SINCE, SEVERAL_SINCE = 7, 3
-"""Versions of JoinGroup and LeaveGroup."""
+NULL_PROTOCOL_SINCE, SEVERAL_SINCE, PROTOCOL_SINCE = 7, 3, 5
+"""Versions of JoinGroup, LeaveGroup and SyncGroup."""
 
 
 # ---- JoinGroup ----------------------------------------------------------------------------------------------------
@@ -92,6 +92,8 @@ def sync_group(call: Call) -> Handler:
     req = sy.SyncGroupRequest.decode(call.version, call.frame, call.pos)
     if not call.scope.managed(req.group_id):
         return FORWARD
+    if call.version >= PROTOCOL_SINCE and (req.protocol_type is None or req.protocol_name is None):
+        return sy.SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL).encode(call.version)
     refused = yield from access.refused_read(call, req.group_id)
     if refused != Code.NONE:
         return sy.SyncGroupResponse(error_code=refused).encode(call.version)

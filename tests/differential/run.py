@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
@@ -20,9 +20,11 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
+from tests.differential.classic import ClassicSide, Parted, Pool, make_classic, settle
 from tests.differential.script import TOPICS, Side, Step, make, make_topics
 
 AT_ONCE = 24
+CLASSIC_AT_ONCE = 24
 SETTLE_S = 0.8
 """After a change of topics: until the broker and the sidecar both know it."""
 ENV = {
@@ -33,7 +35,7 @@ ENV = {
     "SIDECAR_CONSUMER__JOIN_WAIT_MS": "0",
     "SIDECAR_METADATA_REFRESH_MS": "200",
 }
-PROPERTIES = {"group.consumer.assignment.interval.ms": "0"}
+PROPERTIES = {"group.consumer.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
 
 
 @contextmanager
@@ -127,6 +129,64 @@ async def play(
     return len(steps)
 
 
+async def play_classic(seed: int, ours: Pool, theirs: Pool, tell: bool, again: str = "") -> int:
+    """Like `play`, for the classic protocol. `again` makes other groups of the same script."""
+    sides = ClassicSide(ours, f"managed-c{seed}{again}"), ClassicSide(theirs, f"unmanag-c{seed}{again}")
+    steps = make_classic(seed)
+    try:
+        for n, s in enumerate(steps):
+            for side in sides:
+                side.send(n, s)
+            same = await settle(n, *sides)
+            if tell:
+                for side, name in zip(sides, ("sidecar", "Kafka"), strict=True):
+                    print(f"{n:3} {s} {name} {side.answers.get(n, 'waits')}", flush=True)
+            if not same:
+                a, b = (side.answers for side in sides)
+                wrong = {i: (a.get(i, "waits"), b.get(i, "waits")) for i in a.keys() | b.keys() if a.get(i) != b.get(i)}
+                told = "\n".join(f" {steps[i]}\n  sidecar {x}\n  Kafka   {y}" for i, (x, y) in wrong.items())
+                trail = "\n".join(f"   {i:3} {t}" for i, t in enumerate(steps[: n + 1]))
+                raise Difference(f"seed {seed}, step {n}, {s}\n{told}\n{trail if tell else ''}")
+            for side in sides:
+                for i in [i for i in side.answers if i != n]:
+                    del side.answers[i]
+                side.answers.pop(n, None)
+    except Parted:
+        return n
+    finally:
+        for side in sides:
+            side.close()
+    return len(steps)
+
+
+async def play_classics(kafka: LocalKafka, seeds: range, tell: bool = False) -> tuple[int, list[str]]:
+    left = iter(seeds)
+    node = kafka.nodes[0]
+    found: list[str] = []
+    total = 0
+
+    async def worker(warm_up: int) -> None:
+        nonlocal total
+        ours, theirs = Pool(node.sidecar_port), Pool(node.clients_port)
+        with suppress(Difference):  # the first requests of a cold broker take long
+            await play_classic(warm_up, ours, theirs, False)
+        for seed in left:
+            for look in ("", "-2", "-3"):  # a pause of either side looks like a difference, but not every time
+                try:
+                    steps = await play_classic(seed, ours, theirs, tell, look)
+                    total += steps
+                    break
+                except Difference as exc:
+                    told = str(exc)
+            else:
+                found.append(told)
+        ours.close()
+        theirs.close()
+
+    await asyncio.gather(*(worker(-1 - i) for i in range(min(CLASSIC_AT_ONCE, len(seeds)))))
+    return total, found
+
+
 async def play_all(kafka: LocalKafka, seeds: range, tell: bool = False, topics: bool = False) -> tuple[int, list[str]]:
     """Steps in all, and the differences."""
     left = iter(seeds)
@@ -158,6 +218,7 @@ def main() -> int:
     ap.add_argument("--scripts", type=int, default=2_000)
     ap.add_argument("--first", type=int, default=0)
     ap.add_argument("--seed", type=int)
+    ap.add_argument("--classic", action="store_true", help="scripts of the classic protocol")
     ap.add_argument("--topics", action="store_true", help="scripts in which topics grow, go and come again")
     a = ap.parse_args()
     seeds = range(a.first, a.first + a.scripts) if a.seed is None else range(a.seed, a.seed + 1)
@@ -166,7 +227,10 @@ def main() -> int:
         cluster(Path(tmp) / "run") as kafka,
     ):
         start = time.monotonic()
-        steps, found = asyncio.run(play_all(kafka, seeds, a.seed is not None, a.topics))
+        if a.classic:
+            steps, found = asyncio.run(play_classics(kafka, seeds, a.seed is not None))
+        else:
+            steps, found = asyncio.run(play_all(kafka, seeds, a.seed is not None, a.topics))
         took = time.monotonic() - start
         if found:
             print(kafka.nodes[0].sidecar.tail(40) if kafka.nodes[0].sidecar else "")

@@ -67,6 +67,8 @@ def prepare(turn: Turn, group: ClassicGroup, why: str) -> None:
         soft.delay_ms = config_of(turn, group.group_id).initial_rebalance_delay_ms
         soft.left_ms = max(group.rebalance_timeout_ms() - soft.delay_ms, 0)
         turn.timers.set((JOIN, group.group_id), turn.now.mono_ms + soft.delay_ms)
+        if not soft.delay_ms:
+            complete_join(turn, group)
     elif all_joined(group, soft):
         complete_join(turn, group)
     else:
