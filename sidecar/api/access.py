@@ -2,7 +2,8 @@
 are kept for a while.
 
 READ of a group: a Heartbeat (api 12) of an unknown member is refused with GROUP_AUTHORIZATION_FAILED before anything
-else is looked at. DESCRIBE of groups: DescribeGroups. DESCRIBE of topics: ListOffsets, which no other right opens.
+else is looked at. DELETE of a group: so is an OffsetDelete without topics, which deletes nothing. DESCRIBE of groups:
+DescribeGroups. DESCRIBE of topics: ListOffsets, which no other right opens.
 A broker without an authorizer is asked once per connection and group all the same, so that nothing is served to a
 client that has not authenticated.
 """
@@ -19,6 +20,7 @@ from sidecar.wire.frames import response_body
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import list_offsets as lo
+from sidecar.wire.generated import offset_delete as od
 
 LATEST = -1
 KEPT = 1_000
@@ -37,6 +39,15 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     code = Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE
     _keep(call, call.client.readable, {group_id: code})
     return code
+
+
+def refused_delete(call: Call, group_id: str) -> Generator[Want, Any, Code]:
+    """GROUP_AUTHORIZATION_FAILED or NONE. It is asked so rarely that the answer is not kept."""
+    probe = od.OffsetDeleteRequest(group_id=group_id)
+    frame = yield from ask(call, Api.OFFSET_DELETE, 0, probe.encode(0), flexible=False)
+    res = od.OffsetDeleteResponse.decode(0, frame, response_body(frame, False))
+    refused = res.error_code == Code.GROUP_AUTHORIZATION_FAILED
+    return Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE
 
 
 def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, set[str]]:

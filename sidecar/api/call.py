@@ -113,6 +113,11 @@ class Call:
         leaders = self.view.leaders
         return leaders[partition_for(group_id, len(leaders))] if leaders else -1
 
+    def keeper_of(self, group_id: str) -> int:
+        """The same, but the broker behind this sidecar while it is unknown: that one says where it is."""
+        leader = self.leader_of(group_id)
+        return self.scope.node_id if leader < 0 else leader
+
     def owner_of(self, group_id: str) -> int:
         """Node id of the broker beside the group's coordinator; -1 while unknown."""
         owners = self.view.owners
@@ -141,12 +146,16 @@ def upstream(call: Call, body: bytes | None = None) -> Generator[Want, Any, byte
 def store(call: Call, group_id: str, version: int, body: bytes) -> Generator[Want, Any, bytes]:
     """Send to the broker that keeps this group's offsets: on the client's own connection where that is the broker
     behind this sidecar, so that the broker authorises it. Returns the body of the response."""
+    return (yield from store_at(call, call.keeper_of(group_id), version, body))
+
+
+def store_at(call: Call, node_id: int, version: int, body: bytes) -> Generator[Want, Any, bytes]:
+    """Like `store`, to this broker."""
     flexible = version >= SERVED[call.api_key].flexible_from
-    leader = call.leader_of(group_id)
-    if leader in (call.scope.node_id, -1):
+    if node_id == call.scope.node_id:
         frame = yield from ask(call, call.api_key, version, body, flexible)
     else:
-        frame = yield Store(leader, call.api_key, version, body, flexible)
+        frame = yield Store(node_id, call.api_key, version, body, flexible)
     return frame[response_body(frame, response_flexible(call.api_key, version)) :]
 
 

@@ -4,18 +4,22 @@ v0: KIP-229.
 v2: it is flexible. (v3, of Kafka 4.4, adds an error message and is not served yet.)
 
 A managed group with members stays. Of an empty one both the state here and the broker's offsets go: the broker is
-asked first, because only its authorizer knows who may delete.
+asked first, because only its authorizer knows who may delete. Where another broker keeps the group's offsets, the
+client's own broker is asked whether it may delete, and the other one is sent the request by the sidecar. Before either,
+the coordinator makes sure that no placeholder of its own is left there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 from sidecar.api import access
-from sidecar.api.call import Call, Handler, Want, coordinate, upstream
+from sidecar.api.call import Call, Handler, Want, coordinate, store_at
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, DeleteGroup, Standing, StandingReply
+from sidecar.link.messages import OpenOffsets
 from sidecar.wire.generated import delete_groups as dl
 
 
@@ -23,21 +27,23 @@ def delete_groups(call: Call) -> Handler:
     req = dl.DeleteGroupsRequest.decode(call.version, call.frame, call.pos)
     refused: dict[str, Code] = {}
     held: set[str] = set()
+    parts: dict[int, list[str]] = {}
     for group_id in req.groups_names:
-        if not call.scope.managed(group_id):
-            continue
-        standing: StandingReply = yield from coordinate(Standing(group_id))
-        code = yield from _refusal(call, group_id, standing)
-        if code != Code.NONE:
-            refused[group_id] = code
-        elif standing.exists:
-            held.add(group_id)
-    theirs = [g for g in req.groups_names if g not in refused]
+        keeper = call.scope.node_id
+        if call.scope.managed(group_id):
+            standing: StandingReply = yield from coordinate(Standing(group_id))
+            code = yield from _refusal(call, group_id, standing)
+            if code != Code.NONE:
+                refused[group_id] = code
+                continue
+            if standing.exists:
+                held.add(group_id)
+            keeper = call.keeper_of(group_id)
+        parts.setdefault(keeper, []).append(group_id)
     res = dl.DeleteGroupsResponse()
-    if theirs:
-        req.groups_names = theirs
-        body = yield from upstream(call, req.encode(call.version))
-        res = dl.DeleteGroupsResponse.decode(call.version, body)
+    for keeper, groups in parts.items():
+        body = yield from store_at(call, keeper, call.version, replace(req, groups_names=groups).encode(call.version))
+        res.results += dl.DeleteGroupsResponse.decode(call.version, body).results
     for result in res.results:
         # The broker may know nothing of a group that never committed an offset.
         if result.group_id in held and result.error_code in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
@@ -48,8 +54,15 @@ def delete_groups(call: Call) -> Handler:
 
 
 def _refusal(call: Call, group_id: str, standing: StandingReply) -> Generator[Want, Any, Code]:
-    if standing.code != Code.NONE or not standing.members:
+    if standing.code != Code.NONE:
         return standing.code
-    # The broker cannot be asked about DELETE without deleting. Who may delete may also describe.
-    hidden = yield from access.hidden_groups(call, [group_id])
-    return Code.GROUP_AUTHORIZATION_FAILED if hidden else Code.NON_EMPTY_GROUP
+    if standing.members:
+        hidden = yield from access.hidden_groups(call, [group_id])  # who may delete may also describe
+        return Code.GROUP_AUTHORIZATION_FAILED if hidden else Code.NON_EMPTY_GROUP
+    refused = Code.NONE
+    if call.keeper_of(group_id) != call.scope.node_id:
+        refused = yield from access.refused_delete(call, group_id)
+    if refused == Code.NONE:
+        opened: Answer = yield from coordinate(OpenOffsets(group_id))
+        refused = opened.code
+    return refused

@@ -5,6 +5,9 @@ v0: KIP-496.
 The offsets of a topic stay while a member of the group subscribes to it, or may do so for all that is known. A group
 at work that is no group of consumers keeps all of them (docs/reference/behaviour.md, row 1.30; Kafka's
 OffsetMetadataManager).
+
+The broker is to judge by the same topics: before the request goes on, the coordinator's placeholder there shows it the
+group's subscription, which it otherwise keeps back (docs/decisions.md 39).
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from collections.abc import Iterable
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Handler, coordinate, store
 from sidecar.core.errors import Code
-from sidecar.core.events import Standing, StandingReply
+from sidecar.core.events import Answer, Standing, StandingReply
+from sidecar.link.messages import OpenOffsets
 from sidecar.wire.generated import offset_delete as od
 
 
@@ -22,7 +26,7 @@ def offset_delete(call: Call) -> Handler:
     req = od.OffsetDeleteRequest.decode(call.version, call.frame, call.pos)
     if not call.scope.managed(req.group_id):
         return FORWARD
-    if (yield from access.hidden_groups(call, [req.group_id])):
+    if (yield from access.refused_delete(call, req.group_id)) != Code.NONE:
         return od.OffsetDeleteResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED).encode(call.version)
     group: StandingReply = yield from coordinate(Standing(req.group_id))
     if group.code != Code.NONE:
@@ -33,6 +37,9 @@ def offset_delete(call: Call) -> Handler:
     req.topics = [t for t in req.topics if not group.subscribed_all and t.name not in group.subscribed]
     res = od.OffsetDeleteResponse()
     if req.topics or not kept:
+        opened: Answer = yield from coordinate(OpenOffsets(req.group_id, group.subscribed))
+        if opened.code != Code.NONE:
+            return od.OffsetDeleteResponse(error_code=opened.code).encode(call.version)
         body = yield from store(call, req.group_id, call.version, req.encode(call.version))
         res = od.OffsetDeleteResponse.decode(call.version, body)
         if group.exists and res.error_code == Code.GROUP_ID_NOT_FOUND:

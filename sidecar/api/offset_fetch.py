@@ -9,17 +9,18 @@ v8: it takes several groups (KIP-709).
 v9: it adds member id and member epoch, which are checked; STALE_MEMBER_EPOCH may be answered (KIP-848).
 v10: topics are named by id instead of by name (KIP-848).
 
-The broker knows no members of a managed group, so a checked request goes on without them. It goes to the leader of
-the `__consumer_offsets` partition of the first group in it.
+The broker knows no members of a managed group, so a checked request goes on without them. Each group is fetched from
+the leader of its own `__consumer_offsets` partition: a request for several may become one to each of several brokers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store, store_at
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, FetchCheck
 from sidecar.wire.generated import offset_fetch as of
@@ -44,14 +45,27 @@ def offset_fetch(call: Call) -> Handler:
     failed = _failed(req, call.version, errors)
     if not left:
         return failed.encode(call.version)
-    if call.version >= BATCHED:
-        _strip(call, req, left)
-    body = yield from store(call, left[0], call.version, req.encode(call.version))
-    if not errors:
-        return body
-    res = of.OffsetFetchResponse.decode(call.version, body)
+    if call.version < BATCHED:
+        return (yield from store(call, left[0], call.version, req.encode(call.version)))
+    _strip(call, req, left)
+    parts = _by_keeper(call, req)
+    res = of.OffsetFetchResponse()
+    for node_id, part in parts.items():
+        body = yield from store_at(call, node_id, call.version, part.encode(call.version))
+        if len(parts) == 1 and not errors:
+            return body
+        res.groups += of.OffsetFetchResponse.decode(call.version, body).groups
     res.groups += failed.groups
     return res.encode(call.version)
+
+
+def _by_keeper(call: Call, req: of.OffsetFetchRequest) -> dict[int, of.OffsetFetchRequest]:
+    """Groups that are not managed were asked for at this broker, so they stay with it."""
+    parts: dict[int, of.OffsetFetchRequest] = {}
+    for g in req.groups:
+        node_id = call.keeper_of(g.group_id) if call.scope.managed(g.group_id) else call.scope.node_id
+        parts.setdefault(node_id, replace(req, groups=[])).groups.append(g)
+    return parts
 
 
 def _refused(call: Call, event: FetchCheck) -> Generator[Want, Any, Code]:

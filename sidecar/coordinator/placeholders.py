@@ -36,6 +36,7 @@ HEARTBEATS = 3
 """In the time of one session."""
 BEAT_TICK_S = 1.0
 BEATS_AT_ONCE = 100
+GENERATIONS_KEPT = 65_536
 FREE_S = 5.0
 SAY_AGAIN_MS = 5_000
 OPEN_MS = 5_000
@@ -112,6 +113,8 @@ class Placeholders:
         self._figures = figures
         self._log = log
         self._groups: dict[str, _Group] = {}
+        self._generations: dict[str, int] = {}
+        """Of groups whose seat was given up: what the broker's group had come to."""
         self._parked: set[_Group] = set()
         self._waiting = 0
         self._seating = Seating(cluster, self, settings.session_timeout_ms, settings.first_joins, log, tasks)
@@ -148,7 +151,15 @@ class Placeholders:
     def _add(self, group_id: str, wanted: bool) -> _Group:
         partition = self._ports.partition_of(group_id)
         group = self._groups[group_id] = _Group(group_id, partition, wanted, now().mono_ms)
+        group.generation = self._generations.pop(group_id, 0)
         return group
+
+    def _forget(self, group: _Group) -> None:
+        del self._groups[group.group_id]
+        if group.generation:
+            if len(self._generations) >= GENERATIONS_KEPT:
+                self._generations.clear()
+            self._generations[group.group_id] = group.generation
 
     # ---- what waits for a seat ----------------------------------------------------------------------------
     def checked(self, token: int, event: CommitCheck | FetchCheck, reply: CheckReply) -> CheckReply | None:
@@ -210,7 +221,7 @@ class Placeholders:
         if not group.parked:
             self._parked.discard(group)
             if not group.wanted and group.there == "" and not group.busy and self._groups.get(group.group_id) is group:
-                del self._groups[group.group_id]
+                self._forget(group)
         left = len(group.parked)
         self._waiting -= len(parked) - left
         for p in parked:

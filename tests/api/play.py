@@ -23,12 +23,13 @@ from sidecar.api.call import CLIENT_ID, FORWARD, Ask, Call, Client, Coordinate, 
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event
-from sidecar.link.messages import SettingsPassed, View
+from sidecar.link.messages import OpenOffsets, SettingsPassed, View
 from sidecar.wire.apis import SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import list_offsets as lo
+from sidecar.wire.generated import offset_delete as od
 
 NODE, OTHER = 1, 2
 """The broker behind this sidecar, and another one."""
@@ -190,6 +191,14 @@ class Play:
     def may_describe(self, *groups: str, hidden: Collection[str] = ()) -> Play:
         said = [dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED * (g in hidden), group_id=g) for g in groups]
         return self.asks(dg.DescribeGroupsRequest(list(groups)), 0).broker(dg.DescribeGroupsResponse(groups=said))
+
+    def may_delete(self, group_id: str, code: Code = Code.NONE) -> Play:
+        probe = od.OffsetDeleteRequest(group_id)
+        return self.asks(probe, 0).broker(od.OffsetDeleteResponse(error_code=code), 0)
+
+    def opens(self, group_id: str, *subscribed: str) -> Play:
+        """The coordinator sees to it that the broker lets offsets of this group be deleted."""
+        return self.coordinates(OpenOffsets(group_id, frozenset(subscribed))).coordinator(Answer())
 
     def may_describe_topics(self, *topics: str, hidden: Collection[str] = (), code: Code = Code.NONE) -> Play:
         probe = [lo.ListOffsetsTopic(t, [lo.ListOffsetsPartition(0, timestamp=-1)]) for t in topics]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from sidecar.api.call import Client
 from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply, CommitCheck
+from sidecar.core.offsets import CheckReply, CommitCheck, Seat
 from sidecar.link.messages import View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_commit as oc
@@ -182,3 +183,86 @@ def test_a_transaction_is_refused_as_a_whole() -> None:
 
 def test_a_transaction_without_read() -> None:
     Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_not_read("g").answers(txn_told(Code.GROUP_AUTHORIZATION_FAILED))
+
+
+# ---- in the placeholder's name ----------------------------------------------------------------------------------
+SEAT, NEXT_SEAT = Seat("ours-1", 1, "ours"), Seat("ours-2", 1, "ours")
+NOT_OURS = [
+    Code.FENCED_INSTANCE_ID,
+    Code.UNKNOWN_MEMBER_ID,
+    Code.ILLEGAL_GENERATION,
+    Code.REBALANCE_IN_PROGRESS,
+    Code.GROUP_ID_NOT_FOUND,
+]
+
+
+def named(seat: Seat) -> oc.OffsetCommitRequest:
+    return asked(ONE, member=seat.member_id, epoch=seat.generation, instance=seat.instance_id)
+
+
+def again(version: int = 9, sent_as: Seat | None = SEAT) -> CommitCheck:
+    return replace(check(ONE, version), again=True, sent_as=sent_as)
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_a_commit_of_a_group_with_members_goes_on_in_the_placeholders_name(version: int) -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), version).may_read("g").coordinates(check(ONE, version))
+    conversation.coordinator(CheckReply(seat=SEAT)).asks(named(SEAT), max(version, 7)).broker(STORED).answers(STORED)
+
+
+@pytest.mark.parametrize("code", NOT_OURS)
+def test_a_placeholder_that_the_broker_does_not_know_is_seated_anew(code: Code) -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation.coordinator(CheckReply(seat=SEAT)).asks(named(SEAT)).broker(told(("t", 0, code)))
+    conversation.coordinates(again()).coordinator(CheckReply(seat=NEXT_SEAT))
+    conversation.asks(named(NEXT_SEAT)).broker(STORED).answers(STORED)
+
+
+@pytest.mark.parametrize("code", NOT_OURS)
+def test_the_client_never_hears_of_the_placeholder(code: Code) -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation.coordinator(CheckReply(seat=SEAT)).asks(named(SEAT)).broker(told(("t", 0, code)))
+    conversation.coordinates(again()).coordinator(CheckReply(seat=NEXT_SEAT))
+    conversation.asks(named(NEXT_SEAT)).broker(told(("t", 0, code))).answers(told(("t", 0, Code.NOT_COORDINATOR)))
+
+
+def test_a_former_owner_says_that_it_is_none() -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation.coordinator(CheckReply(seat=SEAT)).asks(named(SEAT)).broker(told(("t", 0, Code.FENCED_INSTANCE_ID)))
+    moved = CheckReply(Code.NOT_COORDINATOR)
+    conversation.coordinates(again()).coordinator(moved).answers(told(("t", 0, Code.NOT_COORDINATOR)))
+
+
+def test_a_placeholder_left_behind_is_given_up_for_a_simple_consumer() -> None:
+    simple = asked(ONE, member="", epoch=-1)
+    event = replace(check(ONE), member_id="", member_epoch=-1)
+    conversation = Play(Api.OFFSET_COMMIT, simple, 9).may_read("g").coordinates(event).coordinator(CheckReply())
+    conversation.asks(simple).broker(told(("t", 0, Code.UNKNOWN_MEMBER_ID)))
+    conversation.coordinates(replace(event, again=True)).coordinator(CheckReply())
+    conversation.asks(simple).broker(STORED).answers(STORED)
+
+
+def test_native_members_are_no_secret_to_a_simple_consumer() -> None:
+    simple, unknown = asked(ONE, member="", epoch=-1), told(("t", 0, Code.UNKNOWN_MEMBER_ID))
+    event = replace(check(ONE), member_id="", member_epoch=-1)
+    conversation = Play(Api.OFFSET_COMMIT, simple, 9).may_read("g").coordinates(event).coordinator(CheckReply())
+    conversation.asks(simple).broker(unknown).coordinates(replace(event, again=True)).coordinator(CheckReply())
+    conversation.asks(simple).broker(unknown).answers(unknown)
+
+
+def transaction(member: str, epoch: int, instance: str | None) -> tc.TxnOffsetCommitRequest:
+    parts = [tc.TxnOffsetCommitRequestPartition(p, 100) for p in (0, 1)]
+    topics = [tc.TxnOffsetCommitRequestTopic("t", parts)]
+    return tc.TxnOffsetCommitRequest("txn", "g", 7, 1, epoch, member, instance, topics=topics)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_transaction_is_fenced_in_the_same_way(version: int) -> None:
+    member, epoch = ("m", 3) if version >= 3 else ("", -1)
+    event = CommitCheck("g", member, epoch, None, version, True, (("t", ZERO_UUID, 0), ("t", ZERO_UUID, 1)))
+    conversation = Play(Api.TXN_OFFSET_COMMIT, transaction(member, epoch, None), version).may_read("g")
+    conversation.coordinates(event).coordinator(CheckReply(seat=SEAT))
+    sent = conversation.asks(transaction("ours-1", 1, "ours"), max(version, 3))
+    sent.broker(txn_told(Code.FENCED_INSTANCE_ID)).coordinates(replace(event, again=True, sent_as=SEAT))
+    sent = conversation.coordinator(CheckReply(seat=NEXT_SEAT)).asks(transaction("ours-2", 1, "ours"), max(version, 3))
+    sent.broker(txn_told(Code.FENCED_INSTANCE_ID)).answers(txn_told(Code.NOT_COORDINATOR))

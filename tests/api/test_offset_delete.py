@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sidecar.core.errors import Code
-from sidecar.core.events import Standing, StandingReply
+from sidecar.core.events import Answer, Standing, StandingReply
+from sidecar.link.messages import OpenOffsets
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_delete as od
 from tests.api.play import ELSEWHERE, OTHER, Play
@@ -25,7 +26,7 @@ def told(*rows: tuple[str, Code], code: Code = Code.NONE) -> od.OffsetDeleteResp
 
 
 def play(*topics: str) -> Play:
-    return Play(Api.OFFSET_DELETE, asked(*topics), 0).may_describe("g").coordinates(Standing("g"))
+    return Play(Api.OFFSET_DELETE, asked(*topics), 0).may_delete("g").coordinates(Standing("g"))
 
 
 def test_a_subscribed_topic_keeps_its_offsets() -> None:
@@ -33,7 +34,13 @@ def test_a_subscribed_topic_keeps_its_offsets() -> None:
 
 
 def test_the_other_topics_go_on_to_the_broker() -> None:
-    conversation = play("orders", "old").coordinator(SUBSCRIBED).asks(asked("old")).broker(told(("old", Code.NONE)))
+    conversation = (
+        play("orders", "old")
+        .coordinator(SUBSCRIBED)
+        .opens("g", "orders")
+        .asks(asked("old"))
+        .broker(told(("old", Code.NONE)))
+    )
     conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
 
 
@@ -50,22 +57,22 @@ def test_a_group_at_work_that_is_not_one_of_consumers_is_refused_as_a_whole() ->
 
 def test_a_group_without_offsets_is_there_all_the_same() -> None:
     missing = told(code=Code.GROUP_ID_NOT_FOUND)
-    conversation = play("orders", "old").coordinator(SUBSCRIBED).asks(asked("old")).broker(missing)
+    conversation = play("orders", "old").coordinator(SUBSCRIBED).opens("g", "orders").asks(asked("old")).broker(missing)
     conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
-    play("old").coordinator(StandingReply()).asks(asked("old")).broker(missing).answers(missing)
+    play("old").coordinator(StandingReply()).opens("g").asks(asked("old")).broker(missing).answers(missing)
 
 
 def test_the_brokers_own_refusal_stays() -> None:
     refused = told(code=Code.NON_EMPTY_GROUP)
-    play("old").coordinator(SUBSCRIBED).asks(asked("old")).broker(refused).answers(refused)
+    play("old").coordinator(SUBSCRIBED).opens("g", "orders").asks(asked("old")).broker(refused).answers(refused)
 
 
 def test_a_request_without_topics_is_the_brokers() -> None:
-    play().coordinator(SUBSCRIBED).asks(asked()).broker(told()).answers(told())
+    play().coordinator(SUBSCRIBED).opens("g", "orders").asks(asked()).broker(told()).answers(told())
 
 
-def test_a_hidden_group() -> None:
-    conversation = Play(Api.OFFSET_DELETE, asked("orders"), 0).may_describe("g", hidden=["g"])
+def test_who_may_not_delete() -> None:
+    conversation = Play(Api.OFFSET_DELETE, asked("orders"), 0).may_delete("g", Code.GROUP_AUTHORIZATION_FAILED)
     conversation.answers(told(code=Code.GROUP_AUTHORIZATION_FAILED))
 
 
@@ -74,6 +81,12 @@ def test_the_owner_is_elsewhere() -> None:
 
 
 def test_the_offsets_leader_is_elsewhere() -> None:
-    conversation = Play(Api.OFFSET_DELETE, asked("old"), 0, view=ELSEWHERE).may_describe("g")
-    conversation.coordinates(Standing("g")).coordinator(SUBSCRIBED).stores(OTHER, asked("old"), 0)
+    conversation = Play(Api.OFFSET_DELETE, asked("old"), 0, view=ELSEWHERE).may_delete("g")
+    conversation.coordinates(Standing("g")).coordinator(SUBSCRIBED).opens("g", "orders").stores(OTHER, asked("old"), 0)
     conversation.broker(told(("old", Code.NONE))).answers(told(("old", Code.NONE)))
+
+
+def test_while_the_broker_cannot_be_shown_the_topics_nothing_is_deleted() -> None:
+    conversation = play("old").coordinator(SUBSCRIBED).coordinates(OpenOffsets("g", frozenset({"orders"})))
+    late = Code.COORDINATOR_LOAD_IN_PROGRESS
+    conversation.coordinator(Answer(late)).answers(told(code=late))

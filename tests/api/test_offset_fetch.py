@@ -6,9 +6,11 @@ import pytest
 
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, FetchCheck
+from sidecar.core.placement import partition_for
+from sidecar.link.messages import View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_fetch as of
-from tests.api.play import ELSEWHERE, OTHER, Play
+from tests.api.play import ADDRESSES, ELSEWHERE, NODE, OTHER, Play
 
 OK = CheckReply()
 Group = of.OffsetFetchRequestGroup
@@ -99,3 +101,16 @@ def test_a_member_of_a_group_of_others_is_the_brokers_to_check() -> None:
     conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(OK)
     conversation.asks(several(Group("g"), Group("theirs", "n", 7))).broker(told(Told("g"), Told("theirs")))
     conversation.answers(told(Told("g"), Told("theirs")))
+
+
+def test_each_group_is_fetched_where_its_offsets_are() -> None:
+    split = View(owners=(NODE,) * 3, leaders=(OTHER, NODE, NODE), brokers=ADDRESSES)
+    here, there = "g", "g2"
+    assert (partition_for(here, 3), partition_for(there, 3)) == (1, 0)
+    request = several(Group(here), Group(there), Group("theirs"))
+    conversation = Play(Api.OFFSET_FETCH, request, 9, view=split).may_describe(here)
+    conversation.coordinates(FetchCheck(here, None, -1)).coordinator(OK).may_describe(there)
+    conversation.coordinates(FetchCheck(there, None, -1)).coordinator(OK)
+    conversation.asks(several(Group(here), Group("theirs"))).broker(told(Told(here), Told("theirs")))
+    conversation.stores(OTHER, several(Group(there)), 9).broker(told(Told(there)))
+    conversation.answers(told(Told(here), Told("theirs"), Told(there)))
