@@ -38,8 +38,6 @@ class ClassicGroup:
     """Instance id -> member id (KIP-345)."""
     supported: Counter[str] = field(default_factory=Counter)
     """Members by the protocols that they know."""
-    topics: frozenset[str] | None = None
-    """What consumers of this generation subscribe to; None: nobody can tell."""
 
     kind = CLASSIC
 
@@ -53,19 +51,29 @@ class ClassicGroup:
     def member_count(self) -> int:
         return len(self.members)
 
-    def subscribed_topics(self) -> frozenset[str]:
-        return self.topics or frozenset()
-
     def standing(self) -> StandingReply:
         active = self.state is not State.EMPTY
-        consumers = self.type == CONSUMER_TYPE
+        topics = self.subscribed_topics()
         return StandingReply(
             exists=True,
             members=max(len(self.members), int(active)),
-            subscribed=self.subscribed_topics(),
-            subscribed_all=consumers and self.topics is None,
-            opaque=active and not consumers,
+            subscribed=topics or frozenset(),
+            subscribed_all=topics is None,
+            opaque=active and self.type != CONSUMER_TYPE,
         )
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """What its consumers subscribe to, by the protocol of the last generation; None: nobody can tell."""
+        found: set[str] = set()
+        for member in self.members.values() if self.type == CONSUMER_TYPE else ():
+            try:
+                topics = topics_of(member.metadata(self.protocol))
+            except KeyError:
+                return None
+            if topics is None:
+                return None
+            found.update(topics)
+        return frozenset(found)
 
     # ---- questions ----------------------------------------------------------------------------------------
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
@@ -120,28 +128,9 @@ class ClassicGroup:
         apply(self, r)
 
     def _replay_group(self, r: GroupRecord) -> None:
-        began = (r.generation, r.protocol) != (self.generation, self.protocol) or r.state is State.EMPTY
         self.state, self.generation, self.leader = r.state, r.generation, r.leader
         self.type, self.protocol = r.protocol_type, r.protocol
         self.assigned_generation, self.since_ms = r.assigned_generation, r.since_ms
-        if began:
-            self.topics = self._subscribed()
-
-    def _subscribed(self) -> frozenset[str] | None:
-        if self.type != CONSUMER_TYPE:
-            return None
-        if not self.members:
-            return frozenset()
-        found: set[str] = set()
-        for member in self.members.values():
-            try:
-                topics = topics_of(member.metadata(self.protocol))
-            except KeyError:
-                return None
-            if topics is None:
-                return None
-            found.update(topics)
-        return frozenset(found)
 
     def _replay_member(self, r: MemberRecord) -> None:
         self._remove(r.member_id)
