@@ -13,7 +13,7 @@ from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.consumer.run import run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
-from sidecar.core.effects import Effects, Reply
+from sidecar.core.effects import Count, Effects, Log, Reply
 from sidecar.core.events import NO_TOKEN, Answer, Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.records import Partitions, Record, Tombstone, key_of, single
@@ -51,6 +51,8 @@ class World:
         self.replies: dict[int, Reply] = {}
         self.asked: list[ResolveRegex] = []
         self.running: list[RunAssignor] = []
+        self.notes: list[Log | Count] = []
+        """What went to the log and the metrics; whoever reads them takes them out."""
 
     def empty(self) -> Shard:
         config = Computed(lambda kind, group_id: self.classic if kind == CLASSIC else self.config)
@@ -118,6 +120,7 @@ class World:
         self.asked += [c for c in fx.background if isinstance(c, ResolveRegex)]
         self.running += [c for c in fx.background if isinstance(c, RunAssignor)]
         self.replies.update((r.token, r) for r in fx.replies)
+        self.notes += fx.notes
 
     def lose(self) -> None:
         """The last event's records never reached the log: they go in one batch, or not at all."""
@@ -127,6 +130,11 @@ class World:
         found = self.shard.groups[group_id]
         assert isinstance(found, ConsumerGroup)
         return found
+
+    def member_ids(self, group_id: str) -> set[str]:
+        """Of a group of any kind; nobody if there is none."""
+        found = self.shard.groups.get(group_id)
+        return set() if found is None else set(getattr(found, "members", ()))
 
     def compacted(self) -> list[Record]:
         """The last record of each key, as compaction leaves them, without tombstones."""
