@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sidecar.core.errors import Code, name_of
 from sidecar.core.offsets import Seat
@@ -31,11 +31,12 @@ LANES = (-2, -3, -4)
 """The shared connections to each broker."""
 ROUND = 100
 """Groups of one look; so many requests are under way at one broker."""
-ANSWER_S = 10.0
+ANSWER_S = 5.0
 EARLY_S = 0.02
 """A JoinGroup not answered by then is held back by the broker."""
 LEAST_SESSION_MS = 1_000
 QUEUED, URGENT = 1, 2
+T = TypeVar("T")
 TROUBLE = (ConnectionLost, TimeoutError, WireError)
 
 
@@ -110,6 +111,9 @@ class _Desk:
     slow: deque[Chair] = field(default_factory=deque)
     held: int = 0
     """How many JoinGroups have a connection to themselves."""
+    quick: int = 0
+    """How many groups are being worked on over the shared connections."""
+    room: asyncio.Event = field(default_factory=asyncio.Event)
     spare: list[BrokerConnection] = field(default_factory=list)
     running: bool = False
     turn: int = 0
@@ -148,8 +152,8 @@ class Seating:
         node_id = self._told.leader_of(chair.partition)
         if node_id < 0:
             raise ConnectionLost("no leader of the offsets is known")
-        conn = await self._lane(self._desks.setdefault(node_id, _Desk(node_id)))
-        return await ms.heartbeat(conn, chair.group_id, seat, ANSWER_S)
+        desk = self._desks.setdefault(node_id, _Desk(node_id))
+        return await self._ask(desk, lambda conn: ms.heartbeat(conn, chair.group_id, seat, ANSWER_S))
 
     async def free(self, groups: Mapping[int, Sequence[str]]) -> int:
         """At the end of the last sidecar: nobody holds a seat any more in these groups, told by their partition.
@@ -164,7 +168,7 @@ class Seating:
         freed = 0
         for start in range(0, len(chairs), ROUND):
             part = chairs[start : start + ROUND]
-            found = await ms.look(await self._lane(desk), [c.group_id for c in part], ANSWER_S)
+            found = await self._look(desk, part)
             for chair in part:
                 told = found.get(chair.group_id)
                 chair.there = told.member_id if told is not None else ""
@@ -173,6 +177,15 @@ class Seating:
             freed += len(there)
         return freed
 
+    async def _ask(self, desk: _Desk, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        """Over a shared connection; one that gives no answer in time is closed, as others wait behind it."""
+        conn = await self._lane(desk)
+        try:
+            return await ask(conn)
+        except TimeoutError:
+            conn.close()
+            raise
+
     async def _lane(self, desk: _Desk) -> BrokerConnection:
         desk.turn += 1
         return await self._cluster.lane(desk.node_id, LANES[desk.turn % len(LANES)])
@@ -180,8 +193,11 @@ class Seating:
     # ---- rounds -------------------------------------------------------------------------------------------
     async def _rounds(self, desk: _Desk) -> None:
         while desk.urgent or desk.queue:
+            while desk.quick >= ROUND:
+                desk.room.clear()
+                await desk.room.wait()
             chairs: list[Chair] = []
-            while (desk.urgent or desk.queue) and len(chairs) < ROUND:
+            while (desk.urgent or desk.queue) and desk.quick + len(chairs) < ROUND:
                 chair = (desk.urgent or desk.queue).popleft()
                 chair.queued = 0
                 if chair.needs_work:
@@ -190,14 +206,20 @@ class Seating:
             if not chairs:
                 break
             try:
-                found = await ms.look(await self._lane(desk), [c.group_id for c in chairs], ANSWER_S)
+                found = await self._look(desk, chairs)
             except TROUBLE as exc:
                 for chair in chairs:
                     self._failed(chair, str(exc) or "timed out")
                 continue
-            quick = [chair for chair in chairs if not self._looked(desk, chair, found.get(chair.group_id))]
-            await asyncio.gather(*[self._quickly(desk, chair) for chair in quick])
+            for chair in chairs:
+                if not self._looked(desk, chair, found.get(chair.group_id)):
+                    desk.quick += 1
+                    self._tasks.spawn(self._quickly(desk, chair), f"seat-{desk.node_id}")
         desk.running = False
+
+    async def _look(self, desk: _Desk, chairs: Sequence[Chair]) -> dict[str, Looked]:
+        ids = [c.group_id for c in chairs]
+        return await self._ask(desk, lambda conn: ms.look(conn, ids, ANSWER_S))
 
     def _looked(self, desk: _Desk, chair: Chair, found: Looked | None) -> bool:
         """Take in what the broker has said; returns whether there is nothing to be done quickly."""
@@ -243,14 +265,18 @@ class Seating:
                 # With its own member id a seat is kept, and only shows another subscription.
                 mine = chair.seat.member_id if chair.seat is not None and chair.seat.member_id == chair.there else ""
                 chair.seat, chair.final = None, False
-                await self._join(await self._lane(desk), chair, mine)
+                await self._ask(desk, lambda conn: self._join(conn, chair, mine))
         except TROUBLE as exc:
             self._failed(chair, str(exc) or "timed out")
         else:
             self._done(chair)
+        finally:
+            desk.quick -= 1
+            desk.room.set()
 
     async def _leave(self, desk: _Desk, chair: Chair) -> None:
-        code = await ms.leave(await self._lane(desk), chair.group_id, chair.there or "", ANSWER_S)
+        member_id = chair.there or ""
+        code = await self._ask(desk, lambda conn: ms.leave(conn, chair.group_id, member_id, ANSWER_S))
         chair.seat, chair.final, chair.shown = None, False, None
         if code in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
             chair.there, chair.settled = "", True
@@ -295,16 +321,16 @@ class Seating:
         """The seat of a JoinGroup that is held back: its member id is told by DescribeGroups, and its generation, that
         of the group before, is guessed; a Heartbeat tells whether the guess is right."""
         try:
-            lane = await self._lane(desk)
-            found = (await ms.look(lane, [chair.group_id], ANSWER_S)).get(chair.group_id)
+            found = (await self._look(desk, [chair])).get(chair.group_id)
             if found is None or not found.member_id or found.state != "PreparingRebalance":
                 return
             seat = Seat(found.member_id, chair.generation, ms.INSTANCE_ID)
-            right = await ms.heartbeat(lane, chair.group_id, seat, ANSWER_S) == Code.REBALANCE_IN_PROGRESS
+            code = await self._ask(desk, lambda conn: ms.heartbeat(conn, chair.group_id, seat, ANSWER_S))
         except TROUBLE as exc:
             self._log.debug("no early seat", group_id=chair.group_id, problem=str(exc) or "timed out")
             return
-        if right and not chair.gone and chair.busy and chair.joining is None and not chair.final:
+        begun = not chair.busy or chair.joining is not None or chair.final
+        if code == Code.REBALANCE_IN_PROGRESS and not chair.gone and not begun:
             chair.there = seat.member_id
             self._told.taken(chair, seat, False)
 

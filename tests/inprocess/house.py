@@ -24,6 +24,7 @@ from sidecar.coordinator.background import Background
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
 from sidecar.coordinator.ownership import Assignment
+from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.owner import Owner
 from sidecar.core.service import Service, ServiceSettings
@@ -169,7 +170,8 @@ class HouseClient:
 
 class House:
     """`consumer`: settings of consumer groups that differ from Kafka's defaults; `front`: fields of `FrontSettings`;
-    `service`: of `ServiceSettings`. `partitions` of the state topic; `serve` False: nothing is assigned yet."""
+    `service`: of `ServiceSettings`; `placeholders`: of `PlaceholderSettings`.
+    `partitions` of the state topic; `serve` False: nothing is assigned yet."""
 
     def __init__(
         self,
@@ -179,6 +181,7 @@ class House:
         consumer: Mapping[str, Any] | None = None,
         front: Mapping[str, Any] | None = None,
         service: Mapping[str, Any] | None = None,
+        placeholders: Mapping[str, Any] | None = None,
         assignors: Mapping[str, Assignor] = BUILT_IN,
         write_timeout_s: float = 2.0,
         claims_kept: int = 200,
@@ -206,7 +209,8 @@ class House:
         self.configs = Configs(own, self.codec, self.state, managed, self.lines)
         address = self.brokers.address(node_id)
         limits = replace(ServiceSettings(), **(service or {}))
-        settings = CoordinatorSettings(STATE, node_id, address, write_timeout_s, claims_kept, limits)
+        seats = PlaceholderSettings(**(placeholders or {}))
+        settings = CoordinatorSettings(STATE, node_id, address, write_timeout_s, claims_kept, limits, seats)
         self.coordinator = Coordinator(
             settings,
             self.cluster,

@@ -1,0 +1,520 @@
+"""The placeholder that a managed group with members has at its broker: seated, used, lost, given up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator import placeholders as module
+from sidecar.coordinator import seating
+from sidecar.core import owner as owner_module
+from sidecar.core.errors import Code
+from sidecar.core.events import DeleteGroup
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
+from sidecar.kafka import membership as ms
+from sidecar.link.messages import OpenOffsets, Request
+from sidecar.state.batch import encode_batch
+from sidecar.state.codec import Stamp
+from sidecar.wire.apis import Api
+from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
+from tests.inprocess.faults import ALWAYS
+from tests.inprocess.house import Heard, House, HouseClient, turns, until
+from tests.inprocess.messages import beat, commit, join
+from tests.inprocess.seats import SeatGroup
+
+SLOW_S = 0.3
+"""How long the broker holds back a first JoinGroup in these tests."""
+OURS = "kafka-group-sidecar"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seating, "EARLY_S", 0.005)
+    monkeypatch.setattr(module, "PAUSE_MS", 5)
+    monkeypatch.setattr(module, "PAUSE_MAX_MS", 20)
+    monkeypatch.setattr(module, "BEAT_TICK_S", 0.01)
+    monkeypatch.setattr(owner_module, "REBUILD_MS", 10)
+    monkeypatch.setattr(owner_module, "FENCED_MS", 60_000)
+
+
+def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
+    async def whole() -> None:
+        async with House(**{"partitions": 1, **given}) as house:
+            await house.topics(orders=2)
+            await test(house)
+
+    asyncio.run(whole())
+
+
+def seat(house: House, group: str = "g") -> SeatGroup:
+    return house.brokers.seats[group]
+
+
+async def joined(house: House, group: str = "g") -> tuple[HouseClient, int]:
+    """A client with a member, and its epoch."""
+    client = await house.client()
+    reply = await client.ask(join(group, "m1"), 1)
+    assert reply.error_code == Code.NONE
+    return client, reply.member_epoch
+
+
+async def committed(client: HouseClient, epoch: int, group: str = "g", member: str = "m1") -> int:
+    res = await client.ask(commit(group, member, epoch, "orders", {0: 7}), 9)
+    return int(res.topics[0].partitions[0].error_code)
+
+
+async def simple_commit(client: HouseClient, group: str = "g") -> int:
+    return await committed(client, -1, group, "")
+
+
+def names(house: House) -> list[tuple[str, int]]:
+    """In whose name commits have reached the broker."""
+    return [(r.member_id, r.generation_id_or_member_epoch) for r in house.brokers.requests(Api.OFFSET_COMMIT)]
+
+
+def taken_over(house: House) -> None:
+    """Another sidecar has shut this one out of the log."""
+    made = house.brokers.init(f"{STATE}-0")
+    claim = house.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:9092", "m-2", 9, "assigned")
+    code, _ = house.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))
+    assert code == Code.NONE
+
+
+# ---- taking a seat --------------------------------------------------------------------------------------------------
+def test_a_group_with_members_has_a_seat_and_its_commits_go_on_in_that_name() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        assert seat(house).state == "Stable" and seat(house).metadata == ms.UNREADABLE
+        assert await committed(client, epoch) == Code.NONE
+        assert names(house) == [(f"{OURS}-1", 1)]
+        assert house.metrics.value("placeholders_wanted") == house.metrics.value("placeholders_seated") == 1
+
+    run(test)
+
+
+def test_a_commit_does_not_wait_while_the_broker_holds_back_the_first_join() -> None:
+    async def test(house: House) -> None:
+        house.brokers.initial_delay_s = SLOW_S
+        begun = time.monotonic()
+        client, epoch = await joined(house)
+        assert await committed(client, epoch) == Code.NONE
+        assert time.monotonic() - begun < SLOW_S and seat(house).state == "PreparingRebalance"
+        await house.seated()
+        assert await committed(client, epoch) == Code.NONE
+        assert names(house) == [(f"{OURS}-1", 0), (f"{OURS}-1", 1)]
+
+    run(test)
+
+
+def test_a_commit_waits_for_the_first_join_if_the_generation_cannot_be_guessed() -> None:
+    async def test(house: House) -> None:
+        house.brokers.initial_delay_s = SLOW_S
+        seat(house).generation = 41
+        begun = time.monotonic()
+        client, epoch = await joined(house)
+        assert await committed(client, epoch) == Code.NONE
+        assert time.monotonic() - begun >= SLOW_S
+        assert names(house) == [(f"{OURS}-1", 42)]
+
+    run(test)
+
+
+def test_a_seat_given_up_is_remembered_by_its_generation() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        await client.ask(beat("g", "m1", -1), 1)
+        await house.seated()
+        house.brokers.initial_delay_s = SLOW_S
+        client, epoch = await joined(house)
+        begun = time.monotonic()
+        assert await committed(client, epoch) == Code.NONE
+        assert time.monotonic() - begun < SLOW_S and names(house) == [(f"{OURS}-2", 2)]
+
+    run(test)
+
+
+def test_a_commit_does_not_wait_for_ever() -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.hang(Api.JOIN_GROUP)
+        client, epoch = await joined(house)
+        assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
+        assert names(house) == []
+
+    run(test, placeholders={"wait_ms": 50})
+
+
+def test_more_commits_than_may_wait_are_refused() -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.hang(Api.JOIN_GROUP)
+        client, epoch = await joined(house)
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        await turns()
+        assert await committed(await house.client(), epoch) == Code.COORDINATOR_NOT_AVAILABLE
+
+    run(test, placeholders={"parked_max": 1})
+
+
+@pytest.mark.parametrize("api", [Api.DESCRIBE_GROUPS, Api.JOIN_GROUP, Api.SYNC_GROUP])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_connection_that_is_lost_on_the_way_to_a_seat(api: Api, done: bool) -> None:
+    async def test(house: House) -> None:
+        fault = house.brokers.faults.drop(api, done=done, matches=lambda req: ours(req))
+        client, epoch = await joined(house)
+        assert await committed(client, epoch) == Code.NONE
+        assert fault.met == 1 and house.metrics.value("placeholder_troubles") >= 1
+
+    run(test)
+
+
+def ours(req: Any) -> bool:
+    return getattr(req, "group_instance_id", OURS) == OURS
+
+
+@pytest.mark.parametrize("code", [Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.UNKNOWN_MEMBER_ID])
+def test_a_broker_that_is_not_ready_is_asked_again(code: Code) -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.fail(Api.JOIN_GROUP, code, times=3, matches=ours)
+        client, epoch = await joined(house)
+        assert await committed(client, epoch) == Code.NONE
+
+    run(test)
+
+
+def test_a_session_longer_than_the_broker_allows_is_halved() -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.fail(Api.JOIN_GROUP, Code.INVALID_SESSION_TIMEOUT, times=2, matches=ours)
+        await joined(house)
+        await house.seated()
+        assert house.lines.fields("the broker allows no session so long; it is halved")["session_timeout_ms"] == 75_000
+
+    run(test)
+
+
+def test_native_members_at_the_broker_are_waited_for_and_told_of() -> None:
+    async def test(house: House) -> None:
+        seat(house).natives = 2
+        client, epoch = await joined(house)
+        assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
+        await until(lambda: "placeholders cannot be seated" in house.lines.events("warning"))
+        assert "members of its own" in house.lines.fields("placeholders cannot be seated")["problem"]
+        seat(house).natives = 0
+        await house.seated()
+        assert await committed(client, epoch) == Code.NONE
+
+    run(test, placeholders={"wait_ms": 50})
+
+
+def test_many_first_joins_wait_for_their_turn() -> None:
+    async def test(house: House) -> None:
+        house.brokers.initial_delay_s = 0.02
+        client = await house.client()
+        for i in range(10):
+            await client.ask(join(f"g{i}", "m1"), 1)
+        await house.seated()
+        assert house.metrics.value("placeholders_seated") == 10
+
+    run(test, placeholders={"first_joins": 2})
+
+
+# ---- losing it ------------------------------------------------------------------------------------------------------
+def test_a_seat_that_the_broker_has_forgotten_is_taken_anew() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        seat(house).expel()
+        assert await committed(client, epoch) == Code.NONE
+        assert [n for n, _ in names(house)] == [f"{OURS}-1", f"{OURS}-2"]
+        assert house.metrics.value("placeholders_lost") == 1
+
+    run(test)
+
+
+def test_a_seat_that_another_took_is_taken_back_by_the_owner() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        seat(house).take()
+        assert await committed(client, epoch) == Code.NONE
+        assert [n for n, _ in names(house)] == [f"{OURS}-1", f"{OURS}-3"]
+
+    run(test)
+
+
+def test_a_former_owner_that_takes_the_seat_back_does_not_use_it() -> None:
+    """The lease says that it still owns the partition; the fenced write behind the JoinGroup says that it does not."""
+
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        taken_over(house)
+        seat(house).take()
+        assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
+        assert [n for n, _ in names(house)] == [f"{OURS}-1"]
+
+    run(test, service={"hold_ms": 0})
+
+
+def test_a_first_seat_of_a_former_owner_is_not_used_either() -> None:
+    async def test(house: House) -> None:
+        parked = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        client, epoch = await joined(house)
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        await until(lambda: parked.parked)
+        taken_over(house)
+        parked.release()
+        res = await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        assert res.topics[0].partitions[0].error_code == Code.COORDINATOR_LOAD_IN_PROGRESS and names(house) == []
+
+    run(test, service={"hold_ms": 0})
+
+
+@pytest.mark.parametrize("end", ["expel", "take"])
+def test_heartbeats_find_out_too(end: str) -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.seated()
+        getattr(seat(house), end)()
+        await until(lambda: house.metrics.value("placeholders_lost") == 1)
+        await house.seated()
+        assert seat(house).state == "Stable"
+
+    run(test, placeholders={"session_timeout_ms": 60})
+
+
+def test_without_a_lease_no_seat_is_defended() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.seated()
+        house.service._lease_until_ms = 0
+        seat(house).take()
+        before = house.brokers.count(Api.JOIN_GROUP)
+        await asyncio.sleep(0.1)
+        assert house.brokers.count(Api.JOIN_GROUP) == before
+
+    run(test, placeholders={"session_timeout_ms": 60})
+
+
+def test_the_offsets_leader_moves() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        house.brokers.topics[OFFSETS].leaders = [2]
+        house.show()
+        await until(lambda: any(a.api is Api.HEARTBEAT and a.node_id == 2 for a in house.brokers.asked))
+        assert await committed(client, epoch) == Code.NONE
+        assert house.metrics.value("placeholders_lost") == 0
+
+    brokers = FakeBrokers(nodes=(1, 2), partitions=1)
+    run(test, brokers=brokers, placeholders={"session_timeout_ms": 60})
+
+
+# ---- taking over ----------------------------------------------------------------------------------------------------
+async def moved_away_and_back(house: House) -> None:
+    house.assign(2)
+    await turns()
+    await house.own()
+
+
+def test_a_new_owner_takes_the_seat_over() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        await moved_away_and_back(house)
+        await until(lambda: seat(house).member_id == f"{OURS}-2")
+        assert seat(house).generation == 1, "the group at the broker does not rebalance for it"
+        assert await committed(client, epoch) == Code.NONE and names(house) == [(f"{OURS}-2", 1)]
+
+    run(test)
+
+
+def test_a_fetch_is_answered_only_when_no_former_owner_can_commit_any_more() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.seated()
+        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        await moved_away_and_back(house)
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, FetchCheck("g", None, -1)))
+        await until(lambda: joins.parked)
+        await turns()
+        assert heard.messages[2:] == [] and seat(house).member_id == f"{OURS}-1"
+        joins.release()
+        assert await heard.reply(1) == CheckReply() and seat(house).member_id == f"{OURS}-2"
+
+    run(test)
+
+
+def test_a_fetch_of_a_new_group_does_not_wait_for_the_seat() -> None:
+    async def test(house: House) -> None:
+        house.brokers.initial_delay_s = SLOW_S
+        await joined(house)
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, FetchCheck("g", None, -1)))
+        assert await heard.reply(1) == CheckReply()
+        assert seat(house).state in ("Empty", "PreparingRebalance")
+
+    run(test)
+
+
+def test_those_who_wait_are_sent_on_when_the_partition_moves() -> None:
+    async def test(house: House) -> None:
+        house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        client, epoch = await joined(house)
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        await turns()
+        house.assign(2)
+        res = await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        assert res.topics[0].partitions[0].error_code == Code.NOT_COORDINATOR
+
+    run(test)
+
+
+def test_renewing_the_fence_keeps_the_seats() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        joins = house.brokers.count(Api.JOIN_GROUP)
+        attempt = house.owner_of("g").attempt
+        await until(lambda: house.owner_of("g").attempt > attempt and house.service.serving() == [0])
+        assert await committed(client, epoch) == Code.NONE
+        assert house.brokers.count(Api.JOIN_GROUP) == joins and names(house) == [(f"{OURS}-1", 1)]
+
+    run(test, service={"fence_interval_ms": 100})
+
+
+# ---- giving it up ---------------------------------------------------------------------------------------------------
+def test_the_seat_is_given_up_with_the_last_member() -> None:
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        await house.seated()
+        assert await simple_commit(client) == Code.UNKNOWN_MEMBER_ID
+        await client.ask(beat("g", "m1", -1), 1)
+        assert await simple_commit(client) == Code.NONE, "it waits until the broker's group has no member"
+        assert seat(house).state == "Empty" and house.metrics.value("placeholders_wanted") == 0
+
+    run(test)
+
+
+def test_a_seat_left_behind_is_given_up_when_it_is_in_the_way() -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        there = seat(house, "old")
+        there.instance_id, there.state = OURS, "Stable"
+        there.take()
+        assert await simple_commit(client, "old") == Code.NONE
+        assert there.state == "Empty"
+        there.natives, there.state = 1, "Stable"
+        assert await simple_commit(client, "old") == Code.UNKNOWN_MEMBER_ID, "native members are left alone"
+
+    run(test)
+
+
+def test_a_takeover_finds_seats_of_groups_without_members() -> None:
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        await house.seated()
+        fault = house.brokers.faults.fail(Api.LEAVE_GROUP, Code.COORDINATOR_NOT_AVAILABLE, ALWAYS)
+        await client.ask(beat("g", "m1", -1), 1)
+        await until(lambda: fault.met)
+        house.assign(2)
+        fault.end()
+        await turns()
+        assert seat(house).state == "Stable"
+        await house.own()
+        await until(lambda: seat(house).state == "Empty")
+
+    run(test)
+
+
+def test_a_group_that_is_managed_no_more_has_no_seat() -> None:
+    managed = {"g"}
+
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.seated()
+        managed.clear()
+        await moved_away_and_back(house)
+        await until(lambda: seat(house).state == "Empty")
+
+    run(test, managed=lambda group_id: group_id in managed)
+
+
+def test_before_offsets_are_deleted_the_broker_is_shown_the_subscription_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "OPEN_MS", 50)
+
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, OpenOffsets("g", frozenset({"orders"}))))
+        assert (await heard.reply(1)).code == Code.NONE
+        assert seat(house).metadata == ms.readable({"orders"}) and seat(house).generation == 2
+        assert await committed(client, epoch) == Code.NONE
+        await until(lambda: seat(house).metadata == ms.UNREADABLE)
+        await house.seated()
+        assert await committed(client, epoch) == Code.NONE
+        assert names(house) == [(f"{OURS}-1", 2), (f"{OURS}-1", 3)]
+
+    run(test)
+
+
+def test_before_a_group_is_deleted_its_seat_is_given_up() -> None:
+    async def test(house: House) -> None:
+        client, _ = await joined(house)
+        await house.seated()
+        late = house.brokers.faults.delay(Api.LEAVE_GROUP, 0.05)
+        await client.ask(beat("g", "m1", -1), 1)
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, OpenOffsets("g")))
+        assert (await heard.reply(1)).code == Code.NONE
+        assert late.met == 1 and seat(house).state == "Empty"
+        heard.tell(Request(2, DeleteGroup("g")))
+        assert (await heard.reply(2)).code == Code.NONE
+
+    run(test)
+
+
+def test_the_last_sidecar_gives_up_every_seat() -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        for i in range(5):
+            await client.ask(join(f"g{i}", "m1"), 1)
+        await house.seated()
+        await house.coordinator.stop()
+        await house.coordinator.give_up_placeholders()
+        assert {seat(house, f"g{i}").state for i in range(5)} == {"Empty"}
+        assert house.lines.fields("placeholders given up")["groups"] == 5
+
+    run(test)
+
+
+def test_the_end_does_not_wait_for_a_broker_that_is_gone() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.seated()
+        house.brokers.stop(1)
+        await house.coordinator.give_up_placeholders()
+        assert "placeholders stay at the brokers until their sessions end" in house.lines.events("warning")
+
+    run(test)
+
+
+def test_a_check_of_an_older_kind_of_producer_gets_the_seat_too() -> None:
+    """A transactional producer that names no member (before KIP-447)."""
+
+    async def test(house: House) -> None:
+        await joined(house)
+        heard = Heard(house.coordinator)
+        heard.tell(Request(1, CommitCheck("g", "", -1, None, 2, True, ())))
+        reply = await heard.reply(1)
+        assert reply.code == Code.NONE and reply.seat.instance_id == OURS
+
+    run(test)
