@@ -20,7 +20,7 @@ from sidecar.wire.generated import consumer_group_describe as cd
 
 NO_OPERATIONS = -2147483648
 """Authorized operations were not asked for, or are not told."""
-CONSUMER_MEMBER = 1
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
@@ -40,11 +40,16 @@ def consumer_group_describe(call: Call) -> Handler:
     elif theirs:
         res.groups = [_refused(g, Code.GROUP_ID_NOT_FOUND, f"Group {g} is not a consumer group.") for g in theirs]
     hidden = yield from access.hidden_groups(call, local)
+    seen = [g for g in local if g not in hidden]
+    may = yield from access.operations(call, seen if req.include_authorized_operations else [])
     for group_id in local:
         if group_id in hidden:
             res.groups.append(_refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
-        else:
-            res.groups.append((yield from _describe(call, group_id)))
+            continue
+        group = yield from _describe(call, group_id)
+        if group.error_code == Code.NONE:
+            group.authorized_operations = may.get(group_id, NO_OPERATIONS)
+        res.groups.append(group)
     return res.encode(call.version)
 
 
@@ -63,7 +68,6 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, cd.DescribedGro
         assignment_epoch=told.assignment_epoch,
         assignor_name=told.assignor,
         members=[_member(m) for m in told.members],
-        authorized_operations=NO_OPERATIONS,
     )
 
 
@@ -79,7 +83,7 @@ def _member(m: DescribedMember) -> cd.Member:
         subscribed_topic_regex=m.topic_regex or "",
         assignment=_assignment(m.assignment),
         target_assignment=_assignment(m.target),
-        member_type=CONSUMER_MEMBER,
+        member_type=CLASSIC_MEMBER if m.classic else CONSUMER_MEMBER,
     )
 
 

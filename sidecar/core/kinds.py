@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sidecar.core.classic.kind import CLASSIC
-from sidecar.core.consumer.kind import CONSUMER
 from sidecar.core.groups import Registry
+from sidecar.core.mixed.kind import CONSUMER, CROSSINGS
 
 KINDS = (CONSUMER, CLASSIC)
-REGISTRY = Registry(KINDS)
+REGISTRY = Registry(KINDS, CROSSINGS)

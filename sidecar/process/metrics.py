@@ -33,6 +33,9 @@ METRICS: dict[str, _Metric] = {
         "Rebalances of classic groups that came to an assignment.",
         ("protocol",),
     ),
+    "migrations": _Metric(
+        Counter, "sidecar_migrations", "Groups that changed their protocol while they lived; to: which.", ("to",)
+    ),
     "stale_claims": _Metric(
         Counter,
         "sidecar_stale_claims",

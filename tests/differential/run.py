@@ -11,8 +11,9 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
@@ -21,6 +22,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
 from tests.differential.classic import ClassicSide, Parted, Pool, make_classic, settle
+from tests.differential.mixed import MixedSide, make_mixed
 from tests.differential.script import TOPICS, Side, Step, make, make_topics
 
 AT_ONCE = 24
@@ -129,10 +131,25 @@ async def play(
     return len(steps)
 
 
-async def play_classic(seed: int, ours: Pool, theirs: Pool, tell: bool, again: str = "") -> int:
+@dataclass(frozen=True)
+class Play:
+    """A family of scripts: what a script is, and who speaks its steps."""
+
+    name: str
+    make: Callable[[int], list[Step]]
+    side: type[ClassicSide]
+
+
+CLASSIC, MIXED = Play("c", make_classic, ClassicSide), Play("m", make_mixed, MixedSide)
+
+
+async def play_classic(
+    what: Play, seed: int, ours: Pool, theirs: Pool, ids: dict[str, bytes], tell: bool, again: str = ""
+) -> int:
     """Like `play`, for the classic protocol. `again` makes other groups of the same script."""
-    sides = ClassicSide(ours, f"managed-c{seed}{again}"), ClassicSide(theirs, f"unmanag-c{seed}{again}")
-    steps = make_classic(seed)
+    name = f"{what.name}{seed}{again}"
+    sides = what.side(ours, f"managed-{name}", ids), what.side(theirs, f"unmanag-{name}", ids)
+    steps = what.make(seed)
     try:
         for n, s in enumerate(steps):
             for side in sides:
@@ -159,7 +176,9 @@ async def play_classic(seed: int, ours: Pool, theirs: Pool, tell: bool, again: s
     return len(steps)
 
 
-async def play_classics(kafka: LocalKafka, seeds: range, tell: bool = False) -> tuple[int, list[str]]:
+async def play_classics(
+    kafka: LocalKafka, seeds: range, tell: bool = False, what: Play = CLASSIC
+) -> tuple[int, list[str]]:
     left = iter(seeds)
     node = kafka.nodes[0]
     found: list[str] = []
@@ -168,12 +187,15 @@ async def play_classics(kafka: LocalKafka, seeds: range, tell: bool = False) -> 
     async def worker(warm_up: int) -> None:
         nonlocal total
         ours, theirs = Pool(node.sidecar_port), Pool(node.clients_port)
+        conn = await BrokerConnection.open("127.0.0.1", node.clients_port, "diff")
+        ids = await topic_ids(conn, list(TOPICS))
+        conn.close()
         with suppress(Difference):  # the first requests of a cold broker take long
-            await play_classic(warm_up, ours, theirs, False)
+            await play_classic(what, warm_up, ours, theirs, ids, False)
         for seed in left:
             for look in ("", "-2", "-3"):  # a pause of either side looks like a difference, but not every time
                 try:
-                    steps = await play_classic(seed, ours, theirs, tell, look)
+                    steps = await play_classic(what, seed, ours, theirs, ids, tell, look)
                     total += steps
                     break
                 except Difference as exc:
@@ -219,6 +241,7 @@ def main() -> int:
     ap.add_argument("--first", type=int, default=0)
     ap.add_argument("--seed", type=int)
     ap.add_argument("--classic", action="store_true", help="scripts of the classic protocol")
+    ap.add_argument("--mixed", action="store_true", help="scripts of groups of both protocols")
     ap.add_argument("--topics", action="store_true", help="scripts in which topics grow, go and come again")
     a = ap.parse_args()
     seeds = range(a.first, a.first + a.scripts) if a.seed is None else range(a.seed, a.seed + 1)
@@ -227,8 +250,9 @@ def main() -> int:
         cluster(Path(tmp) / "run") as kafka,
     ):
         start = time.monotonic()
-        if a.classic:
-            steps, found = asyncio.run(play_classics(kafka, seeds, a.seed is not None))
+        if a.classic or a.mixed:
+            what = MIXED if a.mixed else CLASSIC
+            steps, found = asyncio.run(play_classics(kafka, seeds, a.seed is not None, what))
         else:
             steps, found = asyncio.run(play_all(kafka, seeds, a.seed is not None, a.topics))
         took = time.monotonic() - start

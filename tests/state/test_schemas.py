@@ -26,6 +26,7 @@ PUBLISHED = {
     "group-v1.avsc": "f6baf3d2d3889a99",
     "group_state_key.avsc": "8089df6d3f754f94",
     "member-v1.avsc": "ef5c839c1592e574",
+    "member-v2.avsc": "728ef049d6f0b127",
     "owner_claim-v1.avsc": "bbd66fdc1ba1ea73",
     "regex-v1.avsc": "a9e126d9b18f7d7a",
     "static_member-v1.avsc": "d7a209daed3e60c6",

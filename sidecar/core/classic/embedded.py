@@ -72,13 +72,19 @@ def without_claims(metadata: bytes, of: Owned) -> bytes:
 
 def assigned(assignment: bytes) -> Owned | None:
     """None: these bytes are no assignment. Empty bytes assign nothing."""
+    found = assigned_with_data(assignment)
+    return None if found is None else found[0]
+
+
+def assigned_with_data(assignment: bytes) -> tuple[Owned, bytes | None] | None:
+    """What is assigned, and the assignor's own data."""
     if not assignment:
-        return {}
+        return {}, None
     try:
         a = ca.ConsumerProtocolAssignment.decode(min(_version(assignment), NEWEST), assignment, 2)
     except WireError:
         return None
-    return {t.topic: tuple(t.partitions) for t in a.assigned_partitions}
+    return {t.topic: tuple(t.partitions) for t in a.assigned_partitions}, a.user_data
 
 
 def assignment(version: int, partitions: Iterable[tuple[str, tuple[int, ...]]]) -> bytes:

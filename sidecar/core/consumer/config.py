@@ -23,6 +23,9 @@ class ConsumerConfig:
     assignor_timeout_ms: int = 30_000
     regex_refresh_interval_ms: int = 600_000
     regex_min_interval_ms: int = 10_000
+    migration_policy: str = "bidirectional"
+    """group.consumer.migration.policy: which protocol a live group may change to: disabled, upgrade (to the consumer
+    protocol), downgrade, bidirectional."""
     join_wait_ms: int = 500
     """How long the answer to a joining member waits for the assignor run under way; 0: not at all, as KIP-1263."""
 

@@ -40,6 +40,7 @@ def _member(m: Member, group: ConsumerGroup, image: TopicImage) -> DescribedMemb
         m.topic_regex,
         _named(m.held_partitions(), image),
         _named(group.target.of(m.member_id), image),
+        m.classic is not None,
     )
 
 

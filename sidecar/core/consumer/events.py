@@ -54,6 +54,8 @@ class DescribedMember(Struct, gc=False):
     assignment: tuple[TopicPartitions, ...]
     """With what the member must still give up: it answers for that as well."""
     target: tuple[TopicPartitions, ...]
+    classic: bool = False
+    """It speaks the classic protocol."""
 
 
 class DescribeReply(Answer):

@@ -10,6 +10,7 @@ from typing import Any
 
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.consumer.records import (
+    ClassicTraits,
     CurrentRecord,
     GroupRecord,
     Kind,
@@ -61,6 +62,8 @@ class Member:
     state: MemberState = MemberState.STABLE
     assigned: Epochs = field(default_factory=dict)
     pending: Epochs = field(default_factory=dict)
+    classic: ClassicTraits | None = None
+    """None: it speaks the consumer protocol."""
 
     def reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
@@ -96,6 +99,10 @@ class ConsumerGroup:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     votes: Counter[str] = field(default_factory=Counter)
     """Members by the assignor that they ask for."""
+    classic_members: int = 0
+    """How many speak the classic protocol."""
+    classic_protocols: Counter[str] = field(default_factory=Counter)
+    """Of those, by the protocols that they know."""
     _ids: dict[Subscription, tuple[TopicImage, RegexRecord | None, frozenset[bytes]]] = field(default_factory=dict)
     _hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
 
@@ -199,6 +206,8 @@ class ConsumerGroup:
         subscription = self.subscriptions.put(r.member_id, r.topic_names, r.topic_regex)
         self._vote(old.server_assignor, -1)
         self._vote(r.server_assignor, 1)
+        self._count_classic(old.classic, -1)
+        self._count_classic(r.classic, 1)
         self.members[r.member_id] = replace(
             old,
             instance_id=r.instance_id,
@@ -209,6 +218,7 @@ class ConsumerGroup:
             topic_names=subscription.names,
             topic_regex=subscription.regex,
             server_assignor=r.server_assignor,
+            classic=r.classic,
         )
 
     def _replay_current(self, r: CurrentRecord) -> None:
@@ -242,6 +252,12 @@ class ConsumerGroup:
         if assignor is not None:
             self.votes[assignor] += by
 
+    def _count_classic(self, traits: ClassicTraits | None, by: int) -> None:
+        if traits is not None:
+            self.classic_members += by
+            for name, _ in traits.protocols:
+                self.classic_protocols[name] += by
+
     def _release(self, member: Member) -> None:
         for part in (member.assigned, member.pending):
             for topic, partitions in part.items():
@@ -261,6 +277,7 @@ class ConsumerGroup:
                 self._release(gone)
                 self.subscriptions.drop(r.sub_id)
                 self._vote(gone.server_assignor, -1)
+                self._count_classic(gone.classic, -1)
         elif r.kind is Kind.CURRENT:
             old = self.members.get(r.sub_id)
             if old is not None:

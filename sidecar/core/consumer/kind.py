@@ -23,7 +23,7 @@ from sidecar.core.turn import Turn
 
 def _loaded(turn: Turn, group: ConsumerGroup) -> None:
     for member in group.members.values():
-        arm_session(turn, group.group_id, member.member_id)
+        arm_session(turn, group.group_id, member)
         arm_rebalance(turn, group.group_id, member)
     if group.epoch > group.assignment_epoch:
         wait_ms = config_of(turn, group.group_id).assignment_interval_ms
@@ -40,12 +40,16 @@ def _topics_changed(turn: Turn, group: ConsumerGroup, changed: frozenset[str]) -
 
 
 def _touched(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
-    if member_id in group.members:
-        arm_session(turn, group.group_id, member_id, TOUCH_MS)
+    member = group.members.get(member_id)
+    if member is not None:
+        arm_session(turn, group.group_id, member, TOUCH_MS)
 
 
 def _released(turn: Turn, group: ConsumerGroup) -> None:
     answer_all(turn, group)
+    for member_id in group.members:
+        turn.timers.cancel(("session", group.group_id, member_id))
+        turn.timers.cancel(("rebalance", group.group_id, member_id))
     turn.timers.cancel(("assign", group.group_id))
     turn.timers.cancel(("run", group.group_id))
 

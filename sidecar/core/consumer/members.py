@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.records import (
@@ -31,6 +33,7 @@ def member_record(group_id: str, m: Member, why: str) -> MemberRecord:
         m.topic_regex,
         m.server_assignor,
         why,
+        m.classic,
     )
 
 
@@ -76,19 +79,25 @@ def _forget(turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
 
 def remove_member(turn: Turn, group: ConsumerGroup, member: Member, why: str) -> None:
     """It left, or was fenced: what it owned is free, the epoch rises, the others get a new target."""
-    _forget(turn, group, member.member_id, why)
+    remove_members(turn, group, [(member, why)])
+
+
+def remove_members(turn: Turn, group: ConsumerGroup, gone: Sequence[tuple[Member, str]]) -> None:
+    """Several at once, each with the reason: the epoch rises once."""
     soft: ConsumerSoft = turn.soft_of(group.group_id)
-    if soft.flight is not None:
-        soft.flight.gone(member.member_id)
-    if member.instance_id is not None and group.static_members.get(member.instance_id) == member.member_id:
-        turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, member.instance_id, why))
-    drop_regex(turn, group, member.topic_regex, why)
-    bump_epoch(turn, group, f"{member.client_id or member.member_id}: {why}")
+    for member, why in gone:
+        _forget(turn, group, member.member_id, why)
+        if soft.flight is not None:
+            soft.flight.gone(member.member_id)
+        if member.instance_id is not None and group.static_members.get(member.instance_id) == member.member_id:
+            turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, member.instance_id, why))
+        drop_regex(turn, group, member.topic_regex, why)
+        turn.fx.log("member removed", group_id=group.group_id, member_id=member.member_id, why=why)
+    bump_epoch(turn, group, ", ".join(f"{m.client_id or m.member_id}: {why}" for m, why in gone))
     # The next heartbeat of any member computes the target, as in Kafka; the timer does if none comes.
     turn.timers.set(
         ("assign", group.group_id), turn.now.mono_ms + config_of(turn, group.group_id).assignment_interval_ms
     )
-    turn.fx.log("member removed", group_id=group.group_id, member_id=member.member_id, why=why)
 
 
 def drop_regex(turn: Turn, group: ConsumerGroup, regex: str | None, why: str) -> None:
@@ -110,9 +119,15 @@ def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -
     turn.write(StaticMemberRecord(group.group_id, new.instance_id or "", new.member_id, why))
 
 
-def arm_session(turn: Turn, group_id: str, member_id: str, more_ms: int = 0) -> None:
-    timeout_ms = config_of(turn, group_id).session_timeout_ms + more_ms
-    turn.timers.set(("session", group_id, member_id), turn.now.mono_ms + timeout_ms)
+def arm_session(turn: Turn, group_id: str, member: Member, more_ms: int = 0) -> int:
+    """Returns the deadline. Members of the classic protocol bring their own session timeout."""
+    if member.classic is not None:
+        timeout_ms = member.classic.session_timeout_ms
+    else:
+        timeout_ms = config_of(turn, group_id).session_timeout_ms
+    deadline_ms = turn.now.mono_ms + timeout_ms + more_ms
+    turn.timers.set(("session", group_id, member.member_id), deadline_ms)
+    return deadline_ms
 
 
 def arm_rebalance(turn: Turn, group_id: str, member: Member) -> None:
@@ -131,7 +146,13 @@ def session_timeout(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], tag:
 
 
 def rebalance_timeout(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], epoch: int) -> None:
-    """The member did not give up what it must within its rebalance timeout. `epoch`: in which it was told to."""
-    member = group.members.get(key[2])
-    if member is not None and member.member_epoch == epoch and member.state is MemberState.UNREVOKED_PARTITIONS:
+    member = due_to_rebalance(group, key[2], epoch)
+    if member is not None:
         remove_member(turn, group, member, f"rebalance timeout in epoch {epoch}")
+
+
+def due_to_rebalance(group: ConsumerGroup, member_id: str, epoch: int) -> Member | None:
+    """The member, if it did not give up what it must within its rebalance timeout. `epoch`: in which it was told to."""
+    member = group.members.get(member_id)
+    late = member is not None and member.member_epoch == epoch and member.state is MemberState.UNREVOKED_PARTITIONS
+    return member if late else None

@@ -28,9 +28,10 @@ def _commit(group: ConsumerGroup, image: TopicImage, c: CommitCheck) -> CheckRep
     member = group.members.get(c.member_id)
     if member is None:
         return CheckReply(Code.UNKNOWN_MEMBER_ID)
-    if not c.transactional and c.version < 9:
+    classic = member.classic is not None
+    if not c.transactional and not classic and c.version < 9:
         return CheckReply(Code.UNSUPPORTED_VERSION)
-    stale = Code.ILLEGAL_GENERATION if c.transactional else Code.STALE_MEMBER_EPOCH
+    stale = Code.ILLEGAL_GENERATION if c.transactional or classic else Code.STALE_MEMBER_EPOCH
     if c.member_epoch == member.member_epoch:
         return OK
     if c.member_epoch > member.member_epoch:

@@ -58,8 +58,17 @@ class GroupRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicTraits:
+    """Of a member that speaks the classic protocol (KIP-848 'Online migration'): its own session timeout, and what it
+    said of itself for each of its protocols."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member's subscription."""
+    """A member's subscription. `classic` None: it speaks the consumer protocol."""
 
     group_id: str
     member_id: str
@@ -72,6 +81,7 @@ class MemberRecord:
     topic_regex: str | None
     server_assignor: str | None
     why: str = ""
+    classic: ClassicTraits | None = None
 
     kind = Kind.MEMBER
 
@@ -80,12 +90,14 @@ class MemberRecord:
         return self.member_id
 
     def body(self) -> dict[str, Any]:
-        return {**{n: getattr(self, n) for n in MEMBER_FIELDS}, "topic_names": list(self.topic_names)}
+        fields = {n: getattr(self, n) for n in MEMBER_FIELDS}
+        return {**fields, "topic_names": list(self.topic_names), "classic": _traits_body(self.classic)}
 
     @classmethod
     def of(cls, group_id: str, sub_id: str, b: Body) -> MemberRecord:
         fields = {n: b[n] for n in MEMBER_FIELDS}
-        return cls(group_id, sub_id, topic_names=tuple(b["topic_names"]), why=b["why"], **fields)
+        classic = _traits_of(b.get("classic"))
+        return cls(group_id, sub_id, topic_names=tuple(b["topic_names"]), why=b["why"], classic=classic, **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +299,26 @@ MEMBER_FIELDS = (
 RECORDS = (
     RecordKind(Kind.GROUP, GroupRecord, "group-v1", root=True),
     RecordKind(Kind.REGEX, RegexRecord, "regex-v1"),
-    RecordKind(Kind.MEMBER, MemberRecord, "member-v1"),
+    RecordKind(Kind.MEMBER, MemberRecord, "member-v2"),
     RecordKind(Kind.STATIC_MEMBER, StaticMemberRecord, "static_member-v1"),
     RecordKind(Kind.TARGET_METADATA, TargetMetadataRecord, "target_metadata-v1"),
     RecordKind(Kind.TARGET_MEMBER, TargetMemberRecord, "target_member-v1"),
     RecordKind(Kind.CURRENT, CurrentRecord, "current-v1"),
 )
 """In the order in which a rebuild replays them."""
+
+
+def _traits_body(traits: ClassicTraits | None) -> dict[str, Any] | None:
+    if traits is None:
+        return None
+    protocols = [{"name": n, "metadata": m} for n, m in traits.protocols]
+    return {"session_timeout_ms": traits.session_timeout_ms, "protocols": protocols}
+
+
+def _traits_of(body: Body | None) -> ClassicTraits | None:
+    if body is None:
+        return None
+    return ClassicTraits(body["session_timeout_ms"], tuple((p["name"], p["metadata"]) for p in body["protocols"]))
 
 
 def _owned(parts: Epochs, names: Mapping[bytes, str]) -> list[dict[str, Any]]:

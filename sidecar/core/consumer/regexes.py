@@ -62,7 +62,7 @@ def refresh_regexes(turn: Turn, group: ConsumerGroup, token: int) -> None:
 def regex_resolved(turn: Turn, event: RegexResolved) -> None:
     """The answer to `ResolveRegex`: a changed set of topics bumps the epoch (KIP-848 'Regular expressions')."""
     group = turn.groups.get(event.group_id)
-    if group is None:
+    if type(group) is not ConsumerGroup:
         return
     turn.soft_of(event.group_id).resolving = False
     turn.changed(event.group_id)  # an answer granted meanwhile asked for nothing, whatever came of this

@@ -4,7 +4,7 @@ once a record is written the answer is a success.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sidecar.core.consumer.checks import check_epoch, check_size, held_by_instance, unknown_member
 from sidecar.core.consumer.config import ConsumerConfig
@@ -24,9 +24,30 @@ from sidecar.core.consumer.records import Kind, StaticMemberRecord
 from sidecar.core.consumer.regexes import refresh_regexes
 from sidecar.core.consumer.target import update_target
 from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.records import Epochs, Tombstone
+from sidecar.core.records import Epochs, Partitions, Tombstone
 from sidecar.core.regex import validate
 from sidecar.core.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A request that nothing speaks against: the member as it is, the one that it replaces, if any, and as it will
+    be."""
+
+    member: Member
+    replaced: Member | None
+    updated: Member
+
+
+def check(group: ConsumerGroup, hb: ConsumerHeartbeat, config: ConsumerConfig) -> Checked:
+    """Raises what the request is refused with."""
+    member_id = hb.member_id or hb.new_member_id
+    check_size(group, member_id, config)
+    member, replaced = _find_or_make(group, hb, member_id)
+    updated = _with_request(member, hb)
+    if updated.topic_regex and updated.topic_regex != member.topic_regex and not group.regex_users(updated.topic_regex):
+        validate(updated.topic_regex)
+    return Checked(member, replaced, updated)
 
 
 def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) -> HeartbeatReply:
@@ -36,22 +57,10 @@ def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) 
         if hb.member_epoch != 0:
             raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Consumer group {hb.group_id} not found.")
         group = ConsumerGroup(hb.group_id)  # to check against; the member's record makes the real one
-    member_id = hb.member_id or hb.new_member_id
-    check_size(group, member_id, config)
-    member, replaced = _find_or_make(group, hb, member_id)
-    updated = _with_request(member, hb)
-    if updated.topic_regex and updated.topic_regex != member.topic_regex and not group.regex_users(updated.topic_regex):
-        validate(updated.topic_regex)
-
-    # From here on nothing may be refused.
-    if replaced is not None:
-        replace_static(turn, group, replaced, member)
-    group, changed = _update_subscription(turn, group, member, updated, token)
-    refresh_metadata_hash(turn, group)
-    update_target(turn, group)
-    known = group.members.get(member_id, updated)
-    final = _reconcile(turn, group, known, changed, hb)
-    turn.timers.set(("session", group.group_id, member_id), turn.now.mono_ms + config.session_timeout_ms)
+    checked = check(group, hb, config)
+    member = checked.member
+    final = advance(turn, group, checked, hb.owned, token)
+    turn.timers.set(("session", group.group_id, final.member_id), turn.now.mono_ms + config.session_timeout_ms)
     full = (
         hb.rebalance_timeout_ms != -1
         and (hb.topic_names is not None or hb.topic_regex is not None)
@@ -60,11 +69,22 @@ def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) 
     moved = final is not member and not _same_partitions(final.assigned, member.assigned)
     due = hb.member_epoch == 0 or full or moved
     return HeartbeatReply(
-        member_id=member_id,
+        member_id=final.member_id,
         member_epoch=final.member_epoch,
         heartbeat_interval_ms=config.heartbeat_interval_ms,
         assignment=final.assigned_partitions() if due else None,
     )
+
+
+def advance(turn: Turn, group: ConsumerGroup, checked: Checked, owned: Partitions | None, token: int) -> Member:
+    """Subscribe, refresh, assign, reconcile. Nothing may be refused from here on. Returns the member as it is then."""
+    if checked.replaced is not None:
+        replace_static(turn, group, checked.replaced, checked.member)
+    group, changed = update_subscription(turn, group, checked.member, checked.updated, token)
+    refresh_metadata_hash(turn, group)
+    update_target(turn, group)
+    known = group.members.get(checked.updated.member_id, checked.updated)
+    return reconcile_member(turn, group, known, changed, owned)
 
 
 def _find_or_make(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -> tuple[Member, Member | None]:
@@ -77,7 +97,7 @@ def _find_or_make(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -
             return held, None
         holder = group.static_member(hb.instance_id)
         if holder is not None:
-            if holder.member_epoch != STATIC_LEAVE_EPOCH:
+            if holder.member_epoch != STATIC_LEAVE_EPOCH and holder.classic is None:
                 raise CoordinatorError(
                     Code.UNRELEASED_INSTANCE_ID,
                     f"Static member {member_id} with instance id {hb.instance_id} cannot join the group because "
@@ -104,6 +124,7 @@ def _with_request(member: Member, hb: ConsumerHeartbeat) -> Member:
         and (hb.rack_id is None or hb.rack_id == member.rack_id)
         and (hb.instance_id is None or hb.instance_id == member.instance_id)
         and (hb.server_assignor is None or hb.server_assignor == member.server_assignor)
+        and member.classic is None
     ):
         return member
     names = member.topic_names if hb.topic_names is None else tuple(sorted(set(hb.topic_names)))
@@ -117,10 +138,11 @@ def _with_request(member: Member, hb: ConsumerHeartbeat) -> Member:
         topic_regex=member.topic_regex if hb.topic_regex is None else hb.topic_regex,
         client_id=hb.client_id,
         client_host=hb.client_host,
+        classic=None,
     )
 
 
-def _update_subscription(
+def update_subscription(
     turn: Turn, group: ConsumerGroup, member: Member, updated: Member, token: int
 ) -> tuple[ConsumerGroup, bool]:
     """Write the member and bump the epoch where its subscription asks for it. Returns the group, which the record of
@@ -152,7 +174,9 @@ def _update_subscription(
     return group, names_changed or regex_changed
 
 
-def _reconcile(turn: Turn, group: ConsumerGroup, member: Member, changed: bool, hb: ConsumerHeartbeat) -> Member:
+def reconcile_member(
+    turn: Turn, group: ConsumerGroup, member: Member, changed: bool, owned: Partitions | None
+) -> Member:
     epoch = group.assignment_epoch
     if not changed and member.reconciled_to(epoch):
         return member
@@ -167,7 +191,7 @@ def _reconcile(turn: Turn, group: ConsumerGroup, member: Member, changed: bool, 
         target = Target(epoch, group.target.of(member.member_id))
         owners = group.owners
         final = reconcile(
-            member, target, subscribed, changed, hb.owned, lambda t, p: owners[t].get(p) if t in owners else None
+            member, target, subscribed, changed, owned, lambda t, p: owners[t].get(p) if t in owners else None
         )
     if final != member:
         turn.write(current_record(turn, group.group_id, final, _why(member, final, epoch)))

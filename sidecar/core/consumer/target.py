@@ -84,6 +84,8 @@ def assignor_done(turn: Turn, event: AssignorDone) -> None:
     """The result of an offloaded run. Of a group that is gone, or of a run that was given up, it is dropped."""
     inp = event.input
     group = turn.groups.get(inp.group_id)
+    if type(group) is not ConsumerGroup:
+        group = None  # deleted, or one of the classic protocol since
     soft: ConsumerSoft | None = None if group is None else turn.soft_of(inp.group_id)
     if group is None or soft is None or soft.flight is None or soft.flight.run_id != inp.run_id:
         turn.fx.log("assignment dropped", group_id=inp.group_id, epoch=inp.epoch, why="the group moved on")

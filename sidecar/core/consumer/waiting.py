@@ -41,7 +41,7 @@ def waited_enough(turn: Turn, group: ConsumerGroup, key: tuple[str, ...], tag: i
 
 def wake(turn: Turn, group_id: str) -> None:
     """A run or a resolution has ended: answer those who waited for it, unless the next one is under way already."""
-    if group_id in turn.groups:
+    if type(turn.groups.get(group_id)) is ConsumerGroup:
         _answer_some(turn, turn.soft_of(group_id))
 
 
@@ -55,7 +55,7 @@ def _answer_some(turn: Turn, soft: ConsumerSoft) -> None:
 
 def give_up(turn: Turn, group_id: str, token: int) -> None:
     """The client behind this request is gone: it must not ask for a resolution once more."""
-    if group_id in turn.groups:
+    if type(turn.groups.get(group_id)) is ConsumerGroup:
         soft: ConsumerSoft = turn.soft_of(group_id)
         for found in [w for w in soft.waiting.values() if w.token == token]:
             _finish(turn, soft, found, found.reply)

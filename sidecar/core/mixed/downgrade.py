@@ -1,0 +1,87 @@
+"""A consumer group becomes a classic one when its last member of the consumer protocol goes (KIP-848 'Downgrade').
+
+Source: Kafka's GroupMetadataManager.convertToClassicGroup and ClassicGroup.fromConsumerGroup. The members that stay
+keep their target as their assignment; the group is stable at a generation that is its epoch, and rebalances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, subscription
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.rebalance import arm_session as arm_classic_session
+from sidecar.core.classic.rebalance import prepare
+from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
+from sidecar.core.consumer.group import ConsumerGroup, Member
+from sidecar.core.consumer.kind import CONSUMER
+from sidecar.core.mixed.timers import JOIN, SYNC
+from sidecar.core.records import Partitions, Record
+from sidecar.core.topics import TopicImage
+from sidecar.core.turn import Turn
+
+WHY = "downgraded to the classic protocol"
+
+
+def downgrade(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], rebalance: bool, why: str) -> None:
+    """`leaving`: members that go with it. Who stays speaks the classic protocol."""
+    gone = {m.member_id for m in leaving}
+    staying = [m for m in group.members.values() if m.member_id not in gone]
+    records = as_classic_group(group, staying, turn)
+    drop(turn, group, f"{WHY}: {why}")
+    for record in records:
+        turn.write(record)
+    made: ClassicGroup = turn.groups[group.group_id]
+    for member_id in made.members:
+        arm_classic_session(turn, made, member_id)
+    turn.fx.count("migrations", "classic")
+    turn.fx.log(WHY, group_id=group.group_id, members=len(made.members), generation=made.generation, why=why)
+    if rebalance:
+        prepare(turn, made, f"{WHY}: {why}")
+
+
+def drop(turn: Turn, group: ConsumerGroup, why: str) -> None:
+    CONSUMER.released(turn, group)
+    for member_id in group.members:
+        for name in (JOIN, SYNC):
+            turn.timers.cancel((name, group.group_id, member_id))
+    for tombstone in group.tombstones(why):
+        turn.write(tombstone)
+
+
+def as_classic_group(group: ConsumerGroup, staying: Collection[Member], turn: Turn) -> list[Record]:
+    preview = ClassicGroup(group.group_id)
+    records: list[Record] = []
+    for m in staying:
+        assert m.classic is not None
+        records.append(
+            MemberRecord(
+                group.group_id,
+                m.member_id,
+                m.instance_id,
+                m.client_id,
+                m.client_host,
+                m.classic.session_timeout_ms,
+                m.rebalance_timeout_ms,
+                m.classic.protocols,
+                generation=group.epoch,
+                why=WHY,
+            )
+        )
+    for record in records:
+        preview.replay(record)
+    protocol = preview.select_protocol()
+    for m in staying:
+        said = subscription(preview.members[m.member_id].metadata(protocol))
+        given = _named(group.target.of(m.member_id), turn.image)
+        data = assignment(0 if said is None else said.version, given)
+        records.append(AssignmentRecord(group.group_id, m.member_id, group.epoch, data, WHY))
+    leader = next(iter(preview.members))
+    generation, since_ms = group.epoch, turn.now.wall_ms
+    stable = (State.STABLE, generation, CONSUMER_TYPE, protocol, leader, generation, since_ms, WHY)
+    records.append(GroupRecord(group.group_id, *stable))
+    return records
+
+
+def _named(parts: Partitions, image: TopicImage) -> list[tuple[str, tuple[int, ...]]]:
+    return [(image.by_id[t].name, tuple(ps)) for t, ps in parts.items() if t in image.by_id]

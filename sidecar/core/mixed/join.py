@@ -1,0 +1,137 @@
+"""JoinGroup (api 11) to a consumer group: a member of the classic protocol beside those of the consumer protocol.
+
+Source: Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup; KIP-848 'Online Migration'. Nobody leads: the
+coordinator assigns, and the member's generation is its epoch. Under KIP-1263 the member may be told of its partitions
+later: its heartbeat says REBALANCE_IN_PROGRESS as soon as there is a new target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sidecar.core.classic.config import config_of as classic_config
+from sidecar.core.classic.embedded import CONSUMER_TYPE, Owned, Subscription, subscription
+from sidecar.core.classic.events import JoinGroup, JoinReply
+from sidecar.core.classic.join import MEMBER_ID_REQUIRED_SINCE
+from sidecar.core.classic.join import join as classic_join
+from sidecar.core.consumer.checks import check_size
+from sidecar.core.consumer.config import config_of
+from sidecar.core.consumer.group import ConsumerGroup, Member
+from sidecar.core.consumer.members import arm_session, refresh_metadata_hash, replace_static
+from sidecar.core.consumer.records import ClassicTraits
+from sidecar.core.consumer.step import Checked, advance, reconcile_member, update_subscription
+from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.events import NO_TOKEN
+from sidecar.core.mixed.checks import check_admission, downgrades
+from sidecar.core.mixed.downgrade import downgrade, drop
+from sidecar.core.mixed.timers import arm_sync, joined
+from sidecar.core.records import Partitions
+from sidecar.core.topics import TopicImage
+from sidecar.core.turn import Turn
+
+
+def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
+    group: ConsumerGroup = turn.groups[e.group_id]
+    limits = classic_config(turn, e.group_id)
+    if not limits.min_session_timeout_ms <= e.session_timeout_ms <= limits.max_session_timeout_ms:
+        raise CoordinatorError(Code.INVALID_SESSION_TIMEOUT, "The session timeout is out of range.")
+    if not group.members:
+        _to_empty(turn, group, e, token)
+        return
+    try:
+        checked, owned = _check(turn, group, e)
+    except CoordinatorError as refused:
+        turn.reply(token, JoinReply(refused.code))  # without a member id, as Kafka does here
+        return
+    if not e.member_id and e.instance_id is None and e.version >= MEMBER_ID_REQUIRED_SINCE:
+        turn.reply(token, JoinReply(Code.MEMBER_ID_REQUIRED, member_id=checked.updated.member_id))
+        return
+    if checked.replaced is not None and downgrades(turn, group, [checked.replaced], joining=1):
+        final = _replaces_the_last(turn, group, checked, owned)
+    else:
+        final = advance(turn, group, checked, owned, NO_TOKEN)
+        arm_session(turn, e.group_id, final)
+        arm_sync(turn, e.group_id, final)
+    joined(turn, e.group_id, final.member_id)
+    turn.reply(
+        token,
+        JoinReply(
+            member_id=final.member_id,
+            generation=final.member_epoch,
+            protocol_type=CONSUMER_TYPE,
+            protocol=e.protocols[0][0],
+        ),
+    )
+
+
+def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup) -> tuple[Checked, Partitions]:
+    """The member and what it says that it owns. Raises what the request is refused with."""
+    check_admission(turn, group, e.protocol_type, e.protocols)
+    member_id = e.member_id or e.new_id
+    check_size(group, member_id, config_of(turn, e.group_id))
+    said = subscription(e.protocols[0][1])
+    if said is None:
+        raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed.")
+    member, replaced = _find_or_make(group, e, member_id)
+    return Checked(member, replaced, _with_request(member, e, said)), _by_id(said.owned, turn.image)
+
+
+def _to_empty(turn: Turn, group: ConsumerGroup, e: JoinGroup, token: int) -> None:
+    """An empty consumer group becomes a classic one, under any policy."""
+    if e.member_id:
+        raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Group {e.group_id} has no members.")
+    if not e.protocol_type or not e.protocols:
+        raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, "The member names no protocol.")
+    drop(turn, group, "an empty consumer group becomes a classic group")
+    turn.fx.count("migrations", "classic")
+    classic_join(turn, e, token)
+
+
+def _find_or_make(group: ConsumerGroup, e: JoinGroup, member_id: str) -> tuple[Member, Member | None]:
+    """The member as it is before this request, and the static member that it replaces, if any."""
+    if e.instance_id is None:
+        return group.members.get(member_id) or Member(member_id), None
+    holder = group.static_member(e.instance_id)
+    if not e.member_id:
+        if holder is None:
+            return Member(member_id), None
+        return replace(holder, member_id=member_id, member_epoch=0, previous_epoch=0), holder
+    if holder is None:
+        raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Instance id {e.instance_id} is unknown.")
+    if holder.member_id != e.member_id:
+        raise CoordinatorError(Code.FENCED_INSTANCE_ID, f"Instance id {e.instance_id} is held by {holder.member_id}.")
+    return holder, None
+
+
+def _with_request(member: Member, e: JoinGroup, said: Subscription) -> Member:
+    return replace(
+        member,
+        instance_id=member.instance_id if e.instance_id is None else e.instance_id,
+        rack_id=said.rack_id or member.rack_id,
+        rebalance_timeout_ms=e.rebalance_timeout_ms,
+        server_assignor=None,
+        topic_names=tuple(sorted(set(said.topics))),
+        topic_regex="",
+        client_id=e.client_id,
+        client_host=e.client_host,
+        classic=ClassicTraits(e.session_timeout_ms, e.protocols),
+    )
+
+
+def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned: Partitions) -> Member:
+    """A static member comes back with the classic protocol, and was the last one of the consumer protocol."""
+    assert checked.replaced is not None
+    replace_static(turn, group, checked.replaced, checked.member)
+    group, changed = update_subscription(turn, group, checked.member, checked.updated, NO_TOKEN)
+    refresh_metadata_hash(turn, group)
+    member = group.members[checked.updated.member_id]
+    behind = group.assignment_epoch < group.epoch
+    if not behind:
+        member = reconcile_member(turn, group, member, changed, owned)
+    downgrade(turn, group, (), behind, f"{member.member_id} replaces the last member of the consumer protocol")
+    return member
+
+
+def _by_id(owned: Owned, image: TopicImage) -> Partitions:
+    topics = ((image.by_name.get(name), ps) for name, ps in owned.items())
+    return {t.id: tuple(sorted(ps)) for t, ps in topics if t is not None}

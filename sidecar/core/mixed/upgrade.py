@@ -1,0 +1,154 @@
+"""A classic group becomes a consumer group when its first member of the consumer protocol joins (KIP-848 'Upgrade').
+
+Source: Kafka's GroupMetadataManager.convertToConsumerGroup and ConsumerGroup.fromClassicGroup. The members stay, each
+with what it was assigned last, at an epoch that is the group's generation.
+
+Kafka refuses a group whose assignments carry user data, because a custom assignor's would be lost. The assignors that
+clients bring (`BUILT_IN`) keep nothing there but hints of their own: librdkafka's hands each member's subscription
+data back, so that Kafka upgrades no group of it. Here such a group upgrades.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sidecar.core.classic.embedded import assigned_with_data, subscription
+from sidecar.core.classic.group import ClassicGroup, Member
+from sidecar.core.classic.kind import CLASSIC
+from sidecar.core.classic.records import State
+from sidecar.core.consumer.checks import check_request
+from sidecar.core.consumer.config import config_of
+from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.heartbeat import heartbeat
+from sidecar.core.consumer.members import arm_session
+from sidecar.core.consumer.records import (
+    ClassicTraits,
+    CurrentRecord,
+    GroupRecord,
+    MemberRecord,
+    MemberState,
+    StaticMemberRecord,
+    TargetMemberRecord,
+    TargetMetadataRecord,
+)
+from sidecar.core.consumer.step import check
+from sidecar.core.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.mixed.checks import check_upgrade, no_upgrade
+from sidecar.core.records import Partitions, Record
+from sidecar.core.topics import TopicImage
+from sidecar.core.turn import Turn
+
+BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+WHY = "upgraded from the classic protocol"
+
+
+def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
+    """ConsumerGroupHeartbeat to a classic group."""
+    group: ClassicGroup = turn.groups[hb.group_id]
+    config = config_of(turn, hb.group_id)
+    check_request(hb, config)
+    if hb.member_epoch != 0:
+        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {hb.group_id} is not a consumer group.")
+    if group.state is State.EMPTY:
+        check(ConsumerGroup(hb.group_id), hb, config)
+        drop(turn, group, "an empty classic group becomes a consumer group")
+    else:
+        check_upgrade(turn, group)
+        records = as_consumer_group(group, turn.image)
+        check(_preview(hb.group_id, records), hb, config)
+        drop(turn, group, WHY)
+        for record in records:
+            turn.write(record)
+        made: ConsumerGroup = turn.groups[hb.group_id]
+        for member in made.members.values():
+            arm_session(turn, hb.group_id, member)
+        turn.fx.log(WHY, group_id=hb.group_id, members=len(made.members), epoch=made.epoch)
+    turn.fx.count("migrations", "consumer")
+    heartbeat(turn, hb, token)
+
+
+def drop(turn: Turn, group: ClassicGroup, why: str) -> None:
+    CLASSIC.released(turn, group)
+    for tombstone in group.tombstones(why):
+        turn.write(tombstone)
+
+
+def _preview(group_id: str, records: Sequence[Record]) -> ConsumerGroup:
+    """The group as it would be. Raises GROUP_ID_NOT_FOUND if it contradicts itself."""
+    group = ConsumerGroup(group_id)
+    try:
+        for record in records:
+            group.replay(record)
+    except InvariantError as exc:
+        raise no_upgrade(group_id, "two members are assigned the same partition") from exc
+    return group
+
+
+def as_consumer_group(group: ClassicGroup, image: TopicImage) -> list[Record]:
+    """The records of the consumer group that this one becomes. Raises GROUP_ID_NOT_FOUND."""
+    everybody = len(group.members)
+    known = group.protocol is not None and group.supported[group.protocol] == everybody
+    protocol = group.protocol if known and group.protocol is not None else group.select_protocol()
+    records: list[Record] = []
+    for member in group.members.values():
+        records += _member(group, member, protocol, image)
+    preview = _preview(group.group_id, records)
+    epoch = group.generation
+    records.append(TargetMetadataRecord(group.group_id, epoch, 0, "", WHY))
+    records.append(GroupRecord(group.group_id, epoch, preview.hash_over(image), WHY))
+    return records
+
+
+def _member(group: ClassicGroup, m: Member, protocol: str, image: TopicImage) -> list[Record]:
+    said = subscription(m.metadata(protocol))
+    if said is None:
+        raise no_upgrade(group.group_id, "the embedded consumer protocol is malformed")
+    given = _given(group, m.member_id, protocol, image)
+    group_id, epoch = group.group_id, group.generation
+    traits = ClassicTraits(m.session_timeout_ms, m.protocols)
+    names = tuple(sorted(set(said.topics)))
+    records: list[Record] = [
+        MemberRecord(
+            group_id,
+            m.member_id,
+            m.instance_id,
+            said.rack_id or None,
+            m.client_id,
+            m.client_host,
+            m.rebalance_timeout_ms,
+            names,
+            "",
+            None,
+            WHY,
+            traits,
+        ),
+        TargetMemberRecord(group_id, m.member_id, given, image.names, WHY),
+        CurrentRecord(
+            group_id,
+            m.member_id,
+            epoch,
+            epoch,
+            MemberState.STABLE,
+            {t: dict.fromkeys(ps, epoch) for t, ps in given.items()},
+            {},
+            image.names,
+            WHY,
+        ),
+    ]
+    if m.instance_id is not None:
+        records.append(StaticMemberRecord(group_id, m.instance_id, m.member_id, WHY))
+    return records
+
+
+def _given(group: ClassicGroup, member_id: str, protocol: str, image: TopicImage) -> Partitions:
+    """What the member was assigned last, as far as the topics are there."""
+    found = assigned_with_data(group.assignments.get(member_id, b""))
+    if found is None:
+        raise no_upgrade(group.group_id, "the embedded consumer protocol is malformed")
+    owned, user_data = found
+    if user_data and protocol not in BUILT_IN:
+        why = "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default"
+        raise no_upgrade(group.group_id, f"{why} assignor before re-attempting the upgrade")
+    topics = ((image.by_name.get(name), ps) for name, ps in owned.items())
+    return {t.id: tuple(sorted(set(ps))) for t, ps in topics if t is not None}
