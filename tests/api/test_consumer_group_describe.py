@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sidecar.api.call import Client
@@ -10,6 +12,7 @@ from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember,
 from sidecar.core.errors import TEXT, Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
+from sidecar.wire.generated import describe_groups as dg
 from tests.api.play import NO_AUTHORIZER, Play
 
 A, B = b"a" * 16, b"b" * 16
@@ -52,8 +55,8 @@ def refused(group_id: str, code: Code, message: str | None = None) -> cd.Describ
     return cd.DescribedGroup(code, message, group_id, authorized_operations=NO_OPERATIONS)
 
 
-def play(*groups: str, version: int = 1, client: Client | None = None) -> Play:
-    request = cd.ConsumerGroupDescribeRequest(list(groups), include_authorized_operations=True)
+def play(*groups: str, version: int = 1, client: Client | None = None, operations: bool = False) -> Play:
+    request = cd.ConsumerGroupDescribeRequest(list(groups), include_authorized_operations=operations)
     return Play(Api.CONSUMER_GROUP_DESCRIBE, request, version, client=client)
 
 
@@ -61,6 +64,31 @@ def play(*groups: str, version: int = 1, client: Client | None = None) -> Play:
 def test_a_group_as_the_coordinator_tells_it(version: int) -> None:
     conversation = play("g", version=version).may_describe("g").coordinates(DescribeConsumerGroup("g"))
     conversation.coordinator(REPLY).may_describe_topics("orders", "refunds").answers(told(DESCRIBED))
+
+
+def test_authorized_operations_are_the_brokers_word() -> None:
+    asked = dg.DescribeGroupsRequest(["g"], include_authorized_operations=True)
+    said = dg.DescribeGroupsResponse(groups=[dg.DescribedGroup(group_id="g", authorized_operations=3400)])
+    conversation = play("g", operations=True).may_describe("g").asks(asked, 3).broker(said)
+    conversation.coordinates(DescribeConsumerGroup("g")).coordinator(REPLY).may_describe_topics("orders", "refunds")
+    conversation.answers(told(replace(DESCRIBED, authorized_operations=3400)))
+
+
+def test_a_member_of_the_classic_protocol() -> None:
+    member = DescribedMember("m", None, None, 1, "app", "/h", ("orders",), "", (), (), classic=True)
+    reply = DescribeReply(state="Stable", epoch=2, assignment_epoch=2, assignor="range", members=(member,))
+    conversation = play("g").may_describe("g").coordinates(DescribeConsumerGroup("g")).coordinator(reply)
+    shown = cd.Member("m", None, None, 1, "app", "/h", ["orders"], "", member_type=0)
+    group = cd.DescribedGroup(
+        group_id="g",
+        group_state="Stable",
+        group_epoch=2,
+        assignment_epoch=2,
+        assignor_name="range",
+        members=[shown],
+        authorized_operations=NO_OPERATIONS,
+    )
+    conversation.answers(told(group))
 
 
 def test_a_member_with_a_regular_expression() -> None:

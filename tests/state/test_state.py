@@ -61,6 +61,7 @@ PINNED = {
     "1a1c4c1cfec18174": "TargetMember",
     "dad84baa39afcada": "Config",
     "efdd024131489f26": "TargetMetadata",
+    "728ef049d6f0b127": "Member",
     "17ebf1cb3df48115": "ClassicGroup",
     "c1e8e4e5e1bf1659": "ClassicMember",
     "d52175ab8c4f360b": "ClassicAssignment",
