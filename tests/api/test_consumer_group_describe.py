@@ -126,7 +126,7 @@ def test_without_an_authorizer_no_topic_is_asked_for() -> None:
 
 def test_managed_and_other_groups_in_one_request() -> None:
     theirs = cd.DescribedGroup(group_id="theirs", group_state="Stable")
-    conversation = play("g", "theirs", "g2").asks(cd.ConsumerGroupDescribeRequest(["theirs"], True))
+    conversation = play("g", "theirs", "g2").asks(cd.ConsumerGroupDescribeRequest(["theirs"]))
     conversation.broker(told(theirs)).may_describe("g", "g2")
     missing = "Group g not found."
     conversation.coordinates(DescribeConsumerGroup("g")).coordinator(DescribeReply(Code.GROUP_ID_NOT_FOUND, missing))
