@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sidecar.core.events import Answer, Event
 from sidecar.core.placement import partition_for
-from sidecar.link.messages import SettingsPassed, View
+from sidecar.link.messages import CommitEnded, SettingsPassed, View
 from sidecar.wire.apis import SERVED, response_flexible
 from sidecar.wire.frames import request_frame, response_body
 
@@ -57,10 +57,18 @@ class Store:
 class Tell:
     """Send this message to the coordinator. Resumed at once, with None."""
 
-    message: SettingsPassed
+    message: SettingsPassed | CommitEnded
 
 
-Want = Ask | Coordinate | Store | Tell
+@dataclass(slots=True)
+class Owe:
+    """Send this message to the coordinator if the handler is given up from now on; None: nothing any more. Resumed at
+    once, with None."""
+
+    message: CommitEnded | None
+
+
+Want = Ask | Coordinate | Store | Tell | Owe
 Handler = Generator[Want, Any, bytes | Forward]
 
 

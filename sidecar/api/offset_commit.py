@@ -29,9 +29,10 @@ from typing import Any
 from msgspec.structs import replace as replace_struct
 
 from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store
+from sidecar.api.call import FORWARD, Call, Handler, Owe, Tell, Want, coordinate, store
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, CommitCheck, Place, Seat
+from sidecar.link.messages import CommitEnded
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc
 from sidecar.wire.primitives import ZERO_UUID
@@ -71,7 +72,7 @@ def offset_commit(call: Call) -> Handler:
             version = max(version, COMMIT_NAMES_INSTANCE)
         sent = replace(req, topics=_without(req.topics, check.partitions))
         sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id = _in_whose_name(check.seat)
-        body = yield from store(call, req.group_id, version, sent.encode(version))
+        body = yield from _send(call, req.group_id, check, version, sent.encode(version))
         res = oc.OffsetCommitResponse.decode(version, body)
         code = _unseated(check.seat, {p.error_code for t in res.topics for p in t.partitions})
         if code == Code.NONE:
@@ -96,7 +97,7 @@ def txn_offset_commit(call: Call) -> Handler:
     while check.code == Code.NONE and not check.partition_code:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
         req.generation_id, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
-        body = yield from store(call, req.group_id, version, req.encode(version))
+        body = yield from _send(call, req.group_id, check, version, req.encode(version))
         res = tc.TxnOffsetCommitResponse.decode(version, body)
         code = _unseated(check.seat, {p.error_code for t in res.topics for p in t.partitions})
         if code == Code.NONE:
@@ -123,6 +124,17 @@ def _check_again(event: CommitCheck, seat: Seat | None, code: int) -> Generator[
     check = yield from coordinate(replace_struct(event, again=True, sent_as=seat))
     assert isinstance(check, CheckReply)
     return check
+
+
+def _send(call: Call, group_id: str, check: CheckReply, version: int, body: bytes) -> Generator[Want, Any, bytes]:
+    """Until the coordinator hears of its end, nobody else may commit to these partitions, or fetch."""
+    if not check.ticket:
+        return (yield from store(call, group_id, version, body))
+    yield Owe(CommitEnded(check.ticket, sure=False))
+    answer = yield from store(call, group_id, version, body)
+    yield Owe(None)
+    yield Tell(CommitEnded(check.ticket, sure=True))
+    return answer
 
 
 def _in_whose_name(seat: Seat | None) -> tuple[int, str, str | None]:

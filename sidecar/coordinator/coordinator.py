@@ -18,8 +18,7 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.encoder import Encoder
 from sidecar.coordinator.ownership import Assignment
-from sidecar.coordinator.placeholders import Placeholders, PlaceholderSettings
-from sidecar.coordinator.placeholders import Ports as PlaceholderPorts
+from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders, PlaceholderSettings
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.tenure import PROOF_SERIAL, Tenure
 from sidecar.coordinator.unfenced import append_unfenced
@@ -44,6 +43,7 @@ from sidecar.link.messages import (
     SETTINGS_EVENTS,
     AccessAnswer,
     AskAccess,
+    CommitEnded,
     Lease,
     OpenOffsets,
     Request,
@@ -174,6 +174,7 @@ class Coordinator:
         del self._fronts[number]
         for token in [t for t in self._matched if t & FRONT_MASK == number]:
             self._may_see(token, None)
+        self.placeholders.front_gone(number)
 
     def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
         try:
@@ -192,6 +193,8 @@ class Coordinator:
                 self.service.touch(message.group_id, message.member_id, now())
             elif isinstance(message, AccessAnswer):
                 self._may_see(message.token << FRONT_BITS | self._numbers[front], message.hidden)
+            elif isinstance(message, CommitEnded):
+                self.placeholders.ended(message.ticket, message.sure)
             elif isinstance(message, SettingsPassed):
                 self._configs.poll()
             self._drain()
@@ -203,7 +206,7 @@ class Coordinator:
     def _reply(self, reply: Reply) -> None:
         check = self._checks.pop(reply.token, None) if self._checks else None
         if check is not None and isinstance(reply.answer, CheckReply) and reply.answer.code == Code.NONE:
-            answer = self.placeholders.checked(reply.token, check, reply.answer)
+            answer = self.placeholders.checked(reply.token, check, reply.answer, reply.token & FRONT_MASK)
             if answer is None:
                 return
             reply.answer = answer
@@ -493,5 +496,4 @@ class Coordinator:
 
     async def give_up_placeholders(self) -> None:
         """There is no other sidecar: leave the groups as the brokers' own."""
-        log = self._state
-        await self.placeholders.free({p: list(log.groups(p)) for p in range(len(log.partitions))})
+        await self.placeholders.free({p: list(part.groups) for p, part in enumerate(self._state.partitions)})

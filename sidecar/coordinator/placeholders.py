@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.seating import TROUBLE, Chair, Seating
+from sidecar.coordinator.under_way import UnderWay
 from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, Event
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck, Seat
@@ -37,6 +38,8 @@ HEARTBEATS = 3
 BEAT_TICK_S = 1.0
 BEATS_AT_ONCE = 100
 GENERATIONS_KEPT = 65_536
+LOST_SIGHT_MS = 15_000
+"""A commit that is still under way then is in doubt, whatever its front waits for."""
 FREE_S = 5.0
 SAY_AGAIN_MS = 5_000
 OPEN_MS = 5_000
@@ -63,7 +66,7 @@ class PlaceholderSettings:
 
 
 @dataclass(frozen=True)
-class Ports:
+class PlaceholderPorts:
     """What the coordinator gives. `prove(partition, then)`: `then` is called when a fenced write that begins now is
     committed; `again(token, event)`: ask the core anew; `answer(token, answer)`: this is the answer."""
 
@@ -81,6 +84,9 @@ class _Parked:
     token: int
     event: Event
     until_ms: int
+    reply: CheckReply | None = None
+    """Its seat is there; it only waits for commits that were let pass before."""
+    behind: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -106,7 +112,13 @@ class _Group(Chair):
 
 class Placeholders:
     def __init__(
-        self, settings: PlaceholderSettings, cluster: Cluster, ports: Ports, figures: Figures, log: Logger, tasks: Tasks
+        self,
+        settings: PlaceholderSettings,
+        cluster: Cluster,
+        ports: PlaceholderPorts,
+        figures: Figures,
+        log: Logger,
+        tasks: Tasks,
     ) -> None:
         self._settings = settings
         self._ports = ports
@@ -115,6 +127,7 @@ class Placeholders:
         self._groups: dict[str, _Group] = {}
         self._generations: dict[str, int] = {}
         """Of groups whose seat was given up: what the broker's group had come to."""
+        self._under_way = UnderWay()
         self._parked: set[_Group] = set()
         self._waiting = 0
         self._seating = Seating(cluster, self, settings.session_timeout_ms, settings.first_joins, log, tasks)
@@ -134,7 +147,7 @@ class Placeholders:
             group.wanted, group.since_ms = wanted, now().mono_ms
             group.topics, group.open_until_ms = None, 0
             if not wanted:
-                group.seat, group.joining, group.final = None, None, False
+                group.seat, group.joining, group.final, group.renew = None, None, False, False
         self._look_after(group)
         self._wake(group)
 
@@ -144,6 +157,7 @@ class Placeholders:
             if not keep:
                 group.gone = True
                 del self._groups[group.group_id]
+                self._under_way.forget(group.group_id)
                 self._wake(group)
             elif group.joining is not None:
                 group.joining, group.seat, group.final = None, None, False  # the proof will never come
@@ -156,15 +170,16 @@ class Placeholders:
 
     def _forget(self, group: _Group) -> None:
         del self._groups[group.group_id]
+        self._under_way.forget(group.group_id)
         if group.generation:
             if len(self._generations) >= GENERATIONS_KEPT:
                 self._generations.clear()
             self._generations[group.group_id] = group.generation
 
     # ---- what waits for a seat ----------------------------------------------------------------------------
-    def checked(self, token: int, event: CommitCheck | FetchCheck, reply: CheckReply) -> CheckReply | None:
-        """The core has no objection. Returns its answer with the seat in it, or None: it must wait, and the core is
-        asked again when there is nothing more to be waited for."""
+    def checked(self, token: int, event: CommitCheck | FetchCheck, reply: CheckReply, front: int) -> CheckReply | None:
+        """The core has no objection. Returns its answer with the seat in it, or None: it must wait for the seat, and
+        then the core is asked again; or for commits of others, and then it is answered."""
         group = self._groups.get(event.group_id)
         if isinstance(event, CommitCheck) and event.again:
             group = self._refused(group, event)
@@ -174,9 +189,33 @@ class Placeholders:
         if not group.ready_for(event):
             self._park(group, token, event)
             return None
-        if group.seat is not None and group.wanted and isinstance(event, CommitCheck):
-            return replace(reply, seat=group.seat)
+        if not group.wanted:
+            return reply
+        if isinstance(event, FetchCheck):
+            behind = self._under_way.before_fetch(event.group_id, event.member_id)
+        else:
+            behind = self._under_way.before_commit(event.group_id, event.member_id, event.partitions)
+            who = (event.group_id, event.member_id, event.partitions, front)
+            reply = replace(reply, seat=group.seat, ticket=self._under_way.begin(*who, now().mono_ms))
+        if behind:
+            self._park(group, token, event, reply, behind)
+            return None
         return reply
+
+    def ended(self, ticket: int, sure: bool) -> None:
+        """A commit is not under way any more. Not `sure`: only as far as its front can tell."""
+        group_id = self._under_way.end(ticket) if sure else self._under_way.doubt(ticket)
+        group = self._groups.get(group_id) if group_id is not None else None
+        if group is not None:
+            if not sure:
+                group.renew, group.seat, group.final = True, None, False
+                self._look_after(group, urgent=True)
+            if group.parked:
+                self._wake(group)
+
+    def front_gone(self, front: int) -> None:
+        for ticket in self._under_way.of_front(front):
+            self.ended(ticket, sure=False)
 
     def open(self, token: int, event: OpenOffsets) -> None:
         """Offsets are to be deleted at the broker: it must see which topics are subscribed, or no member at all."""
@@ -202,49 +241,73 @@ class Placeholders:
             group.there = None  # somebody is a member there; if it is a seat left behind, it is given up
         return group
 
-    def _park(self, group: _Group, token: int, event: Event) -> None:
+    def _park(
+        self,
+        group: _Group,
+        token: int,
+        event: Event,
+        reply: CheckReply | None = None,
+        behind: frozenset[int] = frozenset(),
+    ) -> None:
         if self._waiting >= self._settings.parked_max:
             code = Code.COORDINATOR_NOT_AVAILABLE
             self._ports.answer(token, event.refused(code, TEXT[code]))
             return
         self._waiting += 1
         self._parked.add(group)
-        group.parked.append(_Parked(token, event, now().mono_ms + self._settings.wait_ms))
+        group.parked.append(_Parked(token, event, now().mono_ms + self._settings.wait_ms, reply, behind))
         self._look_after(group, urgent=True)
 
     def _wake(self, group: _Group) -> None:
         """Those who need not wait any more go on; a group that nobody needs is forgotten."""
         parked, group.parked = group.parked, []
+        go_on: list[_Parked] = []
         for p in parked:
-            if not group.ready_for(p.event):
-                group.parked.append(p)
+            ready = group.ready_for(p.event) if p.reply is None else group.gone or not self._under_way.still(p.behind)
+            (go_on if ready else group.parked).append(p)
+        self._waiting -= len(go_on)
         if not group.parked:
             self._parked.discard(group)
             if not group.wanted and group.there == "" and not group.busy and self._groups.get(group.group_id) is group:
                 self._forget(group)
-        left = len(group.parked)
-        self._waiting -= len(parked) - left
-        for p in parked:
-            if p in group.parked:
-                continue
-            if isinstance(p.event, OpenOffsets):
-                code = Code.NOT_COORDINATOR if group.gone else Code.NONE
-                self._ports.answer(p.token, Answer() if code == Code.NONE else p.event.refused(code, TEXT[code]))
-            else:
+        for p in go_on:
+            if p.reply is not None:
+                self._go_on(group, p, p.reply)
+            elif not isinstance(p.event, OpenOffsets):
                 self._ports.again(p.token, p.event)
+            elif group.gone:
+                self._refuse(p, Code.NOT_COORDINATOR)
+            else:
+                self._ports.answer(p.token, Answer())
+
+    def _go_on(self, group: _Group, p: _Parked, reply: CheckReply) -> None:
+        """What it waited for has ended; meanwhile the seat may have become another."""
+        if group.gone or not self._ports.leased():
+            self._refuse(p, Code.NOT_COORDINATOR)
+        elif not reply.ticket:
+            self._ports.answer(p.token, reply)
+        elif group.seat is None:
+            self._under_way.end(reply.ticket)
+            self._ports.again(p.token, p.event)
+        else:
+            self._ports.answer(p.token, replace(reply, seat=group.seat))
+
+    def _refuse(self, p: _Parked, code: Code) -> None:
+        if p.reply is not None:
+            self._under_way.end(p.reply.ticket)
+        self._ports.answer(p.token, p.event.refused(code, TEXT[code]))
 
     def tick(self) -> None:
         """Every 50 ms or so: nobody waits for ever."""
         at_ms = now().mono_ms
-        code = Code.COORDINATOR_LOAD_IN_PROGRESS
         for group in list(self._parked):
             late = [p for p in group.parked if p.until_ms <= at_ms]
             if late:
                 group.parked = [p for p in group.parked if p.until_ms > at_ms]
                 self._waiting -= len(late)
+                for p in late:
+                    self._refuse(p, Code.COORDINATOR_LOAD_IN_PROGRESS)
                 self._wake(group)
-            for p in late:
-                self._ports.answer(p.token, p.event.refused(code, TEXT[code]))
 
     # ---- what the brokers say (seating.py) ------------------------------------------------------------------
     def leased(self) -> bool:
@@ -268,6 +331,8 @@ class Placeholders:
             if chair.seat is None:
                 self._figures("placeholder_seconds").observe((ms - chair.since_ms) / 1000)
             chair.seat, chair.final = seat, final
+            if not chair.renew:
+                self._under_way.cleared(chair.group_id)
             if final:
                 chair.generation = seat.generation + 1  # what the broker makes of it when the seat is given up
                 chair.beat_ms = ms + self._spread_ms(chair)
@@ -309,6 +374,11 @@ class Placeholders:
         self._look_after(group)
 
     @property
+    def quiet(self) -> bool:
+        """Nothing that was let pass is under way."""
+        return not self._under_way.open
+
+    @property
     def seated(self) -> bool:
         """Everybody who is wanted has a seat, and nobody else."""
         return all(g.final if g.wanted else g.there == "" for g in self._groups.values())
@@ -326,6 +396,8 @@ class Placeholders:
         while True:
             await asyncio.sleep(BEAT_TICK_S)
             at_ms = now().mono_ms
+            for ticket in list(self._under_way.since(at_ms - LOST_SIGHT_MS)):
+                self.ended(ticket, sure=False)
             due = []
             for group in self._groups.values():
                 if group.open_until_ms and group.open_until_ms <= at_ms:

@@ -64,6 +64,8 @@ class Chair:
     topics: frozenset[str] | None = None
     """The subscription that the broker should be able to read; None: none."""
     shown: frozenset[str] | None = None
+    renew: bool = False
+    """The seat needs another member id: what was sent in the name of the present one is to be refused."""
     gone: bool = False
     """The partition is not ours any more."""
     busy: bool = False
@@ -79,7 +81,7 @@ class Chair:
         if self.gone or self.busy or self.resting:
             return False
         if self.wanted:
-            return self.joining is None and (not self.final or self.shown != self.topics)
+            return self.joining is None and (not self.final or self.renew or self.shown != self.topics)
         return self.there != ""
 
 
@@ -263,8 +265,9 @@ class Seating:
                 await self._leave(desk, chair)
             else:
                 # With its own member id a seat is kept, and only shows another subscription.
-                mine = chair.seat.member_id if chair.seat is not None and chair.seat.member_id == chair.there else ""
-                chair.seat, chair.final = None, False
+                keep = chair.seat is not None and chair.seat.member_id == chair.there and not chair.renew
+                mine = chair.there or "" if keep else ""
+                chair.seat, chair.final, chair.renew = None, False, False
                 await self._ask(desk, lambda conn: self._join(conn, chair, mine))
         except TROUBLE as exc:
             self._failed(chair, str(exc) or "timed out")
@@ -297,6 +300,7 @@ class Seating:
             while desk.spare and desk.spare[-1].closed:
                 desk.spare.pop()
             conn = desk.spare.pop() if desk.spare else await self._cluster.open(desk.node_id)
+            chair.renew = False
             joined = asyncio.ensure_future(self._join(conn, chair, ""))
             await asyncio.wait([joined], timeout=EARLY_S)
             if not joined.done():

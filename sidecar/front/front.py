@@ -15,10 +15,11 @@ from typing import Any
 from uuid import uuid4
 
 from sidecar.api.access import hidden_topics
-from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Scope, Store, Tell
+from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Store, Tell
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import TEXT, Code
 from sidecar.core.events import Event
+from sidecar.core.offsets import CheckReply
 from sidecar.front.session import Session
 from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -26,6 +27,7 @@ from sidecar.link.messages import (
     AccessAnswer,
     Address,
     AskAccess,
+    CommitEnded,
     Grant,
     Lease,
     Reply,
@@ -79,6 +81,8 @@ class _Run(Call):
     event: Event | None = None
     """What the coordinator was asked, until it answers."""
     grant: Grant | None = None
+    owed: CommitEnded | None = None
+    """What the coordinator must hear if this ends before its time."""
 
 
 class Front:
@@ -183,14 +187,19 @@ class Front:
             run.view = self._view  # ownership and leaders may have moved while it waited
         try:
             want = handler.send(value)
-            while type(want) is Tell:
-                self._send(want.message)
+            while isinstance(want, Tell | Owe):
+                if isinstance(want, Owe):
+                    run.owed = want.message
+                else:
+                    self._send(want.message)
                 want = handler.send(None)
         except StopIteration as ended:
             self._finish(run, ended.value)
         except WireError as exc:
+            self._give_up(run)
             self._malformed(run.session, exc)
         except Exception as exc:  # noqa: BLE001 - a bug: its client must not wait for ever, the others go on
+            self._give_up(run)
             self._faults.inc()
             name = Api(run.got.api_key).name
             self.log.error("handler broke", api=name, version=run.got.version, error=repr(exc))
@@ -213,6 +222,9 @@ class Front:
     def _give_up(self, run: _Run) -> None:
         if run.handler is not None:
             run.handler.close()
+        if run.owed is not None:
+            self._send(run.owed)
+            run.owed = None
 
     def _finish(self, run: _Run, result: bytes | Forward) -> None:
         session, got = run.session, run.got
@@ -301,6 +313,8 @@ class Front:
     def _replied(self, reply: Reply) -> None:
         run = self._waiting.pop(reply.token, None)
         if run is None or run.session.conn.closed:
+            if isinstance(reply.answer, CheckReply) and reply.answer.ticket:
+                self._send(CommitEnded(reply.answer.ticket, sure=True))  # it is not sent at all
             return
         run.event, run.grant, run.now_ms = None, reply.grant, now_ms()
         self._advance(run, reply.answer)

@@ -22,6 +22,7 @@ from sidecar.link.messages import (
     SETTINGS_EVENTS,
     AccessAnswer,
     AskAccess,
+    CommitEnded,
     Grant,
     Lease,
     OpenOffsets,
@@ -33,7 +34,7 @@ from sidecar.link.messages import (
     Void,
 )
 
-SIMPLE: tuple[type[Struct], ...] = (Touch, AccessAnswer, SettingsPassed, Lease, View, AskAccess, Void)
+SIMPLE: tuple[type[Struct], ...] = (Touch, AccessAnswer, CommitEnded, SettingsPassed, Lease, View, AskAccess, Void)
 REQUEST, REPLY = len(SIMPLE), len(SIMPLE) + 1
 FRAME_MAX = 256 << 20
 

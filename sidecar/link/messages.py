@@ -4,7 +4,7 @@ A front holds the clients' connections; the coordinator holds the groups. Both m
 (codec.py gives the bytes). Messages arrive in the order in which they were sent, each once, or the link is down and
 both sides forget what they knew of each other.
 
-front -> coordinator: Request, Touch, AccessAnswer, SettingsPassed
+front -> coordinator: Request, Touch, AccessAnswer, CommitEnded, SettingsPassed
 coordinator -> front: Reply, Void (core), Lease, View, AskAccess
 """
 
@@ -45,6 +45,14 @@ class AccessAnswer(Struct, tag=True, gc=False):
 
     token: int
     hidden: frozenset[str] | None
+
+
+class CommitEnded(Struct, tag=True, gc=False):
+    """The commit that was let pass with this ticket is not under way any more. Not `sure`: the connection broke, and it
+    may still arrive."""
+
+    ticket: int
+    sure: bool
 
 
 class SettingsPassed(Struct, tag=True, gc=False):
@@ -145,5 +153,5 @@ class OpenOffsets(Event):
 
 
 SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups)
-ToCoordinator = Request | Touch | AccessAnswer | SettingsPassed
+ToCoordinator = Request | Touch | AccessAnswer | CommitEnded | SettingsPassed
 ToFront = Reply | Void | Lease | View | AskAccess

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from sidecar.api.call import CLIENT_ID, FORWARD, Ask, Call, Client, Coordinate, Forward, Scope, Store, Tell, Want
+from sidecar.api.call import CLIENT_ID, FORWARD, Ask, Call, Client, Coordinate, Forward, Owe, Scope, Store, Tell, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event
-from sidecar.link.messages import OpenOffsets, SettingsPassed, View
+from sidecar.link.messages import CommitEnded, OpenOffsets, SettingsPassed, View
 from sidecar.wire.apis import SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
 from sidecar.wire.generated import describe_groups as dg
@@ -49,7 +49,7 @@ class Message(Protocol):
     def encode(self, version: int) -> bytes: ...
 
 
-W = TypeVar("W", Ask, Coordinate, Store, Tell)
+W = TypeVar("W", Ask, Coordinate, Store, Tell, Owe)
 
 
 class Clock:
@@ -142,6 +142,20 @@ class Play:
     def tells(self) -> Play:
         """It tells the coordinator that settings have passed, and goes on at once."""
         assert self._take(Tell).message == SettingsPassed()
+        self._resume(None)
+        return self
+
+    def owes(self, ticket: int) -> Play:
+        """If it is given up from now on, the coordinator hears that the commit may still arrive."""
+        assert self._take(Owe).message == CommitEnded(ticket, sure=False)
+        self._resume(None)
+        return self
+
+    def reports(self, ticket: int) -> Play:
+        """The commit has ended, and the coordinator hears of it."""
+        assert self._take(Owe).message is None
+        self._resume(None)
+        assert self._take(Tell).message == CommitEnded(ticket, sure=True)
         self._resume(None)
         return self
 

@@ -266,3 +266,17 @@ def test_a_transaction_is_fenced_in_the_same_way(version: int) -> None:
     sent.broker(txn_told(Code.FENCED_INSTANCE_ID)).coordinates(replace(event, again=True, sent_as=SEAT))
     sent = conversation.coordinator(CheckReply(seat=NEXT_SEAT)).asks(transaction("ours-2", 1, "ours"), max(version, 3))
     sent.broker(txn_told(Code.FENCED_INSTANCE_ID)).answers(txn_told(Code.NOT_COORDINATOR))
+
+
+def test_the_coordinator_hears_when_a_commit_has_ended() -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation.coordinator(CheckReply(seat=SEAT, ticket=7)).owes(7).asks(named(SEAT)).broker(STORED).reports(7)
+    conversation.answers(STORED)
+
+
+def test_a_refused_commit_has_ended_before_it_is_checked_again() -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation.coordinator(CheckReply(seat=SEAT, ticket=7)).owes(7).asks(named(SEAT))
+    conversation.broker(told(("t", 0, Code.FENCED_INSTANCE_ID))).reports(7).coordinates(again())
+    conversation.coordinator(CheckReply(seat=NEXT_SEAT, ticket=8)).owes(8).asks(named(NEXT_SEAT))
+    conversation.broker(STORED).reports(8).answers(STORED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,10 +17,11 @@ from sidecar.core.errors import Code
 from sidecar.core.events import DeleteGroup
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.kafka import membership as ms
-from sidecar.link.messages import OpenOffsets, Request
+from sidecar.link.messages import CommitEnded, OpenOffsets, Reply, Request
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Stamp
 from sidecar.wire.apis import Api
+from sidecar.wire.primitives import ZERO_UUID
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
 from tests.inprocess.faults import ALWAYS
 from tests.inprocess.house import Heard, House, HouseClient, turns, until
@@ -312,6 +314,129 @@ def test_the_offsets_leader_moves() -> None:
 
     brokers = FakeBrokers(nodes=(1, 2), partitions=1)
     run(test, brokers=brokers, placeholders={"session_timeout_ms": 60})
+
+
+# ---- commits of two members -----------------------------------------------------------------------------------------
+def check(member: str, epoch: int, *partitions: int) -> CommitCheck:
+    return CommitCheck("g", member, epoch, None, 9, False, tuple(("orders", ZERO_UUID, p) for p in partitions))
+
+
+async def two_members(house: House) -> Heard:
+    """Members m1 and m2 of one group with a seat. Both may commit everything: which of them owns a partition is not what
+    is tried here. Returns a front that speaks for both."""
+    client, _ = await joined(house)
+    await client.ask(join("g", "m2"), 1)
+    await house.seated()
+    shard = house.owner_of("g").shard
+    assert shard is not None
+    group: Any = shard.groups["g"]
+    for name, m in list(group.members.items()):
+        group.members[name] = replace(m, member_epoch=3)
+    return Heard(house.coordinator)
+
+
+async def passed(heard: Heard, token: int, event: Any) -> CheckReply:
+    heard.tell(Request(token, event))
+    reply = await heard.reply(token)
+    assert isinstance(reply, CheckReply) and reply.code == Code.NONE
+    return reply
+
+
+async def waits(heard: Heard, token: int, event: Any) -> None:
+    heard.tell(Request(token, event))
+    await turns()
+    assert all(m.token != token for m in heard.of(Reply))
+
+
+def test_another_member_waits_for_a_commit_that_is_under_way_to_the_same_partition() -> None:
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        first = await passed(heard, 1, check("m1", 3, 0))
+        await passed(heard, 2, check("m1", 3, 0))
+        await passed(heard, 3, check("m2", 3, 1))
+        await waits(heard, 4, check("m2", 3, 0, 1))
+        await waits(heard, 5, FetchCheck("g", "m2", 3))
+        heard.tell(CommitEnded(first.ticket, sure=True))
+        await turns()
+        assert all(r.token not in (4, 5) for r in heard.of(Reply)), "the second one of m1 is still under way"
+        heard.tell(CommitEnded((await heard.reply(2)).ticket, sure=True))
+        assert (await heard.reply(4)).seat == first.seat and (await heard.reply(5)).code == Code.NONE
+        await waits(heard, 6, check("m1", 3, 1))
+
+    run(test)
+
+
+@pytest.mark.parametrize("how", ["told", "front"])
+def test_a_commit_in_doubt_is_waited_for_until_the_broker_would_refuse_it(how: str) -> None:
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        first = await passed(heard, 1, check("m1", 3, 0))
+        second = Heard(house.coordinator)
+        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        if how == "told":
+            heard.tell(CommitEnded(first.ticket, sure=False))
+        else:
+            heard.leave()
+        await waits(second, 2, check("m2", 3, 0))
+        await until(lambda: joins.parked)
+        joins.release()
+        reply = await second.reply(2)
+        assert first.seat is not None and reply.seat.member_id == f"{OURS}-2" != first.seat.member_id
+        assert seat(house).commit_refusal(first.seat.member_id, OURS, 1) == Code.FENCED_INSTANCE_ID
+
+    run(test)
+
+
+def test_a_commit_of_which_nobody_speaks_any_more_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOST_SIGHT_MS", 30)
+
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        first = await passed(heard, 1, check("m1", 3, 0))
+        assert (await passed(heard, 2, check("m2", 3, 0))).seat != first.seat
+
+    run(test)
+
+
+def test_those_who_wait_for_a_commit_do_not_wait_for_ever() -> None:
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        await passed(heard, 1, check("m1", 3, 0))
+        heard.tell(Request(2, check("m2", 3, 0)))
+        assert (await heard.reply(2)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
+        heard.tell(Request(3, check("m2", 3, 0)))
+        house.assign(2)
+        assert (await heard.reply(3)).code == Code.NOT_COORDINATOR and house.coordinator.placeholders.quiet
+
+    run(test, placeholders={"wait_ms": 50})
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_commit_whose_connection_breaks_is_in_doubt(done: bool) -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        house.brokers.faults.drop(Api.OFFSET_COMMIT, done=done)
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        await until(lambda: client.closed)
+        await until(lambda: seat(house).member_id == f"{OURS}-2")
+        await house.seated()
+        assert house.coordinator.placeholders.quiet
+        assert await committed(await house.client(), epoch) == Code.NONE and house.coordinator.placeholders.quiet
+
+    run(test)
+
+
+def test_a_client_that_is_gone_before_its_commit_is_sent_leaves_no_doubt() -> None:
+    async def test(house: House) -> None:
+        client, epoch = await joined(house)
+        await house.seated()
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        client.close()
+        await turns(200)
+        assert house.coordinator.placeholders.quiet
+
+    run(test)
 
 
 # ---- taking over ----------------------------------------------------------------------------------------------------
