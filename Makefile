@@ -30,7 +30,7 @@ test: $(READY)
 	$(BIN)/pytest $(ARGS)
 
 bench: $(READY)
-	@$(BIN)/python -m benchmarks.$(NAME) $(ARGS)
+	@$(BIN)/python -m benchmarks.$(subst -,_,$(NAME)) $(ARGS)
 
 drill: $(READY)
 	@$(BIN)/python -m sidecar.drill.drills $(NAME) --n $(N) --kafka $(KAFKA)

@@ -23,11 +23,16 @@ PROPERTIES = {
 
 
 @contextmanager
-def one_broker(include: str, more: Mapping[str, str] | None = None) -> Iterator[LocalKafka]:
-    """Run one broker on a full JVM (C2, G1), with a sidecar in front of its listener CLIENTS. INTERNAL is direct."""
+def one_broker(
+    include: str, more: Mapping[str, str] | None = None, properties: Mapping[str, str] | None = None
+) -> Iterator[LocalKafka]:
+    """Run one broker on a full JVM (C2, G1), with a sidecar in front of its listener CLIENTS. INTERNAL is direct.
+    `more`: environment of the sidecar; `properties`: of the broker."""
     with tempfile.TemporaryDirectory(prefix="sidecar-bench-") as tmp:
         env = {"SIDECAR_GROUPS__INCLUDE": json.dumps([include]), "SIDECAR_LOG__LEVEL": "warning", **(more or {})}
-        kafka = LocalKafka(Path(tmp) / "run", brokers=1, properties=PROPERTIES, sidecar_env=env, jvm=JVM_FAST)
+        kafka = LocalKafka(
+            Path(tmp) / "run", brokers=1, properties={**PROPERTIES, **(properties or {})}, sidecar_env=env, jvm=JVM_FAST
+        )
         with kafka:
             kafka.wait_ready()
             yield kafka
