@@ -52,16 +52,18 @@ def need(tool: str, what: str) -> str:
     return found
 
 
-def _run(command: list[str], cwd: Path, env: Mapping[str, str] | None = None) -> None:
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_S,
-        check=False,
-    )
+def _run(command: list[str], cwd: Path) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"{' '.join(Path(c).name for c in command[:3])} ...: not within {BUILD_S} s") from None
     if done.returncode != 0:
         tail = (done.stdout + done.stderr)[-2000:]
         raise BuildError(f"{' '.join(Path(c).name for c in command[:3])} ... failed ({done.returncode}):\n{tail}")

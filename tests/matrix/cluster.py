@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -15,9 +16,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import DrillError, port_open, wait_until
+from tests.matrix.wire import Taps
 
 PARTITIONS = 6
 TICK_S = 0.1
+KNOWN_AFTER_S = 2.0
 PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
@@ -43,15 +46,22 @@ class Cluster:
     """Three brokers, with or without sidecars. `direct` may be set on a cluster with sidecars too: the brokers' inner
     listener knows nothing of them, and so the same cluster shows what Kafka itself does with a client."""
 
-    def __init__(self, folder: Path, version: str, direct: bool) -> None:
+    def __init__(self, folder: Path, version: str, direct: bool, taps: bool = False) -> None:
         self.direct = direct
-        front = "none" if direct else "two"
+        self._topics: dict[str, float] = {}
+        """When each topic was made."""
+        front = "none" if direct and not taps else "two"
         env = {} if direct else SIDECAR_ENV
         self.kafka = LocalKafka(folder, version=version, front=front, properties=PROPERTIES, sidecar_env=env)
+        self.taps = Taps((n.sidecar_port, n.clients_port) for n in self.kafka.nodes) if taps else None
 
     def start(self) -> None:
-        self.kafka.start()
+        self.kafka.start_brokers()
+        if self.taps is not None:
+            self.taps.start()
         if not self.direct:
+            for node in self.kafka.nodes:
+                self.kafka.start_sidecar(node)
             self.kafka.wait_ready()
         self._admin = AdminClient({"bootstrap.servers": self.kafka.internal, "log_level": 2})
         self._producer = Producer(
@@ -64,22 +74,34 @@ class Cluster:
                 "reconnect.backoff.max.ms": 1000,
             }
         )
-        self.topic("warm-up")
 
     def stop(self) -> None:
         self.kafka.stop()
+        if self.taps is not None:
+            self.taps.stop()
 
     @property
     def bootstrap(self) -> str:
-        return self.kafka.internal if self.direct else self.kafka.bootstrap
+        return self.kafka.internal if self.direct and self.taps is None else self.kafka.bootstrap
 
     def group(self, name: str) -> str:
         """Name a group so that the sidecars manage it, or so that they leave it to the brokers."""
         return f"direct.{name}" if self.direct else f"matrix.{name}"
 
+    def make_topics(self, names: Iterable[str]) -> None:
+        new = [n for n in names if n not in self._topics]
+        if new:
+            for future in self._admin.create_topics([NewTopic(n, PARTITIONS, 3) for n in new]).values():
+                future.result(timeout=30)
+        self._topics.update(dict.fromkeys(new, time.monotonic()))
+
     def topic(self, name: str) -> str:
-        for future in self._admin.create_topics([NewTopic(name, PARTITIONS, 3)]).values():
-            future.result(timeout=30)
+        """Return when the topic has existed for so long that every broker tells of it.
+
+        Clients that are told of a topic while they join rebalance twice, and some get stuck in that on any broker.
+        """
+        self.make_topics([name])
+        time.sleep(max(0.0, KNOWN_AFTER_S - (time.monotonic() - self._topics[name])))
         return name
 
     def feed(self, topic: str) -> Feed:

@@ -17,8 +17,10 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from rich.console import Console
 
 from sidecar.drill.artifacts import KAFKA, ArtifactError
@@ -35,13 +37,14 @@ from tests.matrix.report import (
     Cell,
     Row,
     Run,
+    print_aligned,
     print_table,
     write_document,
     write_json,
 )
-from tests.matrix.scenarios import BACK_AFTER_S, OWNER_S, SCENARIOS, Failed, Play
+from tests.matrix.scenarios import BACK_AFTER_S, OWNER_S, SCENARIOS, Failed, Play, topic_name
 from tests.matrix.table import CLIENTS, Client
-from tests.matrix.wire import log_requests, print_versions, read
+from tests.matrix.wire import APIS, versions
 
 
 def names(text: str, known: Sequence[str], what: str) -> list[str]:
@@ -52,14 +55,17 @@ def names(text: str, known: Sequence[str], what: str) -> list[str]:
     return [k for k in known if k in wanted] if wanted else list(known)
 
 
-def build_all(clients: Sequence[Client], console: Console) -> dict[str, Program | str]:
-    """Build every client before anything is started; the text says why one cannot be run here."""
-    programs: dict[str, Program | str] = {}
+def build_all(clients: Sequence[Client], console: Console) -> dict[str, Program | Cell]:
+    """Build every client before anything is started. A cell instead of a program says why there is none."""
+    programs: dict[str, Program | Cell] = {}
     for client in clients:
         try:
             programs[client.name] = client.kit.build()
         except NotRun as exc:
-            programs[client.name] = str(exc)
+            programs[client.name] = Cell(NOT_RUN, str(exc))
+        except BuildError as exc:
+            console.print(str(exc), markup=False)
+            programs[client.name] = Cell(NO, f"the build failed: {str(exc).splitlines()[0]}")
     console.print(f"{sum(isinstance(p, Program) for p in programs.values())} of {len(programs)} clients are built")
     return programs
 
@@ -76,19 +82,19 @@ def play(cluster: Cluster, client: Client, program: Program, scenario: str, row:
         finally:
             stage.end()
             row.version = row.version or next((m.journal.version for m in stage.members), "")
-    except DrillError as exc:
+    except (DrillError, KafkaException) as exc:
         cell = Cell(NO, f"the cluster failed: {str(exc).splitlines()[0]}")
     cell.seconds = round(time.monotonic() - began, 1)
     return cell
 
 
-def one_client(cluster: Cluster, client: Client, program: Program | str, run: Run, console: Console) -> None:
+def one_client(cluster: Cluster, client: Client, program: Program | Cell, run: Run, console: Console) -> None:
     row = Row(client.name, client.title, client.how)
     run.rows.append(row)
     joined = True
     for scenario in run.scenarios:
-        if isinstance(program, str):
-            cell = Cell(NOT_RUN, program)
+        if isinstance(program, Cell):
+            cell = replace(program)
         elif scenario in client.lacks:
             cell = Cell(LACKS, client.lacks[scenario])
         elif not joined:
@@ -99,16 +105,19 @@ def one_client(cluster: Cluster, client: Client, program: Program | str, run: Ru
         row.cells[scenario] = cell
     said = ", ".join(f"{s} {c.status}" + (f" {c.seconds:.0f} s" * (c.seconds > 0)) for s, c in row.cells.items())
     console.print(f"{client.name}: {said}")
+    for scenario, cell in row.cells.items():
+        if cell.status == NO and cell.seconds:
+            console.print(f"  {scenario}: {cell.why}", markup=False)
 
 
-def compare(cluster: Cluster, programs: dict[str, Program | str], run: Run, console: Console) -> None:
+def compare(cluster: Cluster, programs: dict[str, Program | Cell], run: Run, console: Console) -> None:
     """Play what failed once more without sidecars: what fails there too says something of the client, not of us."""
     cluster.direct = True
     for row in run.rows:
         client = next(c for c in CLIENTS if c.name == row.name)
         program = programs[row.name]
         for scenario, cell in row.cells.items():
-            if cell.status != NO or cell.seconds == 0 or isinstance(program, str):
+            if cell.status != NO or cell.seconds == 0 or isinstance(program, Cell):
                 continue
             at_kafka = play(cluster, client, program, scenario, row)
             console.print(f"{row.name}: {scenario} directly at the brokers: {at_kafka.status}")
@@ -136,17 +145,19 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 
 def run_all(a: argparse.Namespace, run: Run, clients: Sequence[Client], folder: Path, console: Console) -> None:
     programs = build_all(clients, console)
-    cluster = Cluster(folder, a.kafka, a.direct)
+    cluster = Cluster(folder, a.kafka, a.direct, a.wire)
     try:
         cluster.start()
-        if a.wire:
-            log_requests(cluster.kafka)
-        for client in clients:
+        for client, after in zip(clients, [*clients[1:], None], strict=True):
+            for soon in filter(None, (client, after)):  # topics should not be new when members ask for them
+                cluster.make_topics(topic_name(cluster, soon, scenario) for scenario in run.scenarios)
             one_client(cluster, client, programs[client.name], run, console)
         if not a.direct:
             compare(cluster, programs, run, console)
     finally:
         cluster.stop()
+    if cluster.taps is not None:
+        print_aligned(["client", *APIS.values()], versions(cluster.taps.seen, [c.name for c in clients]), console)
 
 
 def main(argv: list[str]) -> int:
@@ -164,12 +175,10 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         console.print(f"interrupted; logs: {folder}")
         return 130
-    except (DrillError, ArtifactError, BuildError) as exc:
+    except (DrillError, ArtifactError) as exc:
         console.print(f"failed: {exc}\nlogs: {folder}", markup=False)
         return FAILED
     run.seconds = round(time.monotonic() - began, 1)
-    if a.wire:
-        print_versions(read(folder.glob("broker-*.log"), [c.name for c in clients]), console)
     print_table(run, console)
     console.print(f"{run.seconds:.0f} s; logs: {folder}")
     if a.json:

@@ -26,13 +26,17 @@ class Failed(Exception):
     """The client did not do what the scenario asks; the text says what was missing."""
 
 
+def topic_name(cluster: Cluster, client: Client, scenario: str) -> str:
+    return "topic." + cluster.group(f"{client.name}.{scenario}")
+
+
 class Play:
     """One scenario of one client: its topic, its group, its feed and its members."""
 
     def __init__(self, cluster: Cluster, client: Client, program: Program, scenario: str) -> None:
         self.cluster, self.client, self.program = cluster, client, program
         self.group = cluster.group(f"{client.name}.{scenario}")
-        self.topic = cluster.topic(f"topic.{self.group}")
+        self.topic = cluster.topic(topic_name(cluster, client, scenario))
         self.folder = cluster.kafka.folder / client.name / (scenario + "-direct" * cluster.direct)
         self.feed = cluster.feed(self.topic).start()
         self.members: list[Member] = []
@@ -190,6 +194,7 @@ def owner(play: Play) -> None:
         play.wait("both members consuming and committing again", goes_on, left)
         play.shared(a, b)
         play.drain()
+        play.cluster.settle()
         play.judge()
     finally:
         play.end()
