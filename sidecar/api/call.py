@@ -157,14 +157,17 @@ def store(call: Call, group_id: str, version: int, body: bytes) -> Generator[Wan
     return (yield from store_at(call, call.keeper_of(group_id), version, body))
 
 
-def store_at(call: Call, node_id: int, version: int, body: bytes) -> Generator[Want, Any, bytes]:
-    """Like `store`, to this broker."""
-    flexible = version >= SERVED[call.api_key].flexible_from
+def store_at(
+    call: Call, node_id: int, version: int, body: bytes, api_key: int | None = None
+) -> Generator[Want, Any, bytes]:
+    """Like `store`, to this broker; of another API, if one is named."""
+    key = call.api_key if api_key is None else api_key
+    flexible = version >= SERVED[key].flexible_from
     if node_id == call.scope.node_id:
-        frame = yield from ask(call, call.api_key, version, body, flexible)
+        frame = yield from ask(call, key, version, body, flexible)
     else:
-        frame = yield Store(node_id, call.api_key, version, body, flexible)
-    return frame[response_body(frame, response_flexible(call.api_key, version)) :]
+        frame = yield Store(node_id, key, version, body, flexible)
+    return frame[response_body(frame, response_flexible(key, version)) :]
 
 
 def coordinate(event: Event) -> Generator[Want, Any, Any]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Handler, coordinate
+from sidecar.api.one_name import taken_at_the_broker
 from sidecar.core.classic.events import (
     ClassicHeartbeat,
     JoinGroup,
@@ -51,6 +52,8 @@ def join_group(call: Call) -> Handler:
     refused = yield from access.refused_read(call, req.group_id)
     if refused != Code.NONE:
         return _joined(JoinReply(refused, member_id=""), call.version)
+    if not req.member_id and (yield from taken_at_the_broker(call, req.group_id)):
+        return _joined(JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL), call.version)
     v0 = call.version == 0  # it has one timeout for both
     event = JoinGroup(
         req.group_id,

@@ -9,6 +9,7 @@ from typing import Any
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Coordinate, Handler
+from sidecar.api.one_name import taken_at_the_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import TEXT, Code
 from sidecar.native import pack, unpack
@@ -34,6 +35,8 @@ def consumer_group_heartbeat(call: Call) -> Handler:
             return _error(refused)
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
         return _error(Code.TOPIC_AUTHORIZATION_FAILED)
+    if event.member_epoch == 0 and (yield from taken_at_the_broker(call, group_id)):
+        return _error(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     reply = yield Coordinate(event)
     assert isinstance(reply, HeartbeatReply)
     return to_body(reply)
@@ -91,5 +94,5 @@ def to_body(reply: HeartbeatReply) -> bytes:
     return pack(REPLY_ASSIGNED, *head, 1, dict(reply.assignment))
 
 
-def _error(code: Code) -> bytes:
-    return to_body(HeartbeatReply(code, TEXT.get(code)))
+def _error(code: Code, message: str | None = None) -> bytes:
+    return to_body(HeartbeatReply(code, message or TEXT.get(code)))

@@ -17,6 +17,7 @@ from sidecar.api.list_groups import list_groups
 from sidecar.api.offset_commit import offset_commit, txn_offset_commit
 from sidecar.api.offset_delete import offset_delete
 from sidecar.api.offset_fetch import offset_fetch
+from sidecar.api.one_name import share_group_heartbeat, streams_group_heartbeat
 from sidecar.wire.apis import Api
 
 HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
@@ -39,6 +40,8 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
     Api.OFFSET_DELETE: offset_delete,
     Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
     Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+    Api.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
+    Api.STREAMS_GROUP_HEARTBEAT: streams_group_heartbeat,
 }
 READ_THEIR_HEADER = frozenset({Api.CONSUMER_GROUP_HEARTBEAT})
 """Their handlers read header and body in one go; their calls begin at the header."""

@@ -42,6 +42,7 @@ class StandingReply(Answer):
     `subscribed_all`: nobody can tell to which; `opaque`: it is at work, and not on topics, as far as anybody knows."""
 
     exists: bool = False
+    kind: str = ""
     members: int = 0
     subscribed: frozenset[str] = frozenset()
     subscribed_all: bool = False

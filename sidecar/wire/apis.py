@@ -38,6 +38,8 @@ class Api(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
+    SHARE_GROUP_HEARTBEAT = 76
+    STREAMS_GROUP_HEARTBEAT = 88
 
 
 class Decision(StrEnum):
@@ -75,11 +77,11 @@ SERVED: dict[int, ApiSpec] = {
     Api.OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 2, 10, 8, "The member is checked here, the broker stores."),
     Api.OFFSET_FETCH: ApiSpec(TERMINATE, Kind.ANY, 1, 10, 6, "The member is checked here, the broker reads."),
     Api.FIND_COORDINATOR: ApiSpec(REWRITE, Kind.ANY, 0, 6, 3, "It names the broker beside the group's owner."),
-    Api.JOIN_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 9, 6, "It is refused for managed groups."),
-    Api.HEARTBEAT: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 4, 4, "It is refused for managed groups."),
-    Api.LEAVE_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 5, 4, "It is refused for managed groups."),
-    Api.SYNC_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 5, 4, "It is refused for managed groups."),
-    Api.DESCRIBE_GROUPS: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 6, 5, "A managed group is no classic group."),
+    Api.JOIN_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 9, 6, "The coordinator answers it."),
+    Api.HEARTBEAT: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 4, 4, "The coordinator answers it."),
+    Api.LEAVE_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 5, 4, "The coordinator answers it."),
+    Api.SYNC_GROUP: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 5, 4, "The coordinator answers it."),
+    Api.DESCRIBE_GROUPS: ApiSpec(TERMINATE, Kind.CLASSIC, 0, 6, 5, "The coordinator answers it."),
     Api.LIST_GROUPS: ApiSpec(REWRITE, Kind.ANY, 0, 5, 3, "The groups owned here stand beside the broker's."),
     Api.API_VERSIONS: ApiSpec(REWRITE, Kind.NONE, 0, 4, 3, "It tells the versions that broker and sidecar serve."),
     Api.TXN_OFFSET_COMMIT: ApiSpec(TERMINATE, Kind.ANY, 0, 5, 3, "The member is checked here, the broker stores."),
@@ -94,6 +96,10 @@ SERVED: dict[int, ApiSpec] = {
     ),
     Api.CONSUMER_GROUP_DESCRIBE: ApiSpec(
         TERMINATE, Kind.CONSUMER, 0, 1, 0, "The coordinator answers it.", brought=True
+    ),
+    Api.SHARE_GROUP_HEARTBEAT: ApiSpec(REWRITE, Kind.ANY, 1, 1, 0, "It is refused where a managed group has the name."),
+    Api.STREAMS_GROUP_HEARTBEAT: ApiSpec(
+        REWRITE, Kind.ANY, 0, 0, 0, "It is refused where a managed group has the name."
     ),
 }
 

@@ -56,6 +56,7 @@ class ClassicGroup:
         topics = self.subscribed_topics()
         return StandingReply(
             exists=True,
+            kind=self.kind,
             members=max(len(self.members), int(active)),
             subscribed=topics or frozenset(),
             subscribed_all=topics is None,

@@ -158,7 +158,9 @@ class ConsumerGroup:
         return ids
 
     def standing(self) -> StandingReply:
-        return StandingReply(exists=True, members=len(self.members), subscribed=self.subscribed_topics())
+        return StandingReply(
+            exists=True, kind=self.kind, members=len(self.members), subscribed=self.subscribed_topics()
+        )
 
     def subscribed_topics(self) -> frozenset[str]:
         return self.subscriptions.topics()

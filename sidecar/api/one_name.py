@@ -1,0 +1,79 @@
+"""One name, one group: a managed group and a share or streams group of the broker may not have the same id.
+
+ShareGroupHeartbeat (api 76, KIP-932) and StreamsGroupHeartbeat (api 88, KIP-1071) pass to the broker, which does not
+know the groups that live here; so a join under the id of one of these is refused here, in Kafka's words. And before
+the first member of a new group is let in here, its broker is asked whether the name is taken.
+
+ShareGroupHeartbeat: v1 is the first that Kafka released (KIP-932). StreamsGroupHeartbeat: v0 (KIP-1071).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at
+from sidecar.core.errors import Code
+from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import consumer_group_describe as cd
+from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import share_group_heartbeat as sh
+from sidecar.wire.generated import streams_group_heartbeat as st
+
+CLASSIC = "classic"
+TELLS_KINDS_SINCE = 6
+"""Version of DescribeGroups. Older brokers have classic groups only, or consumer groups that say of themselves
+"Dead"."""
+
+
+# ---- groups of the broker under the name of a group here ----------------------------------------------------------
+def share_group_heartbeat(call: Call) -> Handler:
+    req = sh.ShareGroupHeartbeatRequest.decode(call.version, call.frame, call.pos)
+    if not (yield from _taken(call, req.group_id, "share")):
+        return FORWARD
+    told = f"Group {req.group_id} is not a share group."
+    return sh.ShareGroupHeartbeatResponse(error_code=Code.GROUP_ID_NOT_FOUND, error_message=told).encode(call.version)
+
+
+def streams_group_heartbeat(call: Call) -> Handler:
+    req = st.StreamsGroupHeartbeatRequest.decode(call.version, call.frame, call.pos)
+    if not (yield from _taken(call, req.group_id, "streams")):
+        return FORWARD
+    told = f"Group {req.group_id} is not a streams group."
+    return st.StreamsGroupHeartbeatResponse(error_code=Code.GROUP_ID_NOT_FOUND, error_message=told).encode(call.version)
+
+
+def _taken(call: Call, group_id: str, by: str) -> Generator[Want, Any, bool]:
+    if not call.scope.managed(group_id):
+        return False
+    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    if group_id not in known.groups:
+        return False
+    if by == "streams":  # an empty classic group gives its name to a streams group, and to no other
+        standing: StandingReply = yield from coordinate(Standing(group_id))
+        if standing.kind == CLASSIC and not standing.members:
+            deleted: Answer = yield from coordinate(DeleteGroup(group_id))
+            return deleted.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND)
+    return True
+
+
+# ---- a group here under the name of a group of the broker ---------------------------------------------------------
+def taken_at_the_broker(call: Call, group_id: str) -> Generator[Want, Any, bool]:
+    """Whether the broker has a share or streams group of this name. Asked for groups that nobody here knows yet."""
+    versions = call.client.broker_versions
+    if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < TELLS_KINDS_SINCE:
+        return False
+    known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
+    if known.code != Code.NONE or group_id in known.groups:
+        return False
+    keeper = call.keeper_of(group_id)
+    asked = dg.DescribeGroupsRequest([group_id]).encode(TELLS_KINDS_SINCE)
+    body = yield from store_at(call, keeper, TELLS_KINDS_SINCE, asked, Api.DESCRIBE_GROUPS)
+    (group,) = dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups
+    if group.error_code != Code.GROUP_ID_NOT_FOUND or "is not a classic group" not in (group.error_message or ""):
+        return False
+    described = cd.ConsumerGroupDescribeRequest([group_id]).encode(0)
+    body = yield from store_at(call, keeper, 0, described, Api.CONSUMER_GROUP_DESCRIBE)
+    (consumer,) = cd.ConsumerGroupDescribeResponse.decode(0, body).groups
+    return consumer.error_code == Code.GROUP_ID_NOT_FOUND

@@ -1,0 +1,125 @@
+"""A managed group and a share or streams group of the broker never have one name."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.api.call import Client
+from sidecar.core.classic.events import JoinGroup, JoinReply
+from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import consumer_group_describe as cd
+from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import share_group_heartbeat as sh
+from sidecar.wire.generated import streams_group_heartbeat as st
+from tests.api.play import Message, Play
+
+KNOWN = KnownGroups(candidates=("g",))
+HERE, NOWHERE = KnownReply(groups=frozenset({"g"})), KnownReply()
+SHARE, STREAMS = sh.ShareGroupHeartbeatRequest("g", "m", 0), st.StreamsGroupHeartbeatRequest("g", "m", 0)
+NEW = {Api.DESCRIBE_GROUPS: (0, 6), Api.CONSUMER_GROUP_DESCRIBE: (0, 1)}
+OLD = {Api.DESCRIBE_GROUPS: (0, 5)}
+JOIN = jg.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [jg.JoinGroupRequestProtocol("range", b"")])
+BEAT = ch.ConsumerGroupHeartbeatRequest("g", "m", 0, topic_partitions=[], subscribed_topic_names=[])
+
+
+# ---- groups of the broker -----------------------------------------------------------------------------------------
+def test_a_share_member_does_not_join_a_managed_group() -> None:
+    told = sh.ShareGroupHeartbeatResponse(error_code=69, error_message="Group g is not a share group.")
+    Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1).coordinates(KNOWN).coordinator(HERE).answers(told)
+
+
+def test_a_share_group_under_a_name_that_nobody_has_is_the_brokers() -> None:
+    Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1).coordinates(KNOWN).coordinator(NOWHERE).forwards()
+
+
+@pytest.mark.parametrize(
+    "request_", [sh.ShareGroupHeartbeatRequest("theirs"), st.StreamsGroupHeartbeatRequest("theirs")]
+)
+def test_other_names_are_the_brokers(request_: Message) -> None:
+    api = (
+        Api.SHARE_GROUP_HEARTBEAT
+        if isinstance(request_, sh.ShareGroupHeartbeatRequest)
+        else Api.STREAMS_GROUP_HEARTBEAT
+    )
+    Play(api, request_, 1 if api == Api.SHARE_GROUP_HEARTBEAT else 0).forwards()
+
+
+@pytest.mark.parametrize(
+    "standing", [StandingReply(exists=True, kind="consumer"), StandingReply(exists=True, kind="classic", members=1)]
+)
+def test_a_streams_member_does_not_join_a_managed_group(standing: StandingReply) -> None:
+    told = st.StreamsGroupHeartbeatResponse(error_code=69, error_message="Group g is not a streams group.")
+    play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE)
+    play.coordinates(Standing("g")).coordinator(standing).answers(told)
+
+
+def test_an_empty_classic_group_gives_its_name_to_a_streams_group() -> None:
+    play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE)
+    play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="classic"))
+    play.coordinates(DeleteGroup("g")).coordinator(Answer()).forwards()
+
+
+# ---- groups here --------------------------------------------------------------------------------------------------
+def described(code: int, message: str | None) -> dg.DescribeGroupsResponse:
+    return dg.DescribeGroupsResponse(groups=[dg.DescribedGroup(code, message, "g", "Dead")])
+
+
+EVENT = JoinGroup("g", "", None, "consumer", (("range", b""),), 10_000, 10_000, None, "app", "/10.0.0.9", 9, "new-id")
+JOINED = JoinReply(member_id="m", generation=1)
+
+
+def let_in(play: Play) -> None:
+    play.coordinates(EVENT).coordinator(JOINED).gives()
+
+
+def joins(versions: dict[int, tuple[int, int]] | None = None) -> Play:
+    client = Client("10.0.0.9", broker_versions=versions or {**NEW})
+    return Play(Api.JOIN_GROUP, JOIN, 9, client=client).may_read("g")
+
+
+def test_the_first_member_of_a_group_whose_name_a_share_group_has_is_refused() -> None:
+    play = joins().coordinates(KNOWN).coordinator(NOWHERE)
+    play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g is not a classic group."))
+    other = cd.DescribedGroup(69, "Group g is not a consumer group.", "g")
+    play.asks(cd.ConsumerGroupDescribeRequest(["g"]), 0).broker(cd.ConsumerGroupDescribeResponse(groups=[other]))
+    play.answers(jg.JoinGroupResponse(error_code=23, generation_id=-1))
+
+
+def test_so_is_its_first_member_of_the_consumer_protocol() -> None:
+    play = (
+        Play(Api.CONSUMER_GROUP_HEARTBEAT, BEAT, 1, client=Client("10.0.0.9", broker_versions={**NEW}))
+        .may_read("g")
+        .coordinates(KNOWN)
+        .coordinator(NOWHERE)
+    )
+    play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g is not a classic group."))
+    other = cd.DescribedGroup(69, "Group g is not a consumer group.", "g")
+    play.asks(cd.ConsumerGroupDescribeRequest(["g"]), 0).broker(cd.ConsumerGroupDescribeResponse(groups=[other]))
+    text = "Group g is not a consumer group."
+    play.answers(ch.ConsumerGroupHeartbeatResponse(0, 69, text, None, 0, 0))
+
+
+@pytest.mark.parametrize(("code", "message"), [(0, None), (69, "Group g not found.")])
+def test_a_classic_group_of_the_broker_or_none_is_no_hindrance(code: int, message: str | None) -> None:
+    play = joins().coordinates(KNOWN).coordinator(NOWHERE)
+    play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(code, message))
+    let_in(play)
+
+
+def test_a_consumer_group_of_the_broker_is_no_hindrance() -> None:
+    play = joins().coordinates(KNOWN).coordinator(NOWHERE)
+    play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g is not a classic group."))
+    same = cd.ConsumerGroupDescribeResponse(groups=[cd.DescribedGroup(0, None, "g", "Empty")])
+    play.asks(cd.ConsumerGroupDescribeRequest(["g"]), 0).broker(same)
+    let_in(play)
+
+
+def test_a_group_that_is_known_here_is_not_asked_for() -> None:
+    let_in(joins().coordinates(KNOWN).coordinator(HERE))
+
+
+def test_nor_is_an_older_broker() -> None:
+    let_in(joins({**OLD}))
