@@ -19,8 +19,8 @@ from tests.api.play import Message, Play
 KNOWN = KnownGroups(candidates=("g",))
 HERE, NOWHERE = KnownReply(groups=frozenset({"g"})), KnownReply()
 SHARE, STREAMS = sh.ShareGroupHeartbeatRequest("g", "m", 0), st.StreamsGroupHeartbeatRequest("g", "m", 0)
-NEW = {Api.DESCRIBE_GROUPS: (0, 6), Api.CONSUMER_GROUP_DESCRIBE: (0, 1)}
-OLD = {Api.DESCRIBE_GROUPS: (0, 5)}
+NEW: dict[int, tuple[int, int]] = {Api.DESCRIBE_GROUPS: (0, 6), Api.CONSUMER_GROUP_DESCRIBE: (0, 1)}
+OLD: dict[int, tuple[int, int]] = {Api.DESCRIBE_GROUPS: (0, 5)}
 JOIN = jg.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [jg.JoinGroupRequestProtocol("range", b"")])
 BEAT = ch.ConsumerGroupHeartbeatRequest("g", "m", 0, topic_partitions=[], subscribed_topic_names=[])
 
@@ -85,7 +85,7 @@ def test_the_first_member_of_a_group_whose_name_a_share_group_has_is_refused() -
     play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g is not a classic group."))
     other = cd.DescribedGroup(69, "Group g is not a consumer group.", "g")
     play.asks(cd.ConsumerGroupDescribeRequest(["g"]), 0).broker(cd.ConsumerGroupDescribeResponse(groups=[other]))
-    play.answers(jg.JoinGroupResponse(error_code=23, generation_id=-1))
+    play.answers(jg.JoinGroupResponse(error_code=23, generation_id=-1, protocol_name=None))
 
 
 def test_so_is_its_first_member_of_the_consumer_protocol() -> None:
