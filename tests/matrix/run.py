@@ -122,7 +122,8 @@ def compare(cluster: Cluster, programs: dict[str, Program | Cell], run: Run, con
             at_kafka = play(cluster, client, program, scenario, row)
             console.print(f"{row.name}: {scenario} directly at the brokers: {at_kafka.status}")
             if at_kafka.status == NO:
-                row.cells[scenario] = Cell(KAFKA_TOO, f"through a sidecar: {cell.why}; at a broker: {at_kafka.why}")
+                other = "the same" if at_kafka.why == cell.why else at_kafka.why
+                row.cells[scenario] = Cell(KAFKA_TOO, f"{cell.why}; without sidecars: {other}")
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:

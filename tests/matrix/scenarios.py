@@ -19,6 +19,8 @@ OWNER_S = 60.0
 QUIET_S = 2.5
 """So long a static member's fellow must see nothing: more than two heartbeats."""
 BACK_AFTER_S = 4.0
+SAID = 120
+"""So many characters of a complaint are worth a footnote."""
 SESSION_MS, HEARTBEAT_MS = 10_000, 1_000
 
 
@@ -67,9 +69,9 @@ class Play:
             time.sleep(0.05)
 
     def _said(self) -> str:
-        """Return the last complaint of a member, short enough for a footnote."""
-        said = [e for m in self.members for e in m.journal.errors[-1:]]
-        return f"; the client says: {said[-1][:160]}" if said else ""
+        """Return the last complaint of each member, short enough for a footnote."""
+        said = dict.fromkeys(e[:SAID].strip() for m in self.members for e in m.journal.errors[-1:])
+        return "; the client says: " + " / ".join(said) if said else ""
 
     def fresh(self, *members: Member) -> None:
         """Wait until these members have consumed two new records of each partition that they hold."""
