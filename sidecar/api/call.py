@@ -55,17 +55,17 @@ class Store:
 
 @dataclass(slots=True)
 class Tell:
-    """Send this message to the coordinator. Resumed at once, with None."""
+    """Send this message to the coordinator; nothing is owed any more. Resumed at once, with None."""
 
     message: SettingsPassed | CommitEnded
 
 
 @dataclass(slots=True)
 class Owe:
-    """Send this message to the coordinator if the handler is given up from now on; None: nothing any more. Resumed at
-    once, with None."""
+    """Send this message to the coordinator if the handler is given up before it tells something else. Resumed at once,
+    with None."""
 
-    message: CommitEnded | None
+    message: CommitEnded
 
 
 Want = Ask | Coordinate | Store | Tell | Owe

@@ -132,7 +132,6 @@ def _send(call: Call, group_id: str, check: CheckReply, version: int, body: byte
         return (yield from store(call, group_id, version, body))
     yield Owe(CommitEnded(check.ticket, sure=False))
     answer = yield from store(call, group_id, version, body)
-    yield Owe(None)
     yield Tell(CommitEnded(check.ticket, sure=True))
     return answer
 

@@ -79,5 +79,34 @@ def health(
     raise typer.Exit(0 if found["ready"] else 1)
 
 
+@app.command()
+def release(
+    bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker's listener without a sidecar.")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups that no sidecar coordinates now.")],
+) -> None:
+    """Make groups the brokers' own at once, when all sidecars have gone without a word: their placeholders leave."""
+    import asyncio
+
+    from sidecar.kafka.cluster import Cluster, ConnectionLost
+    from sidecar.kafka.membership import release as leave
+    from sidecar.process.settings import split
+    from sidecar.wire.primitives import WireError
+
+    async def main() -> int:
+        cluster = Cluster([split(bootstrap)], "sidecar-release", {})
+        failed = 0
+        for group_id in groups:
+            try:
+                done = await leave(await cluster.coordinator(group_id, 0), group_id)
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                failed += 1
+                done = f"not released: {str(exc) or 'timed out'}"
+            typer.echo(f"{group_id}: {done}")
+        cluster.close()
+        return failed
+
+    raise typer.Exit(1 if asyncio.run(main()) else 0)
+
+
 if __name__ == "__main__":
     app()

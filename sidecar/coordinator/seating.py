@@ -302,9 +302,11 @@ class Seating:
             conn = desk.spare.pop() if desk.spare else await self._cluster.open(desk.node_id)
             chair.renew = False
             joined = asyncio.ensure_future(self._join(conn, chair, ""))
-            await asyncio.wait([joined], timeout=EARLY_S)
-            if not joined.done():
-                await self._seat_early(desk, chair)
+            pause_s, early = EARLY_S, False
+            while not joined.done() and not early:
+                await asyncio.wait([joined], timeout=pause_s)
+                early = joined.done() or await self._seat_early(desk, chair)
+                pause_s *= 2
             await joined
         except TROUBLE as exc:
             if conn is not None:
@@ -321,22 +323,24 @@ class Seating:
                     conn.close()
             self._start_slow(desk)
 
-    async def _seat_early(self, desk: _Desk, chair: Chair) -> None:
+    async def _seat_early(self, desk: _Desk, chair: Chair) -> bool:
         """The seat of a JoinGroup that is held back: its member id is told by DescribeGroups, and its generation, that
-        of the group before, is guessed; a Heartbeat tells whether the guess is right."""
+        of the group before, is guessed; a Heartbeat tells whether the guess is right. Returns whether it is of no use
+        to try again."""
         try:
             found = (await self._look(desk, [chair])).get(chair.group_id)
             if found is None or not found.member_id or found.state != "PreparingRebalance":
-                return
+                return False  # the broker has not come to it yet
             seat = Seat(found.member_id, chair.generation, ms.INSTANCE_ID)
             code = await self._ask(desk, lambda conn: ms.heartbeat(conn, chair.group_id, seat, ANSWER_S))
         except TROUBLE as exc:
             self._log.debug("no early seat", group_id=chair.group_id, problem=str(exc) or "timed out")
-            return
+            return False
         begun = not chair.busy or chair.joining is not None or chair.final
         if code == Code.REBALANCE_IN_PROGRESS and not chair.gone and not begun:
             chair.there = seat.member_id
             self._told.taken(chair, seat, False)
+        return True
 
     # ---- JoinGroup and SyncGroup --------------------------------------------------------------------------
     async def _join(self, conn: BrokerConnection, chair: Chair, member_id: str) -> None:

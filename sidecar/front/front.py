@@ -191,6 +191,7 @@ class Front:
                 if isinstance(want, Owe):
                     run.owed = want.message
                 else:
+                    run.owed = None
                     self._send(want.message)
                 want = handler.send(None)
         except StopIteration as ended:

@@ -15,9 +15,9 @@ import struct
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sidecar.core.errors import Code
+from sidecar.core.errors import Code, name_of
 from sidecar.core.offsets import Seat
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
@@ -122,3 +122,14 @@ async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s
     if res.error_code != Code.NONE or not res.members:
         return int(res.error_code)
     return int(res.members[0].error_code)
+
+
+async def release(conn: BrokerConnection, group_id: str, timeout_s: float = 10.0) -> str:
+    """Whoever holds the seat leaves. Returns what was found, in words. Raises ConnectionLost."""
+    found = (await look(conn, [group_id], timeout_s))[group_id]
+    if not found.member_id:
+        return "no placeholder is there"
+    code = await leave(conn, group_id, found.member_id, timeout_s)
+    if code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
+        raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
+    return "released"

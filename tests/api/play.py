@@ -153,8 +153,6 @@ class Play:
 
     def reports(self, ticket: int) -> Play:
         """The commit has ended, and the coordinator hears of it."""
-        assert self._take(Owe).message is None
-        self._resume(None)
         assert self._take(Tell).message == CommitEnded(ticket, sure=True)
         self._resume(None)
         return self

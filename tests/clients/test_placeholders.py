@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -400,3 +402,23 @@ def test_the_last_sidecar_leaves_ordinary_groups(stage: Stage) -> None:
         assert looked(kafka, group).state == "Empty" and 100 in offsets(kafka, group)
     native_group(kafka, "managed-idle", 1000)
     assert offsets(kafka, "managed-idle") == [1000] * PARTITIONS
+
+
+def test_after_a_death_of_all_sidecars_a_group_can_be_released_by_hand(stage: Stage) -> None:
+    kafka = stage.kafka
+    for n in kafka.nodes:
+        kafka.start_sidecar(n)
+    kafka.wait_ready(60)
+    m = Member(kafka, "managed-orphan")
+    m.join()
+    assert m.commit(5) == {Code.NONE}
+    wait_until("the placeholder to be seated", lambda: looked(kafka, m.group).state == "Stable", 15)
+    for n in kafka.nodes:
+        assert n.sidecar is not None
+        n.sidecar.kill()
+    assert looked(kafka, m.group).state == "Stable"
+    command = [sys.executable, "-m", "sidecar.cli.main", "release", "--bootstrap", kafka.internal.split(",")[0]]
+    done = subprocess.run([*command, m.group, "managed-none"], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{m.group}: released\nmanaged-none: no placeholder is there\n")
+    native_group(kafka, m.group, 9)
+    assert offsets(kafka, m.group) == [9] * PARTITIONS

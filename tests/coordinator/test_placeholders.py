@@ -113,6 +113,18 @@ def test_a_commit_does_not_wait_while_the_broker_holds_back_the_first_join() -> 
     run(test)
 
 
+def test_a_broker_that_comes_late_to_the_first_join_is_looked_at_again() -> None:
+    async def test(house: House) -> None:
+        house.brokers.initial_delay_s = SLOW_S
+        house.brokers.faults.delay(Api.JOIN_GROUP, 0.05, matches=ours)
+        client, epoch = await joined(house)
+        begun = time.monotonic()
+        assert await committed(client, epoch) == Code.NONE
+        assert time.monotonic() - begun < SLOW_S and names(house) == [(f"{OURS}-1", 0)]
+
+    run(test)
+
+
 def test_a_commit_waits_for_the_first_join_if_the_generation_cannot_be_guessed() -> None:
     async def test(house: House) -> None:
         house.brokers.initial_delay_s = SLOW_S
@@ -322,8 +334,8 @@ def check(member: str, epoch: int, *partitions: int) -> CommitCheck:
 
 
 async def two_members(house: House) -> Heard:
-    """Members m1 and m2 of one group with a seat. Both may commit everything: which of them owns a partition is not what
-    is tried here. Returns a front that speaks for both."""
+    """Members m1 and m2 of one group with a seat. Both may commit everything: which of them owns a partition is not
+    what is tried here. Returns a front that speaks for both."""
     client, _ = await joined(house)
     await client.ask(join("g", "m2"), 1)
     await house.seated()
