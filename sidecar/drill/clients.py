@@ -113,14 +113,26 @@ class Client:
             self._reader.join(timeout=5)
 
 
-def java_consumer(kafka: LocalKafka, name: str, topic: str, group: str, *extra: str) -> Client:
-    """Make a client that is Kafka's own VerifiableConsumer."""
+ASSIGNORS = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+"""Of the classic protocol: by the names that members exchange."""
+
+
+def java_consumer(
+    kafka: LocalKafka, name: str, topic: str, group: str, *extra: str, protocol: str = "consumer"
+) -> Client:
+    """Make a client that is Kafka's own VerifiableConsumer. `protocol`: consumer, or an assignor of the classic one."""
     config = kafka.folder / f"{name}.properties"
     config.write_text(f"client.id={name}\n")
+    spoken = ("consumer",) if protocol == "consumer" else ("classic", "--assignment-strategy", ASSIGNORS[protocol])
+    if protocol != "consumer":
+        config.write_text(f"client.id={name}\nheartbeat.interval.ms=500\n")
     # fmt: off
     process = kafka.tool(
         "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", kafka.bootstrap, "--topic", topic,
-        "--group-id", group, "--group-protocol", "consumer", "--reset-policy", "earliest",
+        "--group-id", group, "--group-protocol", *spoken, "--reset-policy", "earliest",
         "--command-config", str(config), *extra,
         name=name, lines=True, jvm=("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
     )
@@ -128,10 +140,12 @@ def java_consumer(kafka: LocalKafka, name: str, topic: str, group: str, *extra: 
     return Client(name, process, kafka.folder / f"{name}.events")
 
 
-def python_consumer(kafka: LocalKafka, name: str, topic: str, group: str, *extra: str) -> Client:
-    """Make a client on librdkafka, through confluent-kafka."""
+def python_consumer(
+    kafka: LocalKafka, name: str, topic: str, group: str, *extra: str, protocol: str = "consumer"
+) -> Client:
+    """Make a client on librdkafka, through confluent-kafka. `protocol` as above."""
     command = [sys.executable, "-m", "sidecar.drill.worker", "consumer", "--bootstrap", kafka.bootstrap]
-    command += ["--topic", topic, "--group", group, "--name", name, *extra]
+    command += ["--topic", topic, "--group", group, "--name", name, "--protocol", protocol, *extra]
     return Client(
         name, Process(name, command, kafka.folder / f"{name}.log", lines=True), kafka.folder / f"{name}.events"
     )

@@ -36,12 +36,15 @@ def consume(a: argparse.Namespace) -> None:
     config = {
         "bootstrap.servers": a.bootstrap,
         "group.id": a.group,
-        "group.protocol": "consumer",
         "client.id": a.name,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "log_level": 3,
     }
+    if a.protocol == "consumer":
+        config["group.protocol"] = "consumer"
+    else:  # the classic protocol, with this assignor
+        config |= {"partition.assignment.strategy": a.protocol, "heartbeat.interval.ms": 500}
     if a.instance:
         config["group.instance.id"] = a.instance
     consumer = Consumer(config)
@@ -146,6 +149,11 @@ def main() -> int:
     ap.add_argument("--group", default="")
     ap.add_argument("--name", default="worker")
     ap.add_argument("--instance", default="")
+    ap.add_argument(
+        "--protocol",
+        default="consumer",
+        help="consumer, or an assignor of the classic protocol: range, cooperative-sticky",
+    )
     ap.add_argument("--rate", type=float, default=200.0, help="messages a second")
     a = ap.parse_args()
     consume(a) if a.what == "consumer" else produce(a)

@@ -10,7 +10,9 @@ from typing import TypeVar
 
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
+from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import list_groups as lg
 
 T = TypeVar("T")
 
@@ -49,3 +51,28 @@ def join_request(group: str, member: str, topics: list[str]) -> ch.ConsumerGroup
         subscribed_topic_names=topics,
         topic_partitions=[],
     )
+
+
+def owner_node(kafka: LocalKafka, group: str) -> int:
+    """Index of the node whose sidecar owns the group."""
+    return kafka.nodes.index(kafka.owner_of(group))
+
+
+def listed_type(kafka: LocalKafka, group: str) -> tuple[str, str]:
+    """Type and state of the group, as its owner lists it."""
+
+    async def ask(conn: BrokerConnection) -> lg.ListGroupsResponse:
+        answer: lg.ListGroupsResponse = await conn.request(lg, "ListGroups", lg.ListGroupsRequest())
+        return answer
+
+    listed = {g.group_id: g for g in talk(kafka, ask, node=owner_node(kafka, group)).groups}
+    return listed[group].group_type, listed[group].group_state
+
+
+def describe(kafka: LocalKafka, group: str) -> cd.DescribedGroup:
+    async def ask(conn: BrokerConnection) -> cd.DescribedGroup:
+        res = await conn.request(cd, "ConsumerGroupDescribe", cd.ConsumerGroupDescribeRequest([group]))
+        found: cd.DescribedGroup = res.groups[0]
+        return found
+
+    return talk(kafka, ask, node=owner_node(kafka, group))
