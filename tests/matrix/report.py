@@ -117,9 +117,13 @@ The scenarios, each with a topic of 6 partitions, a steady producer and a group 
   after {back:g} seconds. Within {within:g} seconds both consume and commit again, and in the end every record has been
   consumed.
 
-In no scenario may two members hold a partition at the same time, by their own account. Sessions last 10 s and
-heartbeats come every second; otherwise the clients have their defaults, except that they commit after each batch. The
-programs are in [tests/matrix/programs](../tests/matrix/programs); they do nothing but consume, commit and report.
+In no scenario may two members hold a partition at the same time, by their own account, and the sidecars must own the
+group, not the broker. Sessions last 45 s and heartbeats come every second; otherwise the clients have their defaults,
+except that they commit after each batch, or twice a second. The programs are in
+[tests/matrix/programs](../tests/matrix/programs); they do nothing but consume, commit and report.
+
+"–" is a scenario that the client has no setting for. "No, nor at Kafka" is one that the client fails in the same way on
+the brokers themselves: what fails is played once more without sidecars, on the same cluster.
 """
 
 

@@ -40,6 +40,8 @@ def main() -> None:
         partition_assignment_strategy=[assignor],
     )
     journal.emit("started", version=f"kafka-python {kafka.__version__}")
+    # 3.0.12 gets stuck, with any coordinator, if it is told of a topic while it joins; so it asks for the topic first.
+    consumer.partitions_for_topic(o.topic)
     consumer.subscribe([o.topic], listener=Listener())
     while not journal.stop.is_set():
         try:

@@ -1,4 +1,5 @@
-// A member on segmentio/kafka-go, by its ConsumerGroup, which tells what was assigned; each record is committed.
+// A member on segmentio/kafka-go, by its ConsumerGroup, which tells what was assigned. What the readers of a
+// generation have consumed is committed by one goroutine, all that waits at once.
 package main
 
 import (
@@ -13,7 +14,7 @@ import (
 	"matrix/journal"
 )
 
-func consume(ctx context.Context, o journal.Options, gen *kafka.Generation, a kafka.PartitionAssignment) {
+func consume(ctx context.Context, o journal.Options, a kafka.PartitionAssignment, consumed chan<- kafka.Message) {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: strings.Split(o.Bootstrap, ","), Topic: o.Topic, Partition: a.ID, MaxWait: 300 * time.Millisecond,
 	})
@@ -33,8 +34,18 @@ func consume(ctx context.Context, o journal.Options, gen *kafka.Generation, a ka
 			continue
 		}
 		journal.Consumed(m.Partition, m.Offset)
-		offsets := map[string]map[int]int64{o.Topic: {m.Partition: m.Offset + 1}}
-		if err := gen.CommitOffsets(offsets); err != nil {
+		consumed <- m
+	}
+}
+
+func commit(gen *kafka.Generation, consumed <-chan kafka.Message) {
+	for m := range consumed {
+		next := map[int]int64{m.Partition: m.Offset + 1}
+		for waiting := len(consumed); waiting > 0; waiting-- {
+			m = <-consumed
+			next[m.Partition] = m.Offset + 1
+		}
+		if err := gen.CommitOffsets(map[string]map[int]int64{m.Topic: next}); err != nil {
 			journal.Error(err)
 		} else {
 			journal.Plain("committed")
@@ -50,12 +61,16 @@ func generation(o journal.Options, gen *kafka.Generation) {
 	}
 	journal.Partitions("assigned", partitions)
 	gen.Start(func(ctx context.Context) {
-		var readers sync.WaitGroup
+		consumed := make(chan kafka.Message, 1000)
+		var readers, committer sync.WaitGroup
 		for _, a := range assignments {
-			readers.Go(func() { consume(ctx, o, gen, a) })
+			readers.Go(func() { consume(ctx, o, a, consumed) })
 		}
+		committer.Go(func() { commit(gen, consumed) })
 		<-ctx.Done()
 		readers.Wait()
+		close(consumed)
+		committer.Wait()
 		journal.Partitions("revoked", partitions)
 	})
 }
