@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -186,6 +187,18 @@ def native_group(kafka: LocalKafka, group: str, offset: int) -> None:
     at_broker(kafka, live, group)
 
 
+def deleted(m: Member, *names: str) -> dict[str, int]:
+    """The offset of partition 0 of these topics is to go; returns what is said of each."""
+
+    async def delete(conn: BrokerConnection) -> dict[str, int]:
+        topics = [od.OffsetDeleteRequestTopic(t, [od.OffsetDeleteRequestPartition(0)]) for t in names]
+        res = await conn.request(od, "OffsetDelete", od.OffsetDeleteRequest(m.group, topics), timeout_s=30)
+        assert res.error_code == Code.NONE
+        return {t.name: t.partitions[0].error_code for t in res.topics}
+
+    return at(m.owner(), delete)
+
+
 class Keeper:
     """Heartbeats of members in the background, so that their groups live on."""
 
@@ -298,13 +311,7 @@ def test_offsets_of_topics_that_nobody_subscribes_to_can_be_deleted_while_the_gr
     m.join()
     assert m.commit(5) == {Code.NONE}
 
-    async def delete(conn: BrokerConnection) -> dict[str, int]:
-        topics = [od.OffsetDeleteRequestTopic(t, [od.OffsetDeleteRequestPartition(0)]) for t in ("once", TOPIC)]
-        res = await conn.request(od, "OffsetDelete", od.OffsetDeleteRequest(m.group, topics), timeout_s=30)
-        assert res.error_code == Code.NONE
-        return {t.name: t.partitions[0].error_code for t in res.topics}
-
-    assert at(m.owner(), delete) == {"once": Code.NONE, TOPIC: Code.GROUP_SUBSCRIBED_TO_TOPIC}
+    assert deleted(m, "once", TOPIC) == {"once": Code.NONE, TOPIC: Code.GROUP_SUBSCRIBED_TO_TOPIC}
     assert m.commit(6) == {Code.NONE}
     assert offsets(kafka, m.group) == [6] * PARTITIONS
     m.leave()
@@ -422,3 +429,31 @@ def test_after_a_death_of_all_sidecars_a_group_can_be_released_by_hand(stage: St
     assert (done.returncode, done.stdout) == (0, f"{m.group}: released\nmanaged-none: no placeholder is there\n")
     native_group(kafka, m.group, 9)
     assert offsets(kafka, m.group) == [9] * PARTITIONS
+
+
+def test_an_older_broker_does_the_same(tmp_path: Path) -> None:
+    """3.9.1 has the group coordinator of before KIP-848."""
+    with LocalKafka(tmp_path / "old", brokers=1, version="3.9.1", properties=FORGETFUL, sidecar_env=ENV) as kafka:
+        kafka.wait_ready()
+        make_topic(kafka, TOPIC, PARTITIONS)
+        make_topic(kafka, "once", 1)
+        time.sleep(1)  # the sidecar reads the topics every 0.3 s
+        m = Member(kafka, "managed-old")
+        m.join()
+        assert m.commit(5) == {Code.NONE}
+        wait_until("the placeholder to be seated", lambda: looked(kafka, m.group).state == "Stable", 15)
+        assert m.commit(6) == {Code.NONE}
+        simple = Member(kafka, m.group, "", -1)
+        assert at_broker(kafka, lambda c: commit(c, simple, 1, range(1)), m.group) == {Code.UNKNOWN_MEMBER_ID}
+        assert deleted(m, "once", TOPIC) == {"once": Code.NONE, TOPIC: Code.GROUP_SUBSCRIBED_TO_TOPIC}
+        sidecar = kafka.nodes[0].sidecar
+        assert sidecar is not None
+        sidecar.kill()
+        kafka.start_sidecar(kafka.nodes[0])
+        kafka.wait_ready()
+        m.join()
+        assert m.commit(7) == {Code.NONE}
+        m.leave()
+        wait_until("the seat to be given up", lambda: looked(kafka, m.group).state == "Empty", 10)
+        native_group(kafka, m.group, 9)
+        assert offsets(kafka, m.group) == [9] * PARTITIONS
