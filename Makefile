@@ -4,11 +4,12 @@ KAFKA  ?= 4.3.1
 N      ?= 10
 SEEDS  ?= 20000
 SCRIPTS ?= 2000
+PROTOCOL ?= classic
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test bench drill audit wire sim differential house clients clean
+.PHONY: demo test bench drill audit wire sim differential exactly-once house clients clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml setup.py sidecar/native/_kernel.c sidecar/native/_wire.c
@@ -37,6 +38,9 @@ drill: $(READY)
 
 audit: $(READY)
 	@$(BIN)/python -m sidecar.audit.cli $(ARGS)
+
+exactly-once: $(READY)
+	@$(BIN)/python -m tests.clients.exactly_once --rounds $(N) --protocol $(PROTOCOL)
 
 differential: $(READY)
 	@$(BIN)/python -m tests.differential.run --scripts $(SCRIPTS)

@@ -1,0 +1,185 @@
+"""Exactly once: two applications read one topic and write another in transactions, and are killed again and again.
+
+    make exactly-once N=20 [PROTOCOL=classic|consumer]
+
+Each round kills one of the two with SIGKILL, or lets it sleep for longer than its session; every other round kills the
+sidecar that owns the group, too. One application is Java, the other librdkafka. In the end every record that was
+written to the input must be in the output once, as a reader of committed transactions sees it; an application that has
+slept too long must not commit what others have done meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from sidecar.drill.artifacts import java
+from sidecar.drill.clients import ProducerProcess
+from sidecar.drill.local import JVM, LocalKafka
+from sidecar.drill.processes import DrillError, Process, interrupt_on_sigterm, wait_until
+
+PARTITIONS, RATE = 4, 100
+SESSION_S = 7
+JAVA_SOURCE = Path(__file__).parent.parent / "java" / "Copier.java"
+ENV = {"SIDECAR_GROUPS__INCLUDE": '["copy.*"]', "SIDECAR_LOG__LEVEL": "warning"}
+PROPERTIES = {"group.consumer.session.timeout.ms": "6000", "group.consumer.min.session.timeout.ms": "6000"}
+
+
+class App:
+    """One of the two applications: it is started again under the same transactional id."""
+
+    def __init__(self, kafka: LocalKafka, name: str, topic: str, protocol: str) -> None:
+        self.kafka, self.name = kafka, name
+        args = [kafka.bootstrap, f"copy-{topic}", topic, f"{topic}-out", f"{topic}-{name}", protocol]
+        if name == "java":
+            self.command = [java(), *JVM, "-cp", f"{kafka.tools}/*", str(JAVA_SOURCE), *args]
+        else:
+            self.command = [sys.executable, "-m", "tests.clients.copier", *args]
+        self.starts = 0
+        self.process = self.start()
+
+    def start(self) -> Process:
+        self.starts += 1
+        log = self.kafka.folder / f"{self.name}-{self.starts}.log"
+        self.said: list[str] = []
+        self.process = Process(self.name, self.command, log, lines=True).start()
+        threading.Thread(target=self._read, args=(self.process, self.said), daemon=True).start()
+        return self.process
+
+    @staticmethod
+    def _read(process: Process, said: list[str]) -> None:
+        for line in process.stdout:
+            said.append(line.strip())
+
+
+class Output:
+    """What a reader of committed transactions finds."""
+
+    def __init__(self, kafka: LocalKafka, topic: str) -> None:
+        self.seen: Counter[bytes] = Counter()
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": kafka.internal,
+                "group.id": "unused",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "log_level": 3,
+            }
+        )
+        self.consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+
+    def read(self) -> int:
+        """The number of records so far."""
+        while messages := self.consumer.consume(2_000, 0.3):
+            for m in messages:
+                value = m.value()
+                if m.error() is None and isinstance(value, bytes):
+                    self.seen[value] += 1
+        return self.seen.total()
+
+    def advanced(self, than: int) -> bool:
+        return self.read() > than
+
+
+def run(kafka: LocalKafka, rounds: int, protocol: str, say: bool = True) -> dict[str, object]:
+    topic = f"in-{protocol}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 3})
+    replicas = min(3, kafka.brokers)
+    for f in admin.create_topics([NewTopic(t, PARTITIONS, replicas) for t in (topic, f"{topic}-out")]).values():
+        f.result(timeout=30)
+    producer = ProducerProcess(kafka, topic, RATE, kafka.internal).start()
+    apps = [App(kafka, "java", topic, protocol), App(kafka, "python", topic, protocol)]
+    output = Output(kafka, f"{topic}-out")
+    fenced = kills = 0
+    try:
+        wait_until("the first output", lambda: output.advanced(0), 60)
+        for n in range(rounds):
+            app = apps[n % 2]
+            sleeps = n % 3 == 2
+            if sleeps:
+                app.process.signal(signal.SIGSTOP)
+            else:
+                app.process.kill()
+            if n % 2 == 1:
+                _kill_owner(kafka, f"copy-{topic}")
+                kills += 1
+            if sleeps:
+                time.sleep(SESSION_S)
+                at = output.read()
+                wait_until("the other one to go on", lambda at=at: output.advanced(at), 60)  # type: ignore[misc]
+                app.process.signal(signal.SIGCONT)
+                time.sleep(1)
+                fenced += sum("aborted" in line or "fenced" in line for line in app.said)
+                if not app.process.alive:
+                    app.start()
+            else:
+                app.start()
+            at = output.read()
+            wait_until("the output to go on", lambda at=at: output.advanced(at), 60)  # type: ignore[misc]
+            if say:
+                did = "slept" if sleeps else "was killed"
+                print(
+                    f"round {n + 1:2}: {app.name} {did}{', the owner was killed' if n % 2 else ''}; {at} records out",
+                    flush=True,
+                )
+        producer.stop()
+        sent = sum(producer.counts.values())
+        wait_until("everything in the output", lambda: output.read() >= sent, 90)
+        time.sleep(2)
+        output.read()
+    finally:
+        for app in apps:
+            app.process.kill()
+        producer.process.kill()
+    return {
+        "exactly_once": protocol,
+        "kafka": kafka.version,
+        "rounds": rounds,
+        "owner_kills": kills,
+        "records": sent,
+        "missing": sent - len(output.seen),
+        "twice": sum(n > 1 for n in output.seen.values()),
+        "fenced_after_sleep": fenced,
+    }
+
+
+def _kill_owner(kafka: LocalKafka, group: str) -> None:
+    owner = kafka.owner_of(group)
+    assert owner.sidecar is not None
+    owner.sidecar.kill()
+    wait_until("another owner", lambda: kafka.owner_of(group, skip=owner.node_id).node_id != owner.node_id, 30)
+    kafka.start_sidecar(owner)
+    kafka.wait_ready()
+
+
+def main() -> int:
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--rounds", type=int, default=20)
+    ap.add_argument("--protocol", choices=("classic", "consumer"), default="classic")
+    a = ap.parse_args()
+    interrupt_on_sigterm()
+    with tempfile.TemporaryDirectory(prefix="sidecar-eos-", ignore_cleanup_errors=True) as tmp:
+        kafka = LocalKafka(Path(tmp) / "run", sidecar_env=ENV, properties=PROPERTIES)
+        try:
+            with kafka:
+                kafka.wait_ready()
+                figures = run(kafka, a.rounds, a.protocol)
+        except DrillError as exc:
+            print(f"failed: {exc}", file=sys.stderr)
+            return 1
+    print(json.dumps(figures))
+    return 1 if figures["missing"] or figures["twice"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""Read-process-write in transactions, with members and owners that die. `make exactly-once N=20` does it longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sidecar.drill.local import LocalKafka
+from tests.clients.exactly_once import ENV, PROPERTIES, run
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    made = LocalKafka(tmp_path_factory.mktemp("eos"), sidecar_env=ENV, properties=PROPERTIES)
+    with made:
+        made.wait_ready()
+        yield made
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_every_record_is_in_the_output_once(cluster: LocalKafka, protocol: str) -> None:
+    figures = run(cluster, 3, protocol)
+    assert (figures["missing"], figures["twice"]) == (0, 0), figures
