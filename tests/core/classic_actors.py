@@ -24,7 +24,10 @@ from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.effects import Effects
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event
+from sidecar.core.records import Record
 from sidecar.core.shard import Shard
+from sidecar.state.codec import Stamp, StateCodec
+from sidecar.state.keys import decode_key
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import World
 
@@ -41,7 +44,9 @@ ASK_AGAIN = (Code.NOT_COORDINATOR, Code.GROUP_MAX_SIZE_REACHED, Code.REBALANCE_I
 
 
 class ClassicWorld(World):
-    """No request is answered twice."""
+    """No request is answered twice, and every record passes the codec before a takeover."""
+
+    codec = StateCodec()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +57,10 @@ class ClassicWorld(World):
             assert r.token not in self.answered, "a request is answered once"
             self.answered.add(r.token)
         super().apply(fx)
+
+    def compacted(self) -> list[Record]:
+        encoded = [self.codec.encode(r, Stamp(1, 1), 0) for r in super().compacted()]
+        return [self.codec.decode(decode_key(e.key), e.value)[0] for e in encoded if e.value is not None]
 
     def replayed(self) -> Shard:
         """A shard from the whole log, record by record, as the live one was made."""

@@ -1,0 +1,136 @@
+"""Classic groups: what fronts may answer by themselves, states that may follow each other, deleted groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.classic.events import JoinReply
+from sidecar.core.classic.records import GroupRecord, State
+from sidecar.core.consumer.records import GroupRecord as ConsumerGroupRecord
+from sidecar.core.effects import TOUCH_MS, Grant
+from sidecar.core.errors import Code, InvariantError
+from sidecar.core.events import Answer, DeleteGroup
+from tests.core.classic_client import ClassicClient, subscription
+from tests.core.world import World
+
+SESSION_MS = 10_000
+
+
+def client(world: World, name: str) -> ClassicClient:
+    return ClassicClient(name, protocols=(("range", subscription(["a"])),), session_ms=SESSION_MS)
+
+
+def joined(world: World, *names: str) -> list[ClassicClient]:
+    """Members of the first generation, which have not synced."""
+    clients = [client(world, name) for name in names]
+    waiting = []
+    for c in clients:
+        c.joined(_join_reply(world.ask(c.join())))
+        waiting.append((c, world.request(c.join())))
+    world.sleep(6_000)
+    for c, token in waiting:
+        c.joined(_join_reply(world.replies.pop(token).answer))
+    return clients
+
+
+def _join_reply(answer: Answer) -> JoinReply:
+    assert isinstance(answer, JoinReply)
+    return answer
+
+
+def beat(world: World, c: ClassicClient) -> tuple[Code, Grant | None]:
+    reply = world.replies.pop(world.request(c.beat()))
+    return Code(reply.answer.code), reply.grant
+
+
+def revision(world: World) -> int:
+    return world.shard.soft["g"].revision
+
+
+def test_a_heartbeat_is_granted_until_the_session_ends_or_something_changes() -> None:
+    world = World()
+    m1, m2 = joined(world, "m1", "m2")
+    until = world.now_ms + SESSION_MS
+    assert beat(world, m1) == (Code.NONE, Grant("g", "m1-1", revision(world), until)), "while members sync, too"
+    granted = revision(world)
+    world.ask(m1.sync({"m1-1": b"x", "m2-1": b"y"}))
+    assert revision(world) > granted, "the assignments are there: what was granted is void"
+    code, grant = beat(world, m1)
+    assert code == Code.NONE and grant is not None and grant.revision == revision(world)
+    world.ask(m2.sync({}))
+    world.ask(m2.commit())
+    assert revision(world) == grant.revision, "nothing has changed"
+
+
+def test_what_members_must_be_told_at_once_is_not_granted() -> None:
+    world = World()
+    m1, _ = joined(world, "m1", "m2")
+    _, grant = beat(world, m1)
+    assert grant is not None
+    m3 = client(world, "m3")
+    m3.joined(_join_reply(world.ask(m3.join())))
+    assert revision(world) == grant.revision, "a member id was given out: no rebalance yet"
+    world.request(m3.join())
+    assert revision(world) > grant.revision
+    assert beat(world, m1) == (Code.REBALANCE_IN_PROGRESS, None)
+    m1.generation -= 1
+    assert beat(world, m1) == (Code.ILLEGAL_GENERATION, None)
+
+
+def test_a_member_whom_the_front_answers_lives_a_little_longer_than_its_session() -> None:
+    world = World()
+    m1, m2 = joined(world, "m1", "m2")
+    world.sleep(SESSION_MS - 100)
+    for c in (m1, m2):
+        world.shard.touch("g", c.member_id, world.now)
+    world.shard.touch("g", "nobody", world.now)
+    world.shard.touch("nothing", m1.member_id, world.now)
+    world.sleep(SESSION_MS, 50)
+    assert world.member_ids("g") == {"m1-1", "m2-1"}
+    world.sleep(TOUCH_MS, 50)
+    assert world.member_ids("g") == set()
+
+
+@pytest.mark.parametrize(
+    ("state", "next_state"),
+    [
+        (State.EMPTY, State.STABLE),
+        (State.EMPTY, State.COMPLETING),
+        (State.STABLE, State.COMPLETING),
+        (State.STABLE, State.EMPTY),
+        (State.COMPLETING, State.EMPTY),
+        (State.PREPARING, State.STABLE),
+    ],
+)
+def test_no_other_state_follows(state: State, next_state: State) -> None:
+    from sidecar.core.classic.rebalance import go
+
+    world = World()
+    world.shard.replay(GroupRecord("g", state, 1, "consumer", "range", None, -1, 0))
+    with pytest.raises(InvariantError, match=f"{next_state} after {state}"):
+        go(world.shard._turn, world.shard.groups["g"], next_state, "a test")  # type: ignore[arg-type]
+
+
+def test_a_group_has_records_of_its_own_kind_only() -> None:
+    world = World()
+    world.shard.replay(GroupRecord("g", State.EMPTY, 1, None, None, None, -1, 0))
+    with pytest.raises(InvariantError, match="is a classic group and has a record group"):
+        world.shard.replay(ConsumerGroupRecord("g", 2, 0))
+
+
+def test_nothing_of_a_deleted_group_is_left() -> None:
+    world = World()
+    m1 = client(world, "m1")
+    m1.joined(_join_reply(world.ask(m1.join())))  # it was given a member id, and nothing more
+    assert world.ask(DeleteGroup("g")).code == Code.NONE
+    assert world.compacted() == [] and world.shard.groups == {} and world.shard.soft == {}
+    assert len(world.shard.timers) == 0
+    assert world.ask(m1.join()).code == Code.UNKNOWN_MEMBER_ID
+    world.sleep(SESSION_MS * 2)
+    m2, m3 = joined(world, "m2", "m3")
+    world.ask(m2.sync({"m2-1": b"x", "m3-1": b"y"}))
+    for c in (m2, m3):
+        assert world.ask(DeleteGroup("g")).code == Code.NON_EMPTY_GROUP
+        world.ask(c.leave())
+    assert world.ask(DeleteGroup("g")).code == Code.NONE
+    assert world.compacted() == [] and len(world.shard.timers) == 0
