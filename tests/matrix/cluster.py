@@ -121,13 +121,19 @@ class Cluster:
             asker.close()
         return {tp.partition: tp.offset for tp in found if tp.error is None and tp.offset >= 0}
 
-    def at_brokers(self, group: str) -> bool:
-        """Return whether the brokers coordinate members of this group, which sidecars should have kept from them."""
+    def at_brokers(self, group: str, client: str) -> bool:
+        """Return whether the brokers coordinate a member of this client, which sidecars should have kept from them.
+
+        A group may be there without one: sidecars keep a seat of their own in it, for its offsets.
+        """
         found = self._admin.list_consumer_groups(request_timeout=10).result(timeout=15)
         if found.errors:
             raise DrillError(f"the brokers do not list their groups: {found.errors[0]}")
-        active = ("STABLE", "PREPARING_REBALANCING", "COMPLETING_REBALANCING", "ASSIGNING", "RECONCILING")
-        return any(g.group_id == group and g.state.name in active for g in found.valid)
+        kind = next((g.type.name for g in found.valid if g.group_id == group), None)
+        if kind != "CLASSIC":
+            return kind is not None
+        there = self._admin.describe_consumer_groups([group], request_timeout=10)[group].result(timeout=15)
+        return any(m.client_id.startswith(client) for m in there.members)
 
     # ---- the owner of a group -----------------------------------------------------------------------------
     def owner(self, group: str) -> Broker:

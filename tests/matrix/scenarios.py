@@ -22,7 +22,7 @@ BACK_AFTER_S = 4.0
 SAID = 120
 """So many characters of a complaint are worth a footnote."""
 SESSION_MS, HEARTBEAT_MS = 45_000, 1_000
-"""A session is so long that only the scenarios end one, and not a slow machine."""
+"""A session is so long that a slow machine does not end it: no scenario needs one to end."""
 
 
 class Failed(Exception):
@@ -108,7 +108,7 @@ class Play:
     def judge(self) -> None:
         """Look at what must hold in every scenario, while the members are still there."""
         here, there = ("a broker", "no broker") if not self.cluster.direct else ("no broker", "a broker")
-        if self.cluster.at_brokers(self.group + self.client.offsets) != self.cluster.direct:
+        if self.cluster.at_brokers(self.group + self.client.offsets, self.client.name) != self.cluster.direct:
             raise Failed(f"{here} coordinates the group, but {there} should")
         found = held_twice(m.journal for m in self.members)
         if found:
