@@ -92,13 +92,14 @@ class Client:
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What all calls of one front have in common. `managed` says whether this sidecar coordinates a group;
-    `new_id` makes a member id."""
+    `new_id` makes a member id; `modern_as_classic`: DescribeGroups shows consumer groups, too."""
 
     node_id: int
     managed: Callable[[str], bool]
     managing: bool
     access_keep_ms: int
     new_id: Callable[[], str]
+    modern_as_classic: bool = False
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ v4: the answer tells the members' instance ids (KIP-345).
 v5: it is flexible.
 v6: a group that is not there is answered GROUP_ID_NOT_FOUND with a message (KIP-1043); before, it is just "Dead".
 
-Groups of other kinds do not exist for this API. A managed group of which nothing but offsets is there is still the
-broker's.
+Groups of other kinds do not exist for this API, unless `compat.describe_modern_as_classic` shows consumer groups to
+tools that ask nothing else. A managed group of which nothing but offsets is there is still the broker's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Any
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
+from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
+from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
 from sidecar.core.errors import Code
 from sidecar.core.events import KnownGroups, KnownReply
 from sidecar.wire.generated import describe_groups as dg
@@ -48,15 +50,20 @@ def describe_groups(call: Call) -> Handler:
         if group_id in hidden:
             group = dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
         else:
-            group = yield from _describe(group_id, call.version)
+            group = yield from _describe(call, group_id)
             if group_id in may and (group.error_code == Code.NONE):
                 group.authorized_operations = may[group_id]
         res.groups.append(group)
     return res.encode(call.version)
 
 
-def _describe(group_id: str, version: int) -> Generator[Want, Any, dg.DescribedGroup]:
+def _describe(call: Call, group_id: str) -> Generator[Want, Any, dg.DescribedGroup]:
+    version = call.version
     reply: DescribeClassicReply = yield from coordinate(DescribeClassic(group_id, version))
+    if reply.code == Code.GROUP_ID_NOT_FOUND and call.scope.modern_as_classic:
+        modern: DescribeReply = yield from coordinate(DescribeConsumerGroup(group_id))
+        if modern.code == Code.NONE:
+            return (yield from _modern(call, group_id, modern))
     if reply.code == Code.GROUP_ID_NOT_FOUND:
         if version < NOT_FOUND_SINCE:
             return dg.DescribedGroup(group_id=group_id, group_state="Dead")
@@ -74,4 +81,30 @@ def _describe(group_id: str, version: int) -> Generator[Want, Any, dg.DescribedG
         protocol_type=reply.protocol_type,
         protocol_data=reply.protocol,
         members=members,
+    )
+
+
+# ---- consumer groups for tools that know classic ones only ---------------------------------------------------------
+STATES = {"Assigning": "PreparingRebalance", "Reconciling": "CompletingRebalance"}
+"""What such tools understand. Empty and Stable are the same in both."""
+
+
+def _modern(call: Call, group_id: str, told: DescribeReply) -> Generator[Want, Any, dg.DescribedGroup]:
+    topics = {name for m in told.members for _, name, _ in m.assignment}
+    if (yield from access.hidden_topics(call, topics)):
+        return dg.DescribedGroup(error_code=Code.TOPIC_AUTHORIZATION_FAILED, group_id=group_id)
+    return dg.DescribedGroup(
+        group_id=group_id,
+        group_state=STATES.get(told.state, told.state),
+        protocol_type=CONSUMER_TYPE,
+        protocol_data=told.assignor,
+        members=[_modern_member(m) for m in told.members],
+    )
+
+
+def _modern_member(m: DescribedMember) -> dg.DescribedGroupMember:
+    held = [(name, partitions) for _, name, partitions in m.assignment]
+    topics = m.topic_names or [name for name, _ in held]
+    return dg.DescribedGroupMember(
+        m.member_id, m.instance_id, m.client_id, m.client_host, plain_subscription(topics), assignment(0, held)
     )

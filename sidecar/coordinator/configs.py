@@ -49,6 +49,7 @@ KAFKA_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 AUTHORIZER = "authorizer.class.name"
+POLICY = PREFIX + "migration.policy"
 
 
 def _kafka_name(field: str) -> str:
@@ -156,7 +157,14 @@ class Configs:
             assignors=self._assignors(),
             assignor_timeout_ms=int(self._own.values["assignor_timeout_ms"]),
             join_wait_ms=int(self._own.values["join_wait_ms"]),
+            migration_policy=self._policy(),
         )
+
+    def _policy(self) -> str:
+        text, source = self._broker.get(POLICY, ("", cf.DEFAULT))
+        if not text or (source == cf.DEFAULT and "migration_policy" in self._own.given):
+            return str(self._own.values["migration_policy"])
+        return text.lower()
 
     def _make_classic(self, group_id: str) -> ClassicConfig:
         values = dict(self._own.classic)
@@ -297,7 +305,7 @@ class Configs:
     async def refresh(self, cluster: Cluster) -> bool:
         """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
         conn = await cluster.node(self._own.node_id)
-        names = [*FIELDS, *CLASSIC_FIELDS, AUTHORIZER]
+        names = [*FIELDS, *CLASSIC_FIELDS, POLICY, AUTHORIZER]
         broker = dc.DescribeConfigsResource(cf.BROKER, str(self._own.node_id), names)
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[broker]))
         result = res.results[0]

@@ -65,6 +65,7 @@ class FrontSettings:
     steady_replies: int = 16
     access_keep_ms: int = 10_000
     hold_ms: int = 3_000
+    modern_as_classic: bool = False
 
 
 def now_ms() -> int:
@@ -112,7 +113,14 @@ class Front:
         self._faults = figures("handler_faults")
         self._seen = {api: figures("requests", Api(api).name.lower(), SERVED[api].decision) for api in SERVED}
         managed = lru_cache(maxsize=GROUPS_KEPT)(settings.managed)
-        self._scope = Scope(settings.node_id, managed, settings.managing, settings.access_keep_ms, lambda: str(uuid4()))
+        self._scope = Scope(
+            settings.node_id,
+            managed,
+            settings.managing,
+            settings.access_keep_ms,
+            lambda: str(uuid4()),
+            settings.modern_as_classic,
+        )
         self._grants = Grants()
         self._view: View | None = None
         self._waiting: dict[int, _Run] = {}

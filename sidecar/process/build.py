@@ -70,6 +70,7 @@ def front_settings(s: Settings) -> FrontSettings:
         steady_replies=s.limits.steady_replies,
         access_keep_ms=s.authorisation_cache_ms,
         hold_ms=s.takeover_hold_ms,
+        modern_as_classic=s.compat.describe_modern_as_classic,
     )
 
 

@@ -89,6 +89,10 @@ class Consumer(_Section):
     assignor_timeout_ms: int = Field(
         30_000, ge=100, description="An offloaded run without result by then is given up and tried again later."
     )
+    migration_policy: Literal["disabled", "upgrade", "downgrade", "bidirectional"] = Field(
+        "bidirectional",
+        description="To which protocol a group may change while it lives: upgrade means from classic to consumer.",
+    )
     join_wait_ms: int = Field(
         500,
         ge=0,
@@ -179,6 +183,14 @@ class OwnershipSection(_Section):
     peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
 
 
+class Compat(_Section):
+    describe_modern_as_classic: bool = Field(
+        False,
+        description="DescribeGroups shows consumer groups as classic ones, for tools that know nothing else and call "
+        "them dead.",
+    )
+
+
 class LimitsSection(_Section):
     frame_bytes: int = Field(104_857_600, ge=1_024, description="Any frame; as the broker's socket.request.max.bytes.")
     group_frame_bytes: int = Field(16_777_216, ge=1_024, description="Frames the sidecar must hold whole.")
@@ -242,6 +254,7 @@ class Settings(BaseSettings):
     groups: Groups = Groups()  # type: ignore[call-arg]
     consumer: Consumer = Consumer()  # type: ignore[call-arg]
     classic: Classic = Classic()  # type: ignore[call-arg]
+    compat: Compat = Compat()  # type: ignore[call-arg]
     state: State = State()  # type: ignore[call-arg]
     offsets: OffsetsSection = OffsetsSection()  # type: ignore[call-arg]
     ownership: OwnershipSection = OwnershipSection()  # type: ignore[call-arg]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply, DescribedClassicMember
+from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
 from sidecar.core.errors import Code
 from sidecar.core.events import KnownGroups, KnownReply
 from sidecar.wire.apis import SERVED, Api
@@ -130,3 +131,48 @@ def test_whether_they_are_wanted_goes_on_to_the_broker_and_hidden_groups_have_no
     conversation = play("theirs", "g", operations=True).coordinator(HERE)
     conversation.asks(dg.DescribeGroupsRequest(["theirs"], True)).broker(told(THEIRS)).may_describe("g", hidden=["g"])
     conversation.answers(told(THEIRS, dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g")))
+
+
+# ---- compat.describe_modern_as_classic ----------------------------------------------------------------------------
+MODERN = DescribeReply(
+    state="Reconciling",
+    epoch=6,
+    assignment_epoch=5,
+    assignor="uniform",
+    members=(
+        DescribedMember("m", "i", None, 5, "app", "/h", ("orders",), None, ((b"\1" * 16, "orders", (0, 1)),), ()),
+    ),
+)
+
+
+def as_classic() -> Play:
+    request = dg.DescribeGroupsRequest(["g"])
+    play = Play(Api.DESCRIBE_GROUPS, request, 5, modern_as_classic=True)
+    play.coordinates(KnownGroups(candidates=("g",))).coordinator(HERE).may_describe("g")
+    play.coordinates(DescribeClassic("g", 5))
+    return play.coordinator(DescribeClassicReply(Code.GROUP_ID_NOT_FOUND, "Group g is not a classic group."))
+
+
+def test_a_consumer_group_is_shown_to_tools_that_know_classic_ones_only() -> None:
+    play = as_classic().coordinates(DescribeConsumerGroup("g")).coordinator(MODERN).may_describe_topics("orders")
+    given = b"\0\0\0\0\0\1\0\6orders\0\0\0\2\0\0\0\0\0\0\0\1\xff\xff\xff\xff"
+    says = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
+    member = dg.DescribedGroupMember("m", "i", "app", "/h", says, given)
+    group = dg.DescribedGroup(0, None, "g", "CompletingRebalance", "consumer", "uniform", [member])
+    play.answers(dg.DescribeGroupsResponse(groups=[group]))
+
+
+def test_not_to_those_who_may_not_see_its_topics() -> None:
+    play = (
+        as_classic()
+        .coordinates(DescribeConsumerGroup("g"))
+        .coordinator(MODERN)
+        .may_describe_topics("orders", hidden=("orders",))
+    )
+    play.answers(dg.DescribeGroupsResponse(groups=[dg.DescribedGroup(Code.TOPIC_AUTHORIZATION_FAILED, None, "g")]))
+
+
+def test_a_group_that_is_not_there_stays_dead() -> None:
+    missing = DescribeReply(Code.GROUP_ID_NOT_FOUND, "Group g not found.")
+    play = as_classic().coordinates(DescribeConsumerGroup("g")).coordinator(missing)
+    play.answers(dg.DescribeGroupsResponse(groups=[dg.DescribedGroup(group_id="g", group_state="Dead")]))

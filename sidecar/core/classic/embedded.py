@@ -94,6 +94,11 @@ def assignment(version: int, partitions: Iterable[tuple[str, tuple[int, ...]]]) 
     return known.to_bytes(2, "big") + ca.ConsumerProtocolAssignment(topics).encode(known)
 
 
+def plain_subscription(topics: Iterable[str]) -> bytes:
+    """A subscription that says no more than the topics."""
+    return b"\0\0" + cs.ConsumerProtocolSubscription(list(topics)).encode(0)
+
+
 def _version(data: bytes) -> int:
     if len(data) < 2:
         raise WireError("no version")
