@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.records import Kind as ClassicKind
+from sidecar.core.classic.records import MemberRecord as ClassicMemberRecord
+from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord, Kind, MemberRecord
 from sidecar.core.effects import TOUCH_MS
 from sidecar.core.errors import InvariantError
+from sidecar.core.events import Answer, Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
 from sidecar.core.records import Record, Tombstone
 from sidecar.core.shard import Shard
 from sidecar.core.turn import Computed, Ports
+from tests.sim.check_classic import Generations
 from tests.sim.front import Ask, Granted
 from tests.sim.log import Log, Writer
 from tests.sim.world import GROUPS, LEASE_MS, TICK_MS, Violation, World
@@ -31,7 +37,22 @@ COMPARED = (
     "regexes",
     "owners",
     "assignment_timestamp_ms",
+    "classic_members",
 )
+COMPARED_CLASSIC = (
+    "state",
+    "generation",
+    "type",
+    "protocol",
+    "leader",
+    "assigned_generation",
+    "since_ms",
+    "members",
+    "assignments",
+    "static",
+    "supported",
+)
+MEMBERS = (Kind.MEMBER, ClassicKind.MEMBER)
 
 
 class Claimant(Protocol):
@@ -44,6 +65,8 @@ class Claimant(Protocol):
     @property
     def epoch(self) -> int: ...
     @property
+    def held(self) -> int | None: ...
+    @property
     def gone(self) -> bool: ...
     def partitions(self) -> set[tuple[bytes, int]]: ...
 
@@ -51,24 +74,25 @@ class Claimant(Protocol):
 class Checks:
     def __init__(self, world: World) -> None:
         self.world = world
-        ports = Ports(world.assignors, Computed(lambda kind, group_id: world.config))
+        ports = Ports(world.assignors, Computed(world.settings))
         self.folds = [Shard(REGISTRY, ports) for _ in world.logs]
         self.clients: Sequence[Claimant] = ()
+        self.generations = Generations(world, self.group)
         self._epochs: dict[str, int] = {}
-        """The highest epoch of each group that there is."""
+        """The highest epoch, or generation, of each group that there is."""
         self._reached: dict[MemberKey, int] = {}
         """The highest epoch that the log has had of a member."""
         self._removed: dict[MemberKey, tuple[int, Writer]] = {}
         """When a member was removed, and by whom."""
         self._changed: dict[str, tuple[int, Writer]] = {}
         """When the log has last had a record of a group, and of whom."""
-        world.on_append = self._appended
+        self._batch: dict[str, None] = {}
+        """Groups of the batch that is being appended."""
+        world.on_append, world.on_batch = self._appended, self._whole
 
-    def group(self, group_id: str) -> ConsumerGroup | None:
-        """As the log says."""
-        found = self.folds[self.world.partition_of(group_id)].groups.get(group_id)
-        assert found is None or isinstance(found, ConsumerGroup)
-        return found
+    def group(self, group_id: str) -> Any:
+        """As the log says: a consumer group, a classic one or None."""
+        return self.folds[self.world.partition_of(group_id)].groups.get(group_id)
 
     # ---- the log --------------------------------------------------------------------------------------------
     def _appended(self, log: Log, record: Record, epoch: int) -> None:
@@ -81,59 +105,80 @@ class Checks:
             self.folds[self.world.partition_of(group_id)].replay(record)
         except InvariantError as exc:
             raise Violation(f"in the log: {exc}") from exc
-        self._note(record, log.writers[epoch])
-        group = self.group(group_id)
-        if group is None:
+        writer = log.writers[epoch]
+        self._note(record, writer)
+        self.generations.note(record, writer)
+        self._batch[group_id] = None
+        if self.generations.begins_anew(record):
             self._epochs.pop(group_id, None)
-            return
-        if group.epoch < self._epochs.get(group_id, 0):
-            raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {group.epoch}")
-        self._epochs[group_id] = group.epoch
-        if group.assignment_epoch > group.epoch:
-            raise Violation(f"the target of {group_id} is of an epoch that is not yet")
-        self.no_two_owners(group_id)
 
     def _note(self, record: Record, writer: Writer) -> None:
         when = (self.world.sched.now, writer)
         self._changed[record.group_id] = when
         key = (record.group_id, record.sub_id)
-        if isinstance(record, MemberRecord):
+        if isinstance(record, MemberRecord | ClassicMemberRecord):
             self._removed.pop(key, None)
         elif isinstance(record, CurrentRecord):
             self._reached[key] = max(record.member_epoch, self._reached.get(key, 0))
-        elif isinstance(record, Tombstone) and record.kind is Kind.MEMBER:
+        elif isinstance(record, Tombstone) and record.kind in MEMBERS:
             self._removed[key] = when
+
+    def _whole(self) -> None:
+        """A batch is in the log: half of it is nothing to anybody."""
+        batch, self._batch = self._batch, {}
+        for group_id in batch:
+            group = self.group(group_id)
+            if group is None:
+                continue
+            epoch = group.epoch if isinstance(group, ConsumerGroup) else group.generation
+            if epoch < self._epochs.get(group_id, 0):
+                raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {epoch}")
+            self._epochs[group_id] = epoch
+            if isinstance(group, ConsumerGroup) and group.assignment_epoch > epoch:
+                raise Violation(f"the target of {group_id} is of an epoch that is not yet")
+            self.no_two_owners(group_id)
 
     # ---- clients --------------------------------------------------------------------------------------------
     def no_two_owners(self, group_id: str) -> None:
         """No partition is with two members that the group knows at their present epochs."""
         group = self.group(group_id)
+        if group is None:
+            return
         seen: dict[tuple[bytes, int], str] = {}
         for c in self.clients:
-            if c.gone or c.epoch <= 0 or c.group_id != group_id:
-                continue
-            member = group.members.get(c.member_id) if group is not None else None
-            if member is None or c.epoch not in (member.member_epoch, member.previous_epoch):
+            if c.gone or c.epoch <= 0 or c.group_id != group_id or not self._valid(c, group):
                 continue
             for place in c.partitions():
                 if place in seen:
                     raise Violation(f"{place[0].hex()[-2:]}-{place[1]} has two owners, {seen[place]} and {c.member_id}")
                 seen[place] = c.member_id
 
+    def _valid(self, c: Claimant, group: ConsumerGroup | ClassicGroup) -> bool:
+        """Whether the group would let this member commit. Of the classic protocol, it also must have been given what
+        it has in the last assignment, or in the one before while it waits for its own: one that missed a generation
+        may be in the present one and not know yet that its partitions are somebody else's (KIP-792)."""
+        if c.held is not None and c.held < self.generations.floor(c.group_id):
+            return False
+        if isinstance(group, ClassicGroup):
+            return c.epoch == group.generation and c.member_id in group.members
+        member = group.members.get(c.member_id)
+        return member is not None and c.epoch in (member.member_epoch, member.previous_epoch)
+
     # ---- answers --------------------------------------------------------------------------------------------
-    def answered(self, ask: Ask, answer: HeartbeatReply, writer: Writer, lease_end_ms: int) -> None:
+    def answered(self, ask: Ask, answer: Answer, writer: Writer, lease_end_ms: int) -> None:
         """The coordinator of this process tells a member that all is well."""
-        key = (ask.hb.group_id, answer.member_id or "")
-        if answer.member_epoch > self._reached.get(key, 0):
+        key = key_of(ask.event, answer)
+        if isinstance(answer, HeartbeatReply) and answer.member_epoch > self._reached.get(key, 0):
             raise Violation(f"a reply before its records were committed: {key} is told epoch {answer.member_epoch}")
         when, remover = self._removed.get(key, (ask.taken_ms, writer))
         if when < ask.taken_ms and (remover == writer or self.world.sched.now >= lease_end_ms):
             raise Violation(f"{key} was removed at {when}, asked at {ask.taken_ms}, and is told that all is well")
+        self.generations.answered(ask, answer, key[1], writer, lease_end_ms)
 
     def answered_under_grant(self, granted: Granted, writer: Writer, lease_end_ms: int) -> None:
         """A front answers a member in the place of the coordinator, of this process."""
-        now, hb = self.world.sched.now, granted.hb
-        group_id, key = hb.group_id, (hb.group_id, hb.member_id)
+        now, group_id = self.world.sched.now, granted.event.group_id
+        key = (group_id, granted.member_id)
         slack_ms = self.world.link_ms + TICK_MS
         changed, changer = self._changed.get(group_id, (0, writer))
         if changer != writer:
@@ -151,15 +196,34 @@ class Checks:
         """Every member has a session that ends, and none that is longer than it should be: an owner gives back no more
         time than it has been there (`since_ms`)."""
         deadline_of, now = shard.timers.deadline, self.world.sched.now
-        latest = now + self.world.config.session_timeout_ms + TOUCH_MS + now - since_ms
+        more_ms = now + TOUCH_MS + now - since_ms
         for group_id, group in shard.groups.items():
+            if isinstance(group, ClassicGroup):
+                self._classic_sessions(shard, group, more_ms)
+                continue
             assert isinstance(group, ConsumerGroup)
-            for member_id in group.members:
+            latest = more_ms + self.world.config.session_timeout_ms
+            for member_id, member in group.members.items():
                 deadline = deadline_of(("session", group_id, member_id))
                 if deadline is None:
                     raise Violation(f"{member_id} has no session timer: it would live for ever")
-                if deadline > latest:
+                of_its_own = 0 if member.classic is None else member.classic.session_timeout_ms
+                if deadline > latest and deadline > more_ms + of_its_own:
                     raise Violation(f"the session of {member_id} ends only in {deadline - now} ms")
+
+    def _classic_sessions(self, shard: Shard, group: ClassicGroup, more_ms: int) -> None:
+        """A member whose answer waits needs none: the phase that it waits for ends."""
+        soft: Any = shard.soft[group.group_id]
+        assert isinstance(soft, ClassicSoft)
+        for member_id, member in group.members.items():
+            deadline = shard.timers.deadline(("classic_session", group.group_id, member_id))
+            if deadline is None:
+                if member_id not in soft.joins and member_id not in soft.syncs:
+                    raise Violation(f"{member_id} has no session timer: it would live for ever")
+                continue
+            new = self.world.classic.new_member_join_timeout_ms if member_id in soft.new else 0
+            if deadline > more_ms + max(member.session_timeout_ms, new):
+                raise Violation(f"the session of {member_id} ends only in {deadline - self.world.sched.now} ms")
 
     def same(self, owner: Owner) -> None:
         """Live state and the fold of the log are one."""
@@ -170,20 +234,30 @@ class Checks:
             live, folded = owner.shard.groups.get(group_id), self.group(group_id)
             if (live is None) != (folded is None):
                 raise Violation(f"{group_id} is in the live state or in the log, not in both")
-            if live is not None and folded is not None:
-                assert isinstance(live, ConsumerGroup)
-                self._same(live, folded)
+            if live is not None:
+                if type(live) is not type(folded):
+                    raise Violation(f"{group_id}: live a {live.kind} group, in the log a {folded.kind} group")
+                _same(live, folded)
 
-    def _same(self, live: ConsumerGroup, folded: ConsumerGroup) -> None:
-        for name in COMPARED:
-            if getattr(live, name) != getattr(folded, name):
-                raise Violation(f"{name}: live {getattr(live, name)!r}, in the log {getattr(folded, name)!r}")
-        for member_id in {*live.target, *folded.target}:
-            if live.target.of(member_id) != folded.target.of(member_id):
-                raise Violation(f"target of {member_id} differs from the log's")
-        stray = {m for m in live.target if live.target.of(m)} - live.members.keys()
-        if stray:
-            raise Violation(f"a target for {stray}, who are no members")
+
+def _same(live: Any, folded: Any) -> None:
+    consumer = isinstance(live, ConsumerGroup)
+    for name in COMPARED if consumer else COMPARED_CLASSIC:
+        if getattr(live, name) != getattr(folded, name):
+            raise Violation(f"{name}: live {getattr(live, name)!r}, in the log {getattr(folded, name)!r}")
+    if not consumer:
+        return
+    for member_id in {*live.target, *folded.target}:
+        if live.target.of(member_id) != folded.target.of(member_id):
+            raise Violation(f"target of {member_id} differs from the log's")
+    stray = {m for m in live.target if live.target.of(m)} - live.members.keys()
+    if stray:
+        raise Violation(f"a target for {stray}, who are no members")
+
+
+def key_of(event: Event, answer: Answer) -> MemberKey:
+    """Whom this answer concerns."""
+    return event.group_id, getattr(answer, "member_id", "") or getattr(event, "member_id", "")
 
 
 def lease_end(proved_ms: int) -> int:

@@ -1,60 +1,31 @@
-"""A member as real clients are: one heartbeat under way, said again when no answer comes; it gives partitions up when
-told, and joins anew when it is fenced."""
+"""A member of the consumer protocol as real clients are: it gives partitions up when told, and joins anew when it is
+fenced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import Code
+from sidecar.core.events import Answer, Event
+from sidecar.core.mixed.checks import UPGRADES
 from sidecar.core.records import Partitions
-from tests.sim.front import Ask, Front
-from tests.sim.world import World
-
-TIMEOUT_MS = 1_500
-ASK_ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE)
+from tests.sim.peer import Peer, Place
 
 
-@dataclass
-class Client:
-    world: World
-    fronts: Sequence[Front]
-    check: Callable[[str], None]
-    """To be called with the group when the member has taken a new assignment."""
-    group_id: str
-    member_id: str
+@dataclass(kw_only=True, eq=False)
+class Client(Peer):
     names: tuple[str, ...] | None
     regex: str | None
-    instance_id: str | None = None
-    node: int = 0
     terse: bool = False
     """It reports what it owns only when that has changed, as the Java client does."""
-    epoch: int = 0
     owned: Partitions = field(default_factory=dict)
     said: Partitions | None = None
     """What it owns as the coordinator knows it."""
-    leaving: int = 0
-    gone: bool = False
-    waiting: int = 0
-    tokens: int = 0
-    sent_ms: int = 0
     full: bool = False
     """After an answer that may be lost the next request says everything, as Kafka's clients do."""
 
-    def beat(self) -> None:
-        if self.gone:
-            return
-        self.world.sched.at(self.world.rng.randint(700, 1_300), self.beat)
-        if self.world.quiet or (self.waiting and self.world.sched.now - self.sent_ms < TIMEOUT_MS):
-            return
-        self.full = self.full or self.waiting > 0
-        self._send()
-
-    def _send(self) -> None:
-        self.tokens += 1
-        self.waiting = token = self.tokens
-        self.sent_ms = self.world.sched.now
+    def speak(self) -> None:
         joining = self.epoch == 0 and not self.leaving
         full = joining or (self.full and not self.leaving)
         silent = self.leaving or (self.terse and not full and self.owned == self.said)
@@ -68,37 +39,25 @@ class Client:
             topic_regex=self.regex if full else None,
             owned={} if joining else None if silent else self.owned,
         )
-        ask = Ask(
-            hb,
-            lambda reply: self._answer(token, hb, reply),
-            lambda: token == self.waiting,
-            lambda: self._disconnected(token),
-        )
-        front = self.fronts[self.node]
-        # One connection neither duplicates nor reorders; what it had under way ends with it. So a request is seen twice
-        # when its answer was lost and the member says it again, and late only while the member waits for it.
-        self.world.net(lambda: front.receive(ask), duplicate=False)
-        if self.world.strikes(self.world.faults.hangs_up):
-            self.world.sched.at(self.world.rng.randint(1, 300), lambda: self._again(token))
+        self.ask(hb, self._heard)
 
-    def _again(self, token: int) -> None:
-        if token == self.waiting and not self.gone:
-            self.full = True
-            self._send()
+    def unsure(self) -> None:
+        self.full = True
 
-    def _answer(self, token: int, hb: ConsumerHeartbeat, reply: HeartbeatReply) -> None:
-        if self.gone or token != self.waiting:
-            return  # an answer to what it has given up waiting for
-        if reply.code in ASK_ELSEWHERE:
-            self._disconnected(token)
-            return
-        self.waiting = 0
+    def _heard(self, hb: Event, reply: Answer) -> None:
+        assert isinstance(hb, ConsumerHeartbeat)
+        assert isinstance(reply, HeartbeatReply)
         self.full = False
-        if self.leaving:
+        if self.leaving or reply.code == Code.FENCED_INSTANCE_ID:
             self.gone = True
             return
-        if reply.code:
+        if reply.code == Code.UNRELEASED_INSTANCE_ID and self.world.rng.random() < 0.3:
+            self.gone = True  # final for the Java client, but somebody may start it again
+        elif reply.code:
+            refused = reply.code == Code.GROUP_ID_NOT_FOUND and hb.member_epoch == 0
+            self.gone = refused and self.world.config.migration_policy not in UPGRADES
             self.epoch, self.owned, self.said = 0, {}, None
+        if reply.code:
             return
         self.epoch = reply.member_epoch
         if hb.owned is not None:
@@ -107,19 +66,8 @@ class Client:
             self.owned = reply.assignment
         self.check(self.group_id)
 
-    def _disconnected(self, token: int) -> None:
-        """It asks for the coordinator, and says everything to whoever that is."""
-        if token != self.waiting:
-            return
-        self.waiting = 0
-        owner = self.world.owners[self.world.partition_of(self.group_id)]
-        self.node = owner if owner >= 0 else (self.node + 1) % len(self.fronts)
-        self.full = True
+    def lets_go(self) -> None:
+        self.owned = {}
 
-    def leave(self, epoch: int) -> None:
-        """It gives up all that it has, and then says so."""
-        self.leaving = epoch
-        self.waiting, self.owned = 0, {}
-
-    def partitions(self) -> set[tuple[bytes, int]]:
+    def partitions(self) -> set[Place]:
         return {(t, p) for t, ps in self.owned.items() for p in ps}

@@ -13,14 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.classic.events import ClassicHeartbeat
+from sidecar.core.events import Answer, Event
 from sidecar.front.steady import Grants, Steady, touch_due
 from sidecar.link.messages import Lease, Reply, Void
 from tests.sim.world import FOR_EVER_MS, World
 
-API = 68
+CONSUMER_API, CLASSIC_API = 68, 12
 VERSION = 1
-"""Of the heartbeat's request."""
+"""Of the heartbeats' requests."""
 
 
 @dataclass(slots=True)
@@ -28,8 +29,8 @@ class Ask:
     """One request on a client's connection. `connected`: whether the client still waits on that connection; `broken`:
     the connection is gone."""
 
-    hb: ConsumerHeartbeat
-    answer: Callable[[HeartbeatReply], None]
+    event: Event
+    answer: Callable[[Answer], None]
     connected: Callable[[], bool]
     broken: Callable[[], None]
     taken_ms: int = 0
@@ -44,8 +45,9 @@ class Ask:
 class Granted:
     """An answer that may be given again to the same request."""
 
-    hb: ConsumerHeartbeat
-    answer: HeartbeatReply
+    event: Event
+    member_id: str
+    answer: Answer
     steady: Steady
     given_ms: int
     """When the coordinator gave it."""
@@ -89,18 +91,21 @@ class Front:
             self.world.sched.at(wait_ms, lambda: self.receive(ask))
             return
         self._read()
-        hb, now_ms = ask.hb, self.world.sched.now
-        granted = self._granted.get((hb.group_id, hb.member_id))
-        if granted is not None and granted.hb == hb and self._grants.allows(granted.steady, API, VERSION, now_ms):
+        event, now_ms = ask.event, self.world.sched.now
+        granted = self._granted.get((event.group_id, getattr(event, "member_id", "")))
+        if granted is not None and granted.event == event and self._allows(granted, now_ms):
             told = touch_due(granted.steady, now_ms)
             self._behind.answered_under_grant(granted, told)
             self.world.figures["answers under grants"] += 1
             if told:
-                self._behind.over_link(lambda: self._behind.touch(hb.group_id, hb.member_id))
+                self._behind.over_link(lambda: self._behind.touch(event.group_id, granted.member_id))
             answer = granted.answer
             self.world.net(lambda: ask.answer(answer))
         else:
             self._behind.over_link(lambda: self._behind.request(ask))
+
+    def _allows(self, granted: Granted, now_ms: int) -> bool:
+        return self._grants.allows(granted.steady, _api(granted.event), VERSION, now_ms)
 
     # ---- from the coordinator -----------------------------------------------------------------------------
     def from_coordinator(self, message: Message) -> None:
@@ -109,7 +114,6 @@ class Front:
         self._inbox.append((sent_ms + self.world.link_ms, sent_ms, message))
         if isinstance(message, tuple):
             ask, reply = message
-            assert isinstance(reply.answer, HeartbeatReply)
             answer = reply.answer
             self.world.net(lambda: ask.answer(answer), later_ms=self.world.link_ms)
 
@@ -124,6 +128,11 @@ class Front:
             else:
                 ask, reply = message
                 if reply.grant is not None:
-                    assert isinstance(reply.answer, HeartbeatReply)
-                    steady = self._grants.remember(reply.grant, API, VERSION, FOR_EVER_MS, b"", came_ms)
-                    self._granted[ask.hb.group_id, ask.hb.member_id] = Granted(ask.hb, reply.answer, steady, sent_ms)
+                    grant, event = reply.grant, ask.event
+                    steady = self._grants.remember(grant, _api(event), VERSION, FOR_EVER_MS, b"", came_ms)
+                    granted = Granted(event, grant.member_id, reply.answer, steady, sent_ms)
+                    self._granted[grant.group_id, grant.member_id] = granted
+
+
+def _api(event: Event) -> int:
+    return CLASSIC_API if type(event) is ClassicHeartbeat else CONSUMER_API

@@ -42,13 +42,13 @@ class Entry:
 class Log:
     """`fence` is the newest producer epoch, `claimed` the newest owner epoch of a claim; compacted entries are None."""
 
-    def __init__(self, on_append: Callable[[Log, Record, int], None]) -> None:
+    def __init__(self, on_append: Callable[[Log, Record, int], None], on_batch: Callable[[], None]) -> None:
         self.entries: list[Entry | None] = []
         self.fence = self.claimed = 0
         self.fencing = True
         self.writers: dict[int, Writer] = {0: NOBODY}
         """By owner epoch."""
-        self._on_append = on_append
+        self._on_append, self._on_batch = on_append, on_batch
 
     def init(self, writer: Writer) -> int:
         self.fence += 1
@@ -65,6 +65,7 @@ class Log:
                 self.claimed = max(self.claimed, epoch)
             else:
                 self._on_append(self, r, epoch)
+        self._on_batch()
         return len(self.entries) - 1
 
     def last_values(self, until: int | None = None) -> dict[str, list[Record]]:

@@ -5,14 +5,20 @@ One heap of events and one `random.Random`: a seed replays exactly.
 
 from __future__ import annotations
 
+from sidecar.core.classic.embedded import assigned
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.records import State
 from sidecar.core.consumer.group import GroupState
 from sidecar.core.topics import Topic
 from tests.sim.checks import Checks
+from tests.sim.classic import TOPIC_IDS, ClassicMember
 from tests.sim.client import Client
 from tests.sim.node import Node
+from tests.sim.peer import Place
 from tests.sim.world import GROUPS, LEASE_MS, TICK_MS, World
 
 SIDECARS = 3
+Member = Client | ClassicMember
 
 
 class Cluster:
@@ -21,7 +27,7 @@ class Cluster:
         self.checks = Checks(self.world)
         self.nodes = [Node(self.world, self.checks, i) for i in range(SIDECARS)]
         self.fronts = [n.front for n in self.nodes]
-        self.clients: list[Client] = []
+        self.clients: list[Member] = []
         self.checks.clients = self.clients
         for node in self.nodes:
             self.world.sched.at(self.world.rng.randint(1, TICK_MS), node.tick)
@@ -37,7 +43,7 @@ class Cluster:
             world.say(f"owners {owners}")
         world.sched.at(250, self._arbitrate)
 
-    def add(self, client: Client) -> None:
+    def add(self, client: Member) -> None:
         self.clients.append(client)
         self.world.sched.at(1, client.beat)
 
@@ -53,8 +59,9 @@ class Cluster:
 
     # ---- the end --------------------------------------------------------------------------------------------
     def settled(self) -> bool:
-        """Every sidecar has gone on for a while, and every group is as it should be."""
-        if any(n.paused_until + 2_000 > self.world.now for n in self.nodes):
+        """Everybody has gone on for a while, and every group is as it should be."""
+        present = (*self.nodes, *(c for c in self.clients if not c.gone))
+        if any(n.paused_until + 2_000 > self.world.now for n in present):
             return False
         return all(self._settled(g) for g in GROUPS)
 
@@ -66,16 +73,37 @@ class Cluster:
             return not present
         if set(group.members) != set(present):
             return False
+        if isinstance(group, ClassicGroup):
+            return self._settled_classic(group, present)
         if not present:
             return True
         if group.state() is not GroupState.STABLE:
             return False
         if any(c.epoch != group.members[c.member_id].member_epoch for c in present.values()):
             return False
-        owned = {place for c in present.values() for place in c.partitions()}
-        by_name = {t.name: t for t in self.world.topics}
-        topics = {by_name[n] for m in group.members.values() for n in group.topics_of(m) if n in by_name}
-        return owned == {(t.id, p) for t in topics for p in range(t.partitions)}
+        return _owned(present) == self._all({n for m in group.members.values() for n in group.topics_of(m)})
+
+    def _settled_classic(self, group: ClassicGroup, present: dict[str, Member]) -> bool:
+        if not present:
+            return group.state is State.EMPTY
+        if group.state is not State.STABLE:
+            return False
+        for member_id, c in present.items():
+            told = assigned(group.assignments.get(member_id, b"")) or {}
+            if not isinstance(c, ClassicMember) or c.wants != "beat" or c.epoch != group.generation:
+                return False
+            if c.partitions() != {(TOPIC_IDS[t], p) for t, ps in told.items() for p in ps}:
+                return False
+        leader = present.get(group.leader or "")
+        if not isinstance(leader, ClassicMember) or leader.seen is None:
+            # It does not know that it leads, or came back as the leader (KIP-814), or the group was downgraded: nobody
+            # looks at the topics until something else happens, as in Kafka.
+            return True
+        names = {n for c in present.values() if isinstance(c, ClassicMember) for n in c.names}
+        return _owned(present) == self._all(names)
+
+    def _all(self, names: set[str]) -> set[Place]:
+        return {(t.id, p) for t in self.world.topics if t.name in names for p in range(t.partitions)}
 
     def unanswered(self) -> int:
         return sum(n.service.tally.open for n in self.nodes)
@@ -92,6 +120,12 @@ class Cluster:
         ]
         if group is None:
             return f"no group {group_id}, clients {clients}"
+        if isinstance(group, ClassicGroup):
+            return f"{group_id} {group.state} {group.generation} members {list(group.members)} clients {clients}"
         members = [(m.member_id, m.member_epoch, str(m.state)) for m in group.members.values()]
         epochs = f"epoch {group.epoch} target {group.assignment_epoch}"
         return f"{group_id} {group.state()} {epochs} members {members} clients {clients}"
+
+
+def _owned(present: dict[str, Member]) -> set[Place]:
+    return {place for c in present.values() for place in c.partitions()}

@@ -13,15 +13,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from sidecar.core.classic.config import ClassicConfig
+from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, LeaveGroup, SyncGroup
 from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Stop, TookOver, Void, Work
 from sidecar.core.consumer.config import ConsumerConfig
-from sidecar.core.consumer.events import HeartbeatReply
-from sidecar.core.consumer.records import Kind
+from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.consumer.run import run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
 from sidecar.core.effects import Count, Reply
 from sidecar.core.effects import Log as LogLine
+from sidecar.core.errors import Code
+from sidecar.core.events import Answer
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
 from sidecar.core.records import Record, Tombstone, single
@@ -30,10 +33,10 @@ from sidecar.core.service import Service
 from sidecar.core.shard import Shard
 from sidecar.core.turn import Computed, Now, Ports
 from sidecar.link.messages import Lease
-from tests.sim.checks import Checks, MemberKey, lease_end
-from tests.sim.client import ASK_ELSEWHERE
+from tests.sim.checks import MEMBERS, Checks, MemberKey, key_of, lease_end
 from tests.sim.front import Ask, Front, Granted
 from tests.sim.log import Writer
+from tests.sim.peer import ASK_ELSEWHERE
 from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
 
 
@@ -178,13 +181,13 @@ class Node:
             self.service.config_changed(self.clock())
             self.drain()
 
-    def _config(self, kind: str, group_id: str) -> ConsumerConfig:
+    def _config(self, kind: str, group_id: str) -> ConsumerConfig | ClassicConfig:
         """Every step of a turn asks for the settings, so here an exception may be planted in the middle of any."""
         faults = self.world.faults
         if faults.breaks and self.world.strikes(faults.breaks):
             self.world.broken_turns += 1
             raise ZeroDivisionError("planted")
-        return self.world.config
+        return self.world.settings(kind, group_id)
 
     # ---- every 100 ms ---------------------------------------------------------------------------------------
     def tick(self) -> None:
@@ -230,9 +233,9 @@ class Node:
         token = self._tokens
         self.pending[token] = ask
         ask.taken_ms, ask.lived_ms = self.sched.now, self.lived_ms
-        self.service.request(token, ask.hb, self.clock())
+        self.service.request(token, ask.event, self.clock())
         self.drain()
-        p = self.world.partition_of(ask.hb.group_id)
+        p = self.world.partition_of(ask.event.group_id)
         if self.service.owners[p].shard is not None:  # else it is held
             ask.behind = self.tenures[p].written
 
@@ -241,9 +244,8 @@ class Node:
         self.drain()
 
     def answered_under_grant(self, granted: Granted, told: bool) -> None:
-        hb = granted.hb
         if told:
-            self.heard[hb.group_id, hb.member_id] = self.sched.now
+            self.heard[granted.event.group_id, granted.member_id] = self.sched.now
         self.checks.answered_under_grant(granted, self.writer, lease_end(self.proved))
 
     # ---- commands -------------------------------------------------------------------------------------------
@@ -349,7 +351,7 @@ class Node:
             raise Violation(f"attempt {c.attempt} of {c.partition} is over and writes")
         records = list(single(c.records))
         for r in records:
-            if isinstance(r, Tombstone) and r.kind is Kind.MEMBER and r.why == "session timeout":
+            if isinstance(r, Tombstone) and r.kind in MEMBERS and r.why == "session timeout":
                 self._fell_silent((r.group_id, r.sub_id))
         tenure.queue.append((c.serial, records))
         tenure.written = c.serial
@@ -453,17 +455,26 @@ class Node:
         ask, answer = self.pending.pop(reply.token, None), reply.answer
         if ask is None:
             raise Violation(f"token {reply.token} is answered twice")
-        assert isinstance(answer, HeartbeatReply)
         if answer.code not in ASK_ELSEWHERE:
             self.world.figures["answers"] += 1
-            tenure = self.tenures[self.world.partition_of(ask.hb.group_id)]
+            tenure = self.tenures[self.world.partition_of(ask.event.group_id)]
             if tenure.acked < (ask.behind if self._acking else tenure.written):
-                raise Violation(f"a reply before its records were committed: {ask.hb}")
-            if not answer.code and ask.hb.member_epoch >= 0:
-                key = (ask.hb.group_id, answer.member_id or "")
-                self.heard[key] = max(ask.taken_ms, self.heard.get(key, 0))
-                self.checks.answered(ask, answer, self.writer, lease_end(self.proved))
+                raise Violation(f"a reply before its records were committed: {ask.event}")
+            self._judge(ask, answer)
         self.front.from_coordinator((ask, reply))
+
+    def _judge(self, ask: Ask, answer: Answer) -> None:
+        """A member was told that all is well, or at least that it is one."""
+        event = ask.event
+        leaves = isinstance(event, LeaveGroup) or (isinstance(event, ConsumerHeartbeat) and event.member_epoch < 0)
+        if leaves or (
+            answer.code and (answer.code != Code.REBALANCE_IN_PROGRESS or type(event) is not ClassicHeartbeat)
+        ):
+            return
+        key = key_of(event, answer)
+        if type(event) in (ConsumerHeartbeat, ClassicHeartbeat):  # others do not move the session in every case
+            self.heard[key] = max(ask.taken_ms, self.heard.get(key, 0))
+        self.checks.answered(ask, answer, self.writer, lease_end(self.proved))
 
     def _fell_silent(self, key: MemberKey) -> None:
         """A member that was heard is not removed for silence, unless its last sign of life may not have come yet."""
@@ -476,6 +487,10 @@ class Node:
         world = self.world
         for token, ask in self.pending.items():
             waited_ms = self.lived_ms - ask.lived_ms
-            held = self.service.owners[world.partition_of(ask.hb.group_id)].shard is None
-            if waited_ms > (world.hold_bound_ms if held else world.wait_bound_ms):
-                raise Violation(f"token {token} waits for its answer since {waited_ms} ms: {ask.hb}")
+            if waited_ms <= world.hold_bound_ms:
+                continue
+            held = self.service.owners[world.partition_of(ask.event.group_id)].shard is None
+            others = type(ask.event) in (JoinGroup, SyncGroup)
+            bound_ms = world.rebalance_bound_ms if others else world.wait_bound_ms
+            if held or waited_ms > bound_ms:
+                raise Violation(f"token {token} waits for its answer since {waited_ms} ms: {ask.event}")

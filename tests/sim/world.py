@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor, GroupSpec
+from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.placement import partition_for
 from sidecar.core.records import Record
@@ -18,6 +19,11 @@ from tests.sim.log import Log, Scheduler
 PARTITIONS = 2
 GROUPS = ("g", "h", "i")
 """The first and the last share a partition."""
+MODES = ("consumer", "classic", "mixed")
+"""Which protocols the members of a group speak."""
+SESSION_MS = 6_000
+REBALANCE_MS = 8_000
+"""The longest rebalance timeout of a member of the classic protocol."""
 LEASE_MS = 3_000
 """The brokers give the partitions of a sidecar away half a second after this at the earliest."""
 TICK_MS = 100
@@ -59,10 +65,16 @@ class World:
         self.sched = Scheduler(seed)
         self.rng = self.sched.rng
         self.faults = Faults()
-        self.config = ConsumerConfig(session_timeout_ms=6_000, heartbeat_interval_ms=1_000, regex_min_interval_ms=500)
+        self.config = ConsumerConfig(
+            session_timeout_ms=SESSION_MS, heartbeat_interval_ms=1_000, regex_min_interval_ms=500
+        )
+        self.classic = ClassicConfig()
+        self.modes = {group_id: self.rng.choice(MODES) for group_id in GROUPS}
+        # Members of the classic protocol wait for each other: too few requests at a time would let no group join.
+        few = 3 if set(self.modes.values()) == {"consumer"} else 100_000
         self.service = ServiceSettings(
             hold_ms=self.rng.choice((0, 300, 3_000)),
-            parked_max=self.rng.choice((100_000, 100_000, 3)),
+            parked_max=self.rng.choice((100_000, 100_000, few)),
             fence_interval_ms=self.rng.choice((3_600_000, 3_600_000, 10_000)),
         )
         self.assignors: dict[str, Assignor] = {**BUILT_IN, "flaky": flaky}
@@ -70,11 +82,17 @@ class World:
         self.link_ms = 0
         """From a front to its coordinator and back. 0: they are one process, and stand still together."""
         self.on_append: Callable[[Log, Record, int], None] = lambda log, record, epoch: None
-        self.logs = [Log(lambda log, record, epoch: self.on_append(log, record, epoch)) for _ in range(PARTITIONS)]
+        self.on_batch: Callable[[], None] = lambda: None
+        self.logs = [
+            Log(lambda log, record, epoch: self.on_append(log, record, epoch), lambda: self.on_batch())
+            for _ in range(PARTITIONS)
+        ]
         self.topics: tuple[Topic, ...] = ()
         self.owners: tuple[int, ...] = (-1,) * PARTITIONS
         self.generation = 0
         """Of the owners' group at the brokers."""
+        self.ids = 0
+        """Of members, given out so far."""
         self.quiet = False
         """No client begins a request."""
         self.broken_turns = 0
@@ -105,6 +123,15 @@ class World:
         """No request waits longer for its answer: held during a takeover, waiting for a run, parked behind the batch
         under way and its own, each of which may be slow or given up."""
         return self.hold_bound_ms + self.config.join_wait_ms + 2 * LOST_MS + 1_000
+
+    @property
+    def rebalance_bound_ms(self) -> int:
+        """No JoinGroup and no SyncGroup waits longer for other members. The join phase of a group that was empty ends
+        after the longest rebalance timeout, too, and whoever came in its last moment is in it."""
+        return self.wait_bound_ms + REBALANCE_MS + self.classic.initial_rebalance_delay_ms
+
+    def settings(self, kind: str, group_id: str) -> ConsumerConfig | ClassicConfig:
+        return self.classic if kind == CLASSIC else self.config
 
     def partition_of(self, group_id: str) -> int:
         return partition_for(group_id, PARTITIONS)

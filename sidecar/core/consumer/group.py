@@ -126,8 +126,10 @@ class ConsumerGroup:
         return len(self.members)
 
     def tombstones(self, why: str) -> list[Tombstone]:
-        """Every key that an empty group still has, the group itself last."""
-        keys = [(Kind.REGEX, r) for r in self.regexes] + [(Kind.TARGET_MEMBER, m) for m in self.target]
+        """Every key of the group, the group itself last. One that becomes a classic group has members."""
+        keys = [(Kind.STATIC_MEMBER, i) for i in self.static_members] + [(Kind.REGEX, r) for r in self.regexes]
+        keys += [(kind, m) for m in self.members for kind in (Kind.CURRENT, Kind.MEMBER)]
+        keys += [(Kind.TARGET_MEMBER, m) for m in dict.fromkeys((*self.members, *self.target))]
         keys += [(Kind.TARGET_METADATA, ""), (Kind.GROUP, "")]
         return [Tombstone(kind, self.group_id, sub_id, why) for kind, sub_id in keys]
 

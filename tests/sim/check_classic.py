@@ -1,0 +1,161 @@
+"""What must hold of generations: who is told of them, and what was assigned in each. Members of the classic protocol
+in a consumer group have an epoch in the place of a generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sidecar.core.classic.events import ClassicHeartbeat, JoinReply, SyncGroup, SyncReply
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.records import AssignmentRecord, GroupRecord, State
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.records import CurrentRecord
+from sidecar.core.consumer.records import Kind as ConsumerKind
+from sidecar.core.events import Answer
+from sidecar.core.mixed.upgrade import WHY as UPGRADED
+from sidecar.core.offsets import CommitCheck
+from sidecar.core.records import Record, Tombstone
+from tests.sim.front import Ask
+from tests.sim.log import Writer
+from tests.sim.world import Violation, World
+
+Generation = tuple[str, int]
+"""Group and generation."""
+
+
+class Generations:
+    def __init__(self, world: World, group: Callable[[str], Any]) -> None:
+        self.world, self.group = world, group
+        self._sets: dict[Generation, list[str]] = {}
+        """Who was in the group when the generation began."""
+        self._told: dict[Generation, tuple[str, str | None]] = {}
+        """Leader and protocol, as members were told."""
+        self._given: dict[Generation, dict[str, bytes]] = {}
+        """What the log says that was assigned."""
+        self._turned: dict[tuple[str, str], tuple[int, int, Writer]] = {}
+        """The generation of a group, with the member id "", or the epoch of a member; since when; by whom."""
+        self._era: dict[str, int] = {}
+        """The generation with which the group became a classic one; what was assigned before is not known here."""
+        self._assigned: dict[str, tuple[int, int]] = {}
+        """The last generation of a classic group that has an assignment, and the one before."""
+
+    def floor(self, group_id: str) -> int:
+        """Who was given its partitions in an earlier generation may not know that they are somebody else's."""
+        return self._assigned.get(group_id, (0, 0))[1]
+
+    # ---- the log --------------------------------------------------------------------------------------------
+    def note(self, record: Record, writer: Writer) -> None:
+        """The record has been applied."""
+        group_id = record.group_id
+        if isinstance(record, GroupRecord):
+            self._note_group(record, writer)
+        elif isinstance(record, AssignmentRecord):
+            group = self.group(group_id)
+            given = self._given.get((group_id, group.generation))
+            if given is not None:  # a static member's is handed over
+                given[record.member_id] = record.assignment
+        elif isinstance(record, CurrentRecord):
+            key = (group_id, record.sub_id)
+            if self._turned.get(key, (-1, 0, writer))[0] != record.member_epoch:
+                self._turned[key] = (record.member_epoch, self.world.sched.now, writer)
+        elif isinstance(record, Tombstone) and is_root(record):
+            _, before = self._assigned.pop(group_id, (0, 0))
+            if record.why == UPGRADED:
+                self._assigned[group_id] = (before, before)
+                self._era.pop(group_id, None)
+                _forget(self._given, group_id)
+            if self.begins_anew(record):
+                self._era.pop(group_id, None)
+                for of in (self._sets, self._told, self._given):
+                    _forget(of, group_id)
+
+    def begins_anew(self, record: Record) -> bool:
+        """Whether generations of the group begin anew: nobody was in it."""
+        return isinstance(record, Tombstone) and is_root(record) and record.why.startswith("an empty")
+
+    def _note_group(self, r: GroupRecord, writer: Writer) -> None:
+        group_id, key = r.group_id, (r.group_id, r.generation)
+        if self._turned.get((group_id, ""), (-1, 0, writer))[0] != r.generation:
+            self._turned[group_id, ""] = (r.generation, self.world.sched.now, writer)
+        self._era.setdefault(group_id, r.generation)
+        last, _ = self._assigned.get(group_id, (0, 0))
+        group = self.group(group_id)
+        if r.state is State.COMPLETING:
+            # Until the leader has assigned, members hold what they were given last.
+            self._assigned[group_id] = (last, last)
+            members = sorted(root(m) for m in group.members)
+            known = self._sets.setdefault(key, members)
+            if known != members:
+                raise Violation(f"generation {r.generation} of {group_id} is given to {members}, and was to {known}")
+        elif r.state is State.STABLE and key not in self._given:
+            self._given[key] = dict(group.assignments)
+            self._assigned[group_id] = (r.assigned_generation, last)
+
+    # ---- answers --------------------------------------------------------------------------------------------
+    def answered(self, ask: Ask, answer: Answer, member_id: str, writer: Writer, lease_end_ms: int) -> None:
+        """A member is told that all is well."""
+        event, group_id = ask.event, ask.event.group_id
+        if isinstance(answer, JoinReply):
+            self._joined(group_id, answer, member_id)
+        elif isinstance(answer, SyncReply):
+            assert isinstance(event, SyncGroup)
+            self._synced(event, answer)
+            self._current(ask, member_id, event.generation, writer, lease_end_ms)
+        elif isinstance(event, ClassicHeartbeat):
+            self._current(ask, member_id, event.generation, writer, lease_end_ms)
+        elif isinstance(event, CommitCheck) and isinstance(self.group(group_id), ClassicGroup):
+            self._current(ask, member_id, event.member_epoch, writer, lease_end_ms)
+
+    def _joined(self, group_id: str, answer: JoinReply, member_id: str) -> None:
+        key = (group_id, answer.generation)
+        consumer = not answer.leader
+        reached, _, _ = self._turned.get((group_id, member_id if consumer else ""), (-1, 0, None))
+        if answer.generation > reached:
+            raise Violation(f"a reply before its records were committed: {member_id} is told generation {key}")
+        if answer.members and answer.leader != member_id:
+            raise Violation(f"the members of {key} are told to {member_id}, who does not lead")
+        if consumer:
+            return
+        known = self._told.setdefault(key, (root(answer.leader), answer.protocol))
+        if known != (root(answer.leader), answer.protocol):
+            raise Violation(
+                f"generation {key} is told with {answer.leader} and {answer.protocol}, and was with {known}"
+            )
+        members = sorted(root(m.member_id) for m in answer.members)
+        if members and key in self._sets and members != self._sets[key]:
+            raise Violation(f"the leader of {key} is told of {members}, but it was given to {self._sets[key]}")
+
+    def _synced(self, event: SyncGroup, answer: SyncReply) -> None:
+        """An answer of a consumer group is judged by what clients have then."""
+        if isinstance(self.group(event.group_id), ConsumerGroup):
+            return
+        key = (event.group_id, event.generation)
+        given = self._given.get(key)
+        if given is None:
+            if event.generation < self._era.get(event.group_id, 0):
+                return  # the group was another one when the answer was made
+            raise Violation(f"{event.member_id} has an assignment of {key} before its records were committed")
+        if given.get(event.member_id, b"") != answer.assignment:
+            raise Violation(f"{event.member_id} is given what {key} does not assign to it")
+
+    def _current(self, ask: Ask, member_id: str, generation: int, writer: Writer, lease_end_ms: int) -> None:
+        group_id = ask.event.group_id
+        key = (group_id, "" if isinstance(self.group(group_id), ClassicGroup) else member_id)
+        now, when, by = self._turned.get(key, (generation, 0, writer))
+        if generation != now and when < ask.taken_ms and (by == writer or self.world.sched.now >= lease_end_ms):
+            raise Violation(f"{member_id} is told that all is well in {generation}, but {group_id} is in {now}")
+
+
+def _forget(of: dict[Generation, Any], group_id: str) -> None:
+    for key in [k for k in of if k[0] == group_id]:
+        del of[key]
+
+
+def is_root(record: Tombstone) -> bool:
+    return record.kind in (GroupRecord.kind, ConsumerKind.GROUP)
+
+
+def root(member_id: str) -> str:
+    """A static member by its instance id, whatever its member id is now."""
+    return member_id.partition("-")[0]

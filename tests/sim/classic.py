@@ -1,0 +1,224 @@
+"""A member of the classic protocol as the Java client and librdkafka are: it joins, syncs and beats, assigns if it
+leads, joins again when it is told to, and forgets who it was when nobody knows it. An eager one gives up what it has
+before it joins; a cooperative one goes on with it, says so, and gives up what it is no longer assigned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from sidecar.core.classic.embedded import CONSUMER_TYPE, Owned, assigned
+from sidecar.core.classic.events import (
+    ClassicHeartbeat,
+    JoinedMember,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    Leaving,
+    Protocols,
+    SyncGroup,
+    SyncReply,
+)
+from sidecar.core.consumer.offsets import ZERO_ID
+from sidecar.core.errors import Code
+from sidecar.core.events import Answer, Event
+from sidecar.core.offsets import CheckReply, CommitCheck
+from sidecar.wire.generated import consumer_protocol_subscription as cs
+from tests.sim.leader import share, topics_of
+from tests.sim.peer import Peer, Place
+
+COOPERATIVE = "cooperative-sticky"
+STATIC_SINCE, NAMES_SINCE = 5, 7
+"""Versions of JoinGroup: it may carry an instance id; clients of about that age name the protocol when they sync."""
+TOPIC_IDS = {"t1": (2).to_bytes(16, "big"), "t2": (3).to_bytes(16, "big")}
+"""Of the topics that keep their ids for a whole run: to these members of the classic protocol subscribe."""
+
+
+@dataclass(kw_only=True, eq=False)
+class ClassicMember(Peer):
+    name: str
+    names: tuple[str, ...]
+    strategies: tuple[str, ...]
+    """Its assignors; it is cooperative if all of them are."""
+    version: int = 9
+    metadata_version: int = 3
+    session_ms: int = 6_000
+    rebalance_ms: int = 8_000
+    join_patience_ms: int = 11_000
+    keeps: bool = False
+    """It goes on with what it has when it is told to join again in the place of an assignment, as clients before
+    KAFKA-13419 do."""
+    wants: str = "join"
+    leads: bool = False
+    protocol: str | None = None
+    heard: tuple[JoinedMember, ...] = ()
+    """The members, if it leads and is to assign."""
+    seen: Mapping[str, int] | None = None
+    """Partitions of the group's topics when it assigned, if it leads."""
+    owned: Owned = field(default_factory=dict)
+    held_since: int = -1
+
+    @property
+    def cooperative(self) -> bool:
+        return all(s == COOPERATIVE for s in self.strategies)
+
+    @property
+    def held(self) -> int | None:
+        return self.held_since
+
+    def partitions(self) -> set[Place]:
+        return {(TOPIC_IDS[t], p) for t, ps in self.owned.items() for p in ps}
+
+    def lets_go(self) -> None:
+        self.owned, self.held_since = {}, -1
+
+    # ---- what it says ----------------------------------------------------------------------------------------
+    def speak(self) -> None:
+        if self.leaving:
+            self._leave()
+        elif self.wants == "join" or (self.leads and self.seen is not None and self.seen != self._counts(self.seen)):
+            self._join()
+        elif self.wants == "sync":
+            self._sync()
+        elif self.world.rng.random() < 0.15:
+            self._commit()
+        else:
+            self.ask(ClassicHeartbeat(self.group_id, self.member_id, self.instance_id, self.epoch), self._beaten)
+
+    def unsure(self) -> None:
+        """Whoever waits for an assignment when the connection breaks joins again."""
+        if self.wants == "sync":
+            self.wants = "join"
+
+    def _join(self) -> None:
+        self.wants, self.seen = "join", None
+        if not self.cooperative:
+            self.lets_go()
+        self.world.ids += 1
+        event = JoinGroup(
+            self.group_id,
+            self.member_id,
+            self.instance_id,
+            CONSUMER_TYPE,
+            self._protocols(),
+            self.session_ms,
+            self.rebalance_ms if self.version else self.session_ms,
+            None,
+            self.name,
+            "",
+            self.version,
+            f"u{self.world.ids}",
+        )
+        self.ask(event, self._joined, self.join_patience_ms)
+
+    def _protocols(self) -> Protocols:
+        owned = tuple(self.owned.items()) if self.cooperative else ()
+        said = _subscription(self.names, owned, self.held_since, self.metadata_version)
+        return tuple((s, said) for s in self.strategies)
+
+    def _sync(self) -> None:
+        given: dict[str, bytes] = {}
+        if self.heard:
+            topics = topics_of(self.heard)
+            self.seen = self._counts(topics)
+            given = share(self.heard, self.seen, self.protocol == COOPERATIVE)
+        names = self.version >= NAMES_SINCE
+        event = SyncGroup(
+            self.group_id,
+            self.member_id,
+            self.instance_id,
+            self.epoch,
+            CONSUMER_TYPE if names else None,
+            self.protocol if names else None,
+            tuple(given.items()),
+        )
+        self.ask(event, self._synced, self.join_patience_ms)
+
+    def _commit(self) -> None:
+        places = tuple((t, ZERO_ID, p) for t, ps in self.owned.items() for p in ps)
+        event = CommitCheck(self.group_id, self.member_id, self.epoch, self.instance_id, self.version, False, places)
+        self.ask(event, self._beaten)
+
+    def _leave(self) -> None:
+        """Static members do not say it; an administrator may, who names the instance id alone."""
+        if not self.member_id or (self.instance_id is not None and self.leaving == -2):
+            self.gone = True
+            return
+        member_id = "" if self.instance_id is not None else self.member_id
+        self.ask(LeaveGroup(self.group_id, (Leaving(member_id, self.instance_id, None),)), self._left)
+
+    def _counts(self, names: Mapping[str, int] | frozenset[str]) -> dict[str, int]:
+        return {t.name: t.partitions for t in self.world.topics if t.name in names} | {
+            n: 0 for n in names if not any(t.name == n for t in self.world.topics)
+        }
+
+    # ---- what it hears ---------------------------------------------------------------------------------------
+    def _joined(self, event: Event, reply: Answer) -> None:
+        assert isinstance(reply, JoinReply)
+        if self.leaving:
+            return
+        if reply.code == Code.MEMBER_ID_REQUIRED:
+            self.member_id = reply.member_id
+            self.soon()
+            return
+        if reply.code == Code.INCONSISTENT_GROUP_PROTOCOL and self.world.config.migration_policy == "disabled":
+            self.gone = True
+            return
+        if reply.code:
+            self._refused(reply.code)
+            return
+        self.member_id, self.epoch, self.protocol = reply.member_id, reply.generation, reply.protocol
+        self.leads = reply.leader == reply.member_id
+        self.heard = () if reply.skip_assignment else reply.members
+        self.wants = "sync"
+        self.soon()
+
+    def _synced(self, event: Event, reply: Answer) -> None:
+        assert isinstance(reply, SyncReply)
+        if self.leaving:
+            return
+        if reply.code:
+            if reply.code == Code.REBALANCE_IN_PROGRESS and not self.keeps:
+                self.lets_go()
+            self._refused(reply.code)
+            return
+        given = assigned(reply.assignment)
+        assert given is not None
+        revoked = {(t, p) for t, ps in self.owned.items() for p in ps if p not in given.get(t, ())}
+        self.owned, self.held_since, self.wants = given, self.epoch, "beat"
+        if revoked:
+            self.wants = "join"
+            self.soon()
+        self.check(self.group_id)
+
+    def _beaten(self, event: Event, reply: Answer) -> None:
+        code = reply.code
+        if isinstance(reply, CheckReply) and reply.partitions:
+            code = Code(reply.partition_code)
+        if code:
+            self._refused(code)
+
+    def _left(self, event: Event, reply: Answer) -> None:
+        self.gone = True
+
+    def _refused(self, code: Code) -> None:
+        if code == Code.FENCED_INSTANCE_ID:
+            self.gone = True
+        if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):
+            self.epoch = -1
+            self.lets_go()
+        if code == Code.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        self.wants, self.leads = "join", False
+        if self.world.rng.random() < 0.5:
+            self.soon()
+
+
+@lru_cache(maxsize=4_096)
+def _subscription(
+    names: tuple[str, ...], owned: tuple[tuple[str, tuple[int, ...]], ...], generation: int, version: int
+) -> bytes:
+    parts = [cs.TopicPartition(t, list(ps)) for t, ps in owned]
+    said = cs.ConsumerProtocolSubscription(list(names), None, parts, generation)
+    return version.to_bytes(2, "big") + said.encode(version)

@@ -1,0 +1,133 @@
+"""What members of both protocols have in common: one request under way, said again when no answer comes, on another
+connection if the first one breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sidecar.core.errors import Code
+from sidecar.core.events import Answer, Event
+from tests.sim.front import Ask, Front
+from tests.sim.world import World
+
+TIMEOUT_MS = 1_500
+ASK_ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE)
+Place = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Peer:
+    world: World
+    fronts: Sequence[Front]
+    check: Callable[[str], None]
+    """To be called with the group when the member has taken a new assignment."""
+    group_id: str
+    member_id: str
+    instance_id: str | None = None
+    node: int = 0
+    epoch: int = 0
+    """Or generation."""
+    leaving: int = 0
+    gone: bool = False
+    paused_until: int = 0
+    """It reads nothing and says nothing until then."""
+    waiting: int = 0
+    tokens: int = 0
+    sent_ms: int = 0
+    patience_ms: int = TIMEOUT_MS
+    """How long it waits for the answer that is under way."""
+
+    # ---- what it says, and when ------------------------------------------------------------------------------
+    def speak(self) -> None:
+        """Say what is next."""
+        raise NotImplementedError
+
+    def unsure(self) -> None:
+        """An answer may have been lost, or will come from somebody else."""
+
+    def lets_go(self) -> None:
+        """It gives up all that it has."""
+
+    def partitions(self) -> set[Place]:
+        raise NotImplementedError
+
+    @property
+    def counts(self) -> bool:
+        """Whether what it has is its own, as far as the member itself can know."""
+        return self.epoch > 0
+
+    @property
+    def held(self) -> int | None:
+        """Of a classic member: the generation in which it was given what it has."""
+        return None
+
+    def beat(self) -> None:
+        if self.gone:
+            return
+        world = self.world
+        world.sched.at(world.rng.randint(700, 1_300), self.beat)
+        now = world.sched.now
+        if world.quiet or now < self.paused_until or (self.waiting and now - self.sent_ms < self.patience_ms):
+            return
+        if self.waiting:
+            self.unsure()
+        self.speak()
+
+    def soon(self) -> None:
+        """It has something to say before its next heartbeat is due."""
+        self.world.sched.at(self.world.rng.randint(1, 60), self._now)
+
+    def _now(self) -> None:
+        if not (self.gone or self.waiting or self.world.quiet or self.world.sched.now < self.paused_until):
+            self.speak()
+
+    def leave(self, epoch: int) -> None:
+        """It gives up all that it has, and then says so."""
+        self.leaving, self.waiting = epoch, 0
+        self.lets_go()
+
+    # ---- requests and answers --------------------------------------------------------------------------------
+    def ask(self, event: Event, heard: Callable[[Event, Answer], None], patience_ms: int = TIMEOUT_MS) -> None:
+        self.tokens += 1
+        self.waiting = token = self.tokens
+        self.sent_ms, self.patience_ms = self.world.sched.now, patience_ms
+        ask = Ask(
+            event,
+            lambda reply: self._answered(token, event, reply, heard),
+            lambda: token == self.waiting,
+            lambda: self._disconnected(token),
+        )
+        front = self.fronts[self.node]
+        # One connection neither duplicates nor reorders; what it had under way ends with it. So a request is seen twice
+        # when its answer was lost and the member says it again, and late only while the member waits for it.
+        self.world.net(lambda: front.receive(ask), duplicate=False)
+        if self.world.strikes(self.world.faults.hangs_up):
+            self.world.sched.at(self.world.rng.randint(1, 300), lambda: self._again(token))
+
+    def _again(self, token: int) -> None:
+        if token == self.waiting and not self.gone:
+            self.unsure()
+            self.speak()
+
+    def _answered(self, token: int, event: Event, reply: Answer, heard: Callable[[Event, Answer], None]) -> None:
+        if self.gone or token != self.waiting:
+            return  # an answer to what it has given up waiting for
+        wait_ms = self.paused_until - self.world.sched.now
+        if wait_ms > 0:
+            self.world.sched.at(wait_ms, lambda: self._answered(token, event, reply, heard))
+        elif reply.code in ASK_ELSEWHERE:
+            self._disconnected(token)
+        else:
+            self.waiting = 0
+            heard(event, reply)
+
+    def _disconnected(self, token: int) -> None:
+        """It asks for the coordinator, and says everything to whoever that is."""
+        if token != self.waiting:
+            return
+        self.waiting = 0
+        owner = self.world.owners[self.world.partition_of(self.group_id)]
+        self.node = owner if owner >= 0 else (self.node + 1) % len(self.fronts)
+        self.unsure()
