@@ -8,20 +8,23 @@ from typing import Any
 
 from sidecar.core.classic.events import ClassicHeartbeat, JoinReply, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.classic.records import AssignmentRecord, GroupRecord, State
+from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord
 from sidecar.core.consumer.records import Kind as ConsumerKind
+from sidecar.core.consumer.records import MemberRecord as ConsumerMemberRecord
 from sidecar.core.events import Answer
 from sidecar.core.mixed.upgrade import WHY as UPGRADED
 from sidecar.core.offsets import CommitCheck
 from sidecar.core.records import Record, Tombstone
 from tests.sim.front import Ask
 from tests.sim.log import Writer
-from tests.sim.world import Violation, World
+from tests.sim.world import SESSION_MS, TICK_MS, Violation, World
 
 Generation = tuple[str, int]
 """Group and generation."""
+IN_ANY_CASE_MS = 4_000
+"""No member has a rebalance timeout as short as that."""
 
 
 class Generations:
@@ -35,14 +38,35 @@ class Generations:
         """What the log says that was assigned."""
         self._turned: dict[tuple[str, str], tuple[int, int, Writer]] = {}
         """The generation of a group, with the member id "", or the epoch of a member; since when; by whom."""
+        self._instances: dict[str, str] = {}
+        """Member id -> instance id."""
+        self._back: dict[tuple[str, str], int] = {}
+        """The epoch of the group when a member came that had been in it before."""
         self._era: dict[str, int] = {}
         """The generation with which the group became a classic one; what was assigned before is not known here."""
+        self.stable_ms: dict[str, int] = {}
+        """When a classic group was assigned last, or came into being with what its members had."""
+        self._began: dict[str, tuple[int, Writer]] = {}
+        """When a rebalance of a group that was not empty began, and at which owner."""
+        self._pending: dict[str, dict[str, tuple[int, Writer]]] = {}
+        """Member ids that were given out and have not come back: when and by whom."""
         self._assigned: dict[str, tuple[int, int]] = {}
         """The last generation of a classic group that has an assignment, and the one before."""
 
-    def floor(self, group_id: str) -> int:
-        """Who was given its partitions in an earlier generation may not know that they are somebody else's."""
-        return self._assigned.get(group_id, (0, 0))[1]
+    def _root(self, member_id: str) -> str:
+        """A static member by its instance id, whatever its member id is now."""
+        return self._instances.get(member_id, member_id)
+
+    def returned(self, group_id: str, member_id: str) -> None:
+        """A member that was removed is in the group again."""
+        group = self.group(group_id)
+        if isinstance(group, ConsumerGroup):
+            self._back[group_id, member_id] = group.epoch
+
+    def floor(self, group_id: str, member_id: str) -> int:
+        """Who was given its partitions in an earlier generation may not know that they are somebody else's: it missed
+        one, or it was removed and joined again under the same id."""
+        return max(self._assigned.get(group_id, (0, 0))[1], self._back.get((group_id, member_id), 0))
 
     # ---- the log --------------------------------------------------------------------------------------------
     def note(self, record: Record, writer: Writer) -> None:
@@ -50,6 +74,10 @@ class Generations:
         group_id = record.group_id
         if isinstance(record, GroupRecord):
             self._note_group(record, writer)
+        elif isinstance(record, MemberRecord | ConsumerMemberRecord):
+            self._pending.get(group_id, {}).pop(record.member_id, None)
+            if record.instance_id is not None:
+                self._instances[record.member_id] = record.instance_id
         elif isinstance(record, AssignmentRecord):
             group = self.group(group_id)
             given = self._given.get((group_id, group.generation))
@@ -75,28 +103,45 @@ class Generations:
         return isinstance(record, Tombstone) and is_root(record) and record.why.startswith("an empty")
 
     def _note_group(self, r: GroupRecord, writer: Writer) -> None:
-        group_id, key = r.group_id, (r.group_id, r.generation)
+        group_id, key, now = r.group_id, (r.group_id, r.generation), self.world.sched.now
         if self._turned.get((group_id, ""), (-1, 0, writer))[0] != r.generation:
-            self._turned[group_id, ""] = (r.generation, self.world.sched.now, writer)
+            self._turned[group_id, ""] = (r.generation, now, writer)
         self._era.setdefault(group_id, r.generation)
         last, _ = self._assigned.get(group_id, (0, 0))
         group = self.group(group_id)
+        if r.state is State.PREPARING:
+            if last or r.generation:
+                self._began.setdefault(group_id, (now, writer))
+            return
+        began, by = self._began.pop(group_id, (0, writer))
         if r.state is State.COMPLETING:
             # Until the leader has assigned, members hold what they were given last.
             self._assigned[group_id] = (last, last)
-            members = sorted(root(m) for m in group.members)
+            members = sorted(self._root(m) for m in group.members)
             known = self._sets.setdefault(key, members)
             if known != members:
                 raise Violation(f"generation {r.generation} of {group_id} is given to {members}, and was to {known}")
+            if by == writer and now - began < IN_ANY_CASE_MS:
+                self._nobody_is_missing(group_id, writer)
         elif r.state is State.STABLE and key not in self._given:
             self._given[key] = dict(group.assignments)
             self._assigned[group_id] = (r.assigned_generation, last)
+            self.stable_ms[group_id] = now
+
+    def _nobody_is_missing(self, group_id: str, writer: Writer) -> None:
+        """The join phase is over before its time, so nobody was to be waited for."""
+        soon = self.world.sched.now - SESSION_MS + TICK_MS
+        for member_id, (given_ms, by) in self._pending.get(group_id, {}).items():
+            if by == writer and given_ms > soon:
+                raise Violation(f"the join phase of {group_id} is over, but {member_id} was given its id, and may come")
 
     # ---- answers --------------------------------------------------------------------------------------------
     def answered(self, ask: Ask, answer: Answer, member_id: str, writer: Writer, lease_end_ms: int) -> None:
-        """A member is told that all is well."""
+        """A member is told that all is well, or a new one which id it has."""
         event, group_id = ask.event, ask.event.group_id
-        if isinstance(answer, JoinReply):
+        if isinstance(answer, JoinReply) and answer.code:
+            self._pending.setdefault(group_id, {})[member_id] = (ask.taken_ms, writer)
+        elif isinstance(answer, JoinReply):
             self._joined(group_id, answer, member_id)
         elif isinstance(answer, SyncReply):
             assert isinstance(event, SyncGroup)
@@ -110,19 +155,19 @@ class Generations:
     def _joined(self, group_id: str, answer: JoinReply, member_id: str) -> None:
         key = (group_id, answer.generation)
         consumer = not answer.leader
-        reached, _, _ = self._turned.get((group_id, member_id if consumer else ""), (-1, 0, None))
+        reached, _, _ = self._turned.get((group_id, member_id if consumer else ""), (0, 0, None))
         if answer.generation > reached:
             raise Violation(f"a reply before its records were committed: {member_id} is told generation {key}")
         if answer.members and answer.leader != member_id:
             raise Violation(f"the members of {key} are told to {member_id}, who does not lead")
         if consumer:
             return
-        known = self._told.setdefault(key, (root(answer.leader), answer.protocol))
-        if known != (root(answer.leader), answer.protocol):
+        known = self._told.setdefault(key, (self._root(answer.leader), answer.protocol))
+        if known != (self._root(answer.leader), answer.protocol):
             raise Violation(
                 f"generation {key} is told with {answer.leader} and {answer.protocol}, and was with {known}"
             )
-        members = sorted(root(m.member_id) for m in answer.members)
+        members = sorted(self._root(m.member_id) for m in answer.members)
         if members and key in self._sets and members != self._sets[key]:
             raise Violation(f"the leader of {key} is told of {members}, but it was given to {self._sets[key]}")
 
@@ -154,8 +199,3 @@ def _forget(of: dict[Generation, Any], group_id: str) -> None:
 
 def is_root(record: Tombstone) -> bool:
     return record.kind in (GroupRecord.kind, ConsumerKind.GROUP)
-
-
-def root(member_id: str) -> str:
-    """A static member by its instance id, whatever its member id is now."""
-    return member_id.partition("-")[0]

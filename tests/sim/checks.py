@@ -117,7 +117,8 @@ class Checks:
         self._changed[record.group_id] = when
         key = (record.group_id, record.sub_id)
         if isinstance(record, MemberRecord | ClassicMemberRecord):
-            self._removed.pop(key, None)
+            if self._removed.pop(key, None) is not None:
+                self.generations.returned(*key)
         elif isinstance(record, CurrentRecord):
             self._reached[key] = max(record.member_epoch, self._reached.get(key, 0))
         elif isinstance(record, Tombstone) and record.kind in MEMBERS:
@@ -157,7 +158,7 @@ class Checks:
         """Whether the group would let this member commit. Of the classic protocol, it also must have been given what
         it has in the last assignment, or in the one before while it waits for its own: one that missed a generation
         may be in the present one and not know yet that its partitions are somebody else's (KIP-792)."""
-        if c.held is not None and c.held < self.generations.floor(c.group_id):
+        if c.held is not None and c.held < self.generations.floor(c.group_id, c.member_id):
             return False
         if isinstance(group, ClassicGroup):
             return c.epoch == group.generation and c.member_id in group.members

@@ -46,6 +46,7 @@ class ClassicMember(Peer):
     session_ms: int = 6_000
     rebalance_ms: int = 8_000
     join_patience_ms: int = 11_000
+    sync_patience_ms: int = 5_000
     keeps: bool = False
     """It goes on with what it has when it is told to join again in the place of an assignment, as clients before
     KAFKA-13419 do."""
@@ -79,9 +80,9 @@ class ClassicMember(Peer):
             self._leave()
         elif self.wants == "join" or (self.leads and self.seen is not None and self.seen != self._counts(self.seen)):
             self._join()
-        elif self.wants == "sync":
+        elif self.wants == "sync" and self.world.now >= self.busy_until:
             self._sync()
-        elif self.world.rng.random() < 0.15:
+        elif self.wants == "beat" and self.world.rng.random() < 0.15:
             self._commit()
         else:
             self.ask(ClassicHeartbeat(self.group_id, self.member_id, self.instance_id, self.epoch), self._beaten)
@@ -133,7 +134,7 @@ class ClassicMember(Peer):
             self.protocol if names else None,
             tuple(given.items()),
         )
-        self.ask(event, self._synced, self.join_patience_ms)
+        self.ask(event, self._synced, self.sync_patience_ms)
 
     def _commit(self) -> None:
         places = tuple((t, ZERO_ID, p) for t, ps in self.owned.items() for p in ps)
@@ -160,7 +161,8 @@ class ClassicMember(Peer):
             return
         if reply.code == Code.MEMBER_ID_REQUIRED:
             self.member_id = reply.member_id
-            self.soon()
+            if self.world.rng.random() < 0.7:
+                self.soon()
             return
         if reply.code == Code.INCONSISTENT_GROUP_PROTOCOL and self.world.config.migration_policy == "disabled":
             self.gone = True
@@ -172,6 +174,8 @@ class ClassicMember(Peer):
         self.leads = reply.leader == reply.member_id
         self.heard = () if reply.skip_assignment else reply.members
         self.wants = "sync"
+        if self.world.strikes(0.1):
+            self.busy_until = self.world.now + self.world.rng.choice((500, 2_000, 30_000))
         self.soon()
 
     def _synced(self, event: Event, reply: Answer) -> None:

@@ -28,6 +28,8 @@ class Cluster:
         self.nodes = [Node(self.world, self.checks, i) for i in range(SIDECARS)]
         self.fronts = [n.front for n in self.nodes]
         self.clients: list[Member] = []
+        self.changed_ms = 0
+        """When the topics changed last."""
         self.checks.clients = self.clients
         for node in self.nodes:
             self.world.sched.at(self.world.rng.randint(1, TICK_MS), node.tick)
@@ -48,7 +50,7 @@ class Cluster:
         self.world.sched.at(1, client.beat)
 
     def set_topics(self, *topics: Topic) -> None:
-        self.world.topics = topics
+        self.world.topics, self.changed_ms = topics, self.world.now
         for node in self.nodes:
             node.later(self.world.rng.randint(1, 800), node.learn_topics)
 
@@ -61,7 +63,7 @@ class Cluster:
     def settled(self) -> bool:
         """Everybody has gone on for a while, and every group is as it should be."""
         present = (*self.nodes, *(c for c in self.clients if not c.gone))
-        if any(n.paused_until + 2_000 > self.world.now for n in present):
+        if any(max(n.paused_until, n.busy_until) + 2_000 > self.world.now for n in present):
             return False
         return all(self._settled(g) for g in GROUPS)
 
@@ -95,9 +97,10 @@ class Cluster:
             if c.partitions() != {(TOPIC_IDS[t], p) for t, ps in told.items() for p in ps}:
                 return False
         leader = present.get(group.leader or "")
-        if not isinstance(leader, ClassicMember) or leader.seen is None:
-            # It does not know that it leads, or came back as the leader (KIP-814), or the group was downgraded: nobody
-            # looks at the topics until something else happens, as in Kafka.
+        unaware = not isinstance(leader, ClassicMember) or leader.seen is None
+        if unaware and self.changed_ms > self.checks.generations.stable_ms[group.group_id] - 5_000:
+            # The leader came back as a static member (KIP-814), or the group was downgraded, and it does not know that
+            # it leads: nobody looks at the topics until something else happens, as in Kafka.
             return True
         names = {n for c in present.values() if isinstance(c, ClassicMember) for n in c.names}
         return _owned(present) == self._all(names)

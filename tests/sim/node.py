@@ -39,6 +39,9 @@ from tests.sim.log import Writer
 from tests.sim.peer import ASK_ELSEWHERE
 from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
 
+AS_A_MEMBER = ((ClassicHeartbeat, Code.REBALANCE_IN_PROGRESS), (JoinGroup, Code.MEMBER_ID_REQUIRED))
+"""Codes that nobody is told who is none."""
+
 
 class Outcome(Enum):
     DONE = "done"
@@ -85,7 +88,7 @@ class Node:
         self.sched = world.sched
         self.checks = checks
         self.name = name
-        self.paused_until = 0
+        self.paused_until = self.busy_until = 0
         self.cut_off = False
         self.skew = 0
         """By how much the wall clock is wrong."""
@@ -449,6 +452,10 @@ class Node:
         if c.metric == "invariant_violations":
             self.world.figures["broken turns"] += 1
             self.world.broken_turns -= 1
+        elif c.metric == "migrations":
+            self.world.figures[f"groups now {c.labels[0]}"] += 1
+        elif c.metric == "completed_rebalances":
+            self.world.figures["classic rebalances"] += 1
 
     # ---- what must hold of answers and silence --------------------------------------------------------------
     def _reply(self, reply: Reply) -> None:

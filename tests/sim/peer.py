@@ -33,6 +33,8 @@ class Peer:
     gone: bool = False
     paused_until: int = 0
     """It reads nothing and says nothing until then."""
+    busy_until: int = 0
+    """It makes an assignment, or calls its rebalance listener, and beats meanwhile, as Java's clients do (KIP-62)."""
     waiting: int = 0
     tokens: int = 0
     sent_ms: int = 0

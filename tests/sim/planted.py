@@ -173,7 +173,7 @@ def gives_sessions_back_without_end(patch: Patch, sim: Cluster) -> None:
 
 # ---- grants ---------------------------------------------------------------------------------------------------
 def grants_without_end(patch: Patch, sim: Cluster) -> None:
-    patch.setattr(Grants, "allows", lambda self, steady, version, now_ms: steady.group.valid)
+    patch.setattr(Grants, "allows", lambda self, steady, api, version, now_ms: steady.group.valid)
 
 
 def withdraws_no_grant(patch: Patch, sim: Cluster) -> None:

@@ -144,6 +144,7 @@ class Play:
             session_ms=rng.choice((SESSION_MS, SESSION_MS + 1_000)),
             rebalance_ms=rebalance_ms,
             join_patience_ms=rebalance_ms + 3_000 if patient else 2_500,
+            sync_patience_ms=rng.choice((5_000, 20_000)) if patient else 2_500,
             keeps=rng.random() < 0.3,
         )
 
