@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from sidecar.core.classic.embedded import assigned_with_data, subscription
 from sidecar.core.classic.group import ClassicGroup, Member
 from sidecar.core.classic.kind import CLASSIC
-from sidecar.core.classic.records import State
 from sidecar.core.consumer.checks import check_request
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat
@@ -50,7 +49,7 @@ def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     check_request(hb, config)
     if hb.member_epoch != 0:
         raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {hb.group_id} is not a consumer group.")
-    if group.state is State.EMPTY:
+    if not group.members:  # the last one may have left while its first rebalance was under way
         check(ConsumerGroup(hb.group_id), hb, config)
         drop(turn, group, "an empty classic group becomes a consumer group")
     else:
