@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sidecar.core.classic.events import ClassicHeartbeat, JoinReply, SyncGroup, SyncReply
+from sidecar.core.classic.events import ClassicHeartbeat, JoinReply, LeaveGroup, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord
 from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.consumer.records import MemberRecord as ConsumerMemberRecord
-from sidecar.core.events import Answer
+from sidecar.core.events import Answer, Event
 from sidecar.core.mixed.upgrade import WHY as UPGRADED
 from sidecar.core.offsets import CommitCheck
 from sidecar.core.records import Record, Tombstone
@@ -46,10 +46,11 @@ class Generations:
         """The generation with which the group became a classic one; what was assigned before is not known here."""
         self.stable_ms: dict[str, int] = {}
         """When a classic group was assigned last, or came into being with what its members had."""
-        self._began: dict[str, tuple[int, Writer]] = {}
-        """When a rebalance of a group that was not empty began, and at which owner."""
-        self._pending: dict[str, dict[str, tuple[int, Writer]]] = {}
-        """Member ids that were given out and have not come back: when and by whom."""
+        self._states: dict[str, State] = {}
+        self._began: dict[str, tuple[int, int]] = {}
+        """When a rebalance of a group that was not empty began, and in which owner epoch."""
+        self._pending: dict[str, dict[str, tuple[int, int]]] = {}
+        """Member ids that were given out and have not come back: when and in which owner epoch."""
         self._assigned: dict[str, tuple[int, int]] = {}
         """The last generation of a classic group that has an assignment, and the one before."""
 
@@ -69,11 +70,11 @@ class Generations:
         return max(self._assigned.get(group_id, (0, 0))[1], self._back.get((group_id, member_id), 0))
 
     # ---- the log --------------------------------------------------------------------------------------------
-    def note(self, record: Record, writer: Writer) -> None:
+    def note(self, record: Record, writer: Writer, owner_epoch: int) -> None:
         """The record has been applied."""
         group_id = record.group_id
         if isinstance(record, GroupRecord):
-            self._note_group(record, writer)
+            self._note_group(record, writer, owner_epoch)
         elif isinstance(record, MemberRecord | ConsumerMemberRecord):
             self._pending.get(group_id, {}).pop(record.member_id, None)
             if record.instance_id is not None:
@@ -102,18 +103,19 @@ class Generations:
         """Whether generations of the group begin anew: nobody was in it."""
         return isinstance(record, Tombstone) and is_root(record) and record.why.startswith("an empty")
 
-    def _note_group(self, r: GroupRecord, writer: Writer) -> None:
+    def _note_group(self, r: GroupRecord, writer: Writer, owner_epoch: int) -> None:
         group_id, key, now = r.group_id, (r.group_id, r.generation), self.world.sched.now
         if self._turned.get((group_id, ""), (-1, 0, writer))[0] != r.generation:
             self._turned[group_id, ""] = (r.generation, now, writer)
         self._era.setdefault(group_id, r.generation)
         last, _ = self._assigned.get(group_id, (0, 0))
         group = self.group(group_id)
+        before, self._states[group_id] = self._states.get(group_id), r.state
         if r.state is State.PREPARING:
-            if last or r.generation:
-                self._began.setdefault(group_id, (now, writer))
+            if before in (State.STABLE, State.COMPLETING):
+                self._began[group_id] = (now, owner_epoch)
             return
-        began, by = self._began.pop(group_id, (0, writer))
+        began, by = self._began.pop(group_id, (0, owner_epoch))
         if r.state is State.COMPLETING:
             # Until the leader has assigned, members hold what they were given last.
             self._assigned[group_id] = (last, last)
@@ -121,26 +123,33 @@ class Generations:
             known = self._sets.setdefault(key, members)
             if known != members:
                 raise Violation(f"generation {r.generation} of {group_id} is given to {members}, and was to {known}")
-            if by == writer and now - began < IN_ANY_CASE_MS:
-                self._nobody_is_missing(group_id, writer)
+            if by == owner_epoch and now - began < IN_ANY_CASE_MS:
+                self._nobody_is_missing(group_id, owner_epoch)
         elif r.state is State.STABLE and key not in self._given:
             self._given[key] = dict(group.assignments)
             self._assigned[group_id] = (r.assigned_generation, last)
             self.stable_ms[group_id] = now
 
-    def _nobody_is_missing(self, group_id: str, writer: Writer) -> None:
+    def _nobody_is_missing(self, group_id: str, owner_epoch: int) -> None:
         """The join phase is over before its time, so nobody was to be waited for."""
         soon = self.world.sched.now - SESSION_MS + TICK_MS
         for member_id, (given_ms, by) in self._pending.get(group_id, {}).items():
-            if by == writer and given_ms > soon:
+            if by == owner_epoch and given_ms > soon:
                 raise Violation(f"the join phase of {group_id} is over, but {member_id} was given its id, and may come")
+
+    def asked(self, event: Event) -> None:
+        """Who was given a member id may leave with it."""
+        if isinstance(event, LeaveGroup):
+            for m in event.members:
+                self._pending.get(event.group_id, {}).pop(m.member_id, None)
 
     # ---- answers --------------------------------------------------------------------------------------------
     def answered(self, ask: Ask, answer: Answer, member_id: str, writer: Writer, lease_end_ms: int) -> None:
         """A member is told that all is well, or a new one which id it has."""
         event, group_id = ask.event, ask.event.group_id
         if isinstance(answer, JoinReply) and answer.code:
-            self._pending.setdefault(group_id, {})[member_id] = (ask.taken_ms, writer)
+            if isinstance(self.group(group_id), ClassicGroup):
+                self._pending.setdefault(group_id, {})[member_id] = (ask.taken_ms, ask.owner_epoch)
         elif isinstance(answer, JoinReply):
             self._joined(group_id, answer, member_id)
         elif isinstance(answer, SyncReply):

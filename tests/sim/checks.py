@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, LeaveGroup
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import Kind as ClassicKind
 from sidecar.core.classic.records import MemberRecord as ClassicMemberRecord
 from sidecar.core.classic.soft import ClassicSoft
-from sidecar.core.consumer.events import HeartbeatReply
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord, Kind, MemberRecord
 from sidecar.core.effects import TOUCH_MS
-from sidecar.core.errors import InvariantError
+from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import Answer, Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
@@ -52,6 +53,8 @@ COMPARED_CLASSIC = (
     "static",
     "supported",
 )
+AS_A_MEMBER = ((ClassicHeartbeat, Code.REBALANCE_IN_PROGRESS), (JoinGroup, Code.MEMBER_ID_REQUIRED))
+"""Codes that nobody is told who is none."""
 MEMBERS = (Kind.MEMBER, ClassicKind.MEMBER)
 
 
@@ -107,7 +110,7 @@ class Checks:
             raise Violation(f"in the log: {exc}") from exc
         writer = log.writers[epoch]
         self._note(record, writer)
-        self.generations.note(record, writer)
+        self.generations.note(record, writer, epoch)
         self._batch[group_id] = None
         if self.generations.begins_anew(record):
             self._epochs.pop(group_id, None)
@@ -259,6 +262,13 @@ def _same(live: Any, folded: Any) -> None:
 def key_of(event: Event, answer: Answer) -> MemberKey:
     """Whom this answer concerns."""
     return event.group_id, getattr(answer, "member_id", "") or getattr(event, "member_id", "")
+
+
+def as_a_member(event: Event, answer: Answer) -> bool:
+    """Whether somebody is answered as a member that stays, or will be one."""
+    if isinstance(event, LeaveGroup) or (isinstance(event, ConsumerHeartbeat) and event.member_epoch < 0):
+        return False
+    return not answer.code or (type(event), answer.code) in AS_A_MEMBER
 
 
 def lease_end(proved_ms: int) -> int:

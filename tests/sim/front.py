@@ -37,6 +37,8 @@ class Ask:
     """When the coordinator got it."""
     lived_ms: int = 0
     """How long the coordinator had been of use by then."""
+    owner_epoch: int = -1
+    """Of the coordinator, if it served the partition when its own turn had ended."""
     behind: int = 0
     """The serial of the last batch that was written when its own turn had ended."""
 

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from sidecar.core.classic.config import ClassicConfig
-from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, LeaveGroup, SyncGroup
+from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, SyncGroup
 from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Stop, TookOver, Void, Work
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
@@ -23,7 +23,6 @@ from sidecar.core.consumer.run import run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
 from sidecar.core.effects import Count, Reply
 from sidecar.core.effects import Log as LogLine
-from sidecar.core.errors import Code
 from sidecar.core.events import Answer
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
@@ -33,14 +32,11 @@ from sidecar.core.service import Service
 from sidecar.core.shard import Shard
 from sidecar.core.turn import Computed, Now, Ports
 from sidecar.link.messages import Lease
-from tests.sim.checks import MEMBERS, Checks, MemberKey, key_of, lease_end
+from tests.sim.checks import MEMBERS, Checks, MemberKey, as_a_member, key_of, lease_end
 from tests.sim.front import Ask, Front, Granted
 from tests.sim.log import Writer
 from tests.sim.peer import ASK_ELSEWHERE
 from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
-
-AS_A_MEMBER = ((ClassicHeartbeat, Code.REBALANCE_IN_PROGRESS), (JoinGroup, Code.MEMBER_ID_REQUIRED))
-"""Codes that nobody is told who is none."""
 
 
 class Outcome(Enum):
@@ -235,12 +231,13 @@ class Node:
         self._tokens += 1
         token = self._tokens
         self.pending[token] = ask
+        self.checks.generations.asked(ask.event)
         ask.taken_ms, ask.lived_ms = self.sched.now, self.lived_ms
         self.service.request(token, ask.event, self.clock())
         self.drain()
         p = self.world.partition_of(ask.event.group_id)
         if self.service.owners[p].shard is not None:  # else it is held
-            ask.behind = self.tenures[p].written
+            ask.behind, ask.owner_epoch = self.tenures[p].written, self.tenures[p].epoch
 
     def touch(self, group_id: str, member_id: str) -> None:
         self.service.touch(group_id, member_id, self.clock())
@@ -473,10 +470,7 @@ class Node:
     def _judge(self, ask: Ask, answer: Answer) -> None:
         """A member was told that all is well, or at least that it is one."""
         event = ask.event
-        leaves = isinstance(event, LeaveGroup) or (isinstance(event, ConsumerHeartbeat) and event.member_epoch < 0)
-        if leaves or (
-            answer.code and (answer.code != Code.REBALANCE_IN_PROGRESS or type(event) is not ClassicHeartbeat)
-        ):
+        if not as_a_member(event, answer):
             return
         key = key_of(event, answer)
         if type(event) in (ConsumerHeartbeat, ClassicHeartbeat):  # others do not move the session in every case
