@@ -49,7 +49,9 @@ def tells_everybody_the_members(patch: Patch, sim: Cluster) -> None:
 
     def planted(group: Any, member_id: str, members: Any = ()) -> Any:
         reply = real(group, member_id, members)
-        reply.members = tuple(JoinedMember(m, None, b"") for m in group.members)
+        reply.members = tuple(
+            JoinedMember(m.member_id, None, m.metadata(group.protocol)) for m in group.members.values()
+        )
         return reply
 
     patch.setattr(rebalance, "joined", planted)
