@@ -14,8 +14,8 @@ from sidecar.core.classic.rebalance import arm_session as arm_classic_session
 from sidecar.core.classic.rebalance import prepare
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.kind import CONSUMER
 from sidecar.core.mixed.timers import JOIN, SYNC
+from sidecar.core.mixed.waiting import released
 from sidecar.core.records import Partitions, Record
 from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Turn
@@ -41,7 +41,7 @@ def downgrade(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], reb
 
 
 def drop(turn: Turn, group: ConsumerGroup, why: str) -> None:
-    CONSUMER.released(turn, group)
+    released(turn, group)
     for member_id in group.members:
         for name in (JOIN, SYNC):
             turn.timers.cancel((name, group.group_id, member_id))

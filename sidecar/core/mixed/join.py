@@ -1,8 +1,9 @@
 """JoinGroup (api 11) to a consumer group: a member of the classic protocol beside those of the consumer protocol.
 
 Source: Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup; KIP-848 'Online Migration'. Nobody leads: the
-coordinator assigns, and the member's generation is its epoch. Under KIP-1263 the member may be told of its partitions
-later: its heartbeat says REBALANCE_IN_PROGRESS as soon as there is a new target.
+coordinator assigns, and the member's generation is its epoch. Under KIP-1263 the target may be computed later: the
+answer waits a while for it (waiting.py); after that the member's heartbeat says REBALANCE_IN_PROGRESS as soon as there
+is one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.core.classic.config import config_of as classic_config
-from sidecar.core.classic.embedded import CONSUMER_TYPE, Owned, Subscription, subscription
+from sidecar.core.classic.embedded import Subscription, subscription
 from sidecar.core.classic.events import JoinGroup, JoinReply
 from sidecar.core.classic.join import MEMBER_ID_REQUIRED_SINCE
 from sidecar.core.classic.join import join as classic_join
@@ -24,9 +25,8 @@ from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import NO_TOKEN
 from sidecar.core.mixed.checks import check_admission, downgrades
 from sidecar.core.mixed.downgrade import downgrade, drop
-from sidecar.core.mixed.timers import arm_sync, joined
+from sidecar.core.mixed.waiting import answer_or_wait, by_id, reply_to
 from sidecar.core.records import Partitions
-from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Turn
 
 
@@ -48,20 +48,11 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
         return
     if checked.replaced is not None and downgrades(turn, group, [checked.replaced], joining=1):
         final = _replaces_the_last(turn, group, checked, owned)
+        turn.reply(token, reply_to(e, final))
     else:
         final = advance(turn, group, checked, owned, NO_TOKEN)
         arm_session(turn, e.group_id, final)
-        arm_sync(turn, e.group_id, final)
-    joined(turn, e.group_id, final.member_id)
-    turn.reply(
-        token,
-        JoinReply(
-            member_id=final.member_id,
-            generation=final.member_epoch,
-            protocol_type=CONSUMER_TYPE,
-            protocol=e.protocols[0][0],
-        ),
-    )
+        answer_or_wait(turn, group, e, final, token)
 
 
 def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup) -> tuple[Checked, Partitions]:
@@ -73,7 +64,7 @@ def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup) -> tuple[Checked, Par
     if said is None:
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed.")
     member, replaced = _find_or_make(group, e, member_id)
-    return Checked(member, replaced, _with_request(member, e, said)), _by_id(said.owned, turn.image)
+    return Checked(member, replaced, _with_request(member, e, said)), by_id(said.owned, turn.image)
 
 
 def _to_empty(turn: Turn, group: ConsumerGroup, e: JoinGroup, token: int) -> None:
@@ -130,8 +121,3 @@ def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned
         member = reconcile_member(turn, group, member, changed, owned)
     downgrade(turn, group, (), behind, f"{member.member_id} replaces the last member of the consumer protocol")
     return member
-
-
-def _by_id(owned: Owned, image: TopicImage) -> Partitions:
-    topics = ((image.by_name.get(name), ps) for name, ps in owned.items())
-    return {t.id: tuple(sorted(ps)) for t, ps in topics if t is not None}

@@ -9,18 +9,45 @@ from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, LeaveGroup,
 from sidecar.core.classic.kind import CLASSIC
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.kind import CONSUMER as PLAIN
+from sidecar.core.consumer.regexes import RegexResolved
+from sidecar.core.consumer.target import AssignorDone
 from sidecar.core.events import Event
 from sidecar.core.groups import Handler
 from sidecar.core.mixed.join import classic_joins
 from sidecar.core.mixed.leave import consumer_heartbeat, join_over, leave_group, rebalance_over, session_over, sync_over
 from sidecar.core.mixed.sync import heartbeat, sync
-from sidecar.core.mixed.timers import JOIN, SYNC
+from sidecar.core.mixed.timers import JOIN, SYNC, WAIT
 from sidecar.core.mixed.upgrade import consumer_joins
+from sidecar.core.mixed.waiting import MixedSoft, released, waited_enough, wake
+from sidecar.core.turn import Turn
+
+
+def _then_wake(handler: Handler) -> Handler:
+    def handle(turn: Turn, event: Event, token: int) -> None:
+        handler(turn, event, token)
+        wake(turn, event.group_id)
+
+    return handle
+
 
 CONSUMER = replace(
     PLAIN,
-    events={**PLAIN.events, ConsumerHeartbeat: consumer_heartbeat},
-    timers={**PLAIN.timers, "session": session_over, "rebalance": rebalance_over, JOIN: join_over, SYNC: sync_over},
+    soft=MixedSoft,
+    events={
+        **PLAIN.events,
+        ConsumerHeartbeat: consumer_heartbeat,
+        AssignorDone: _then_wake(PLAIN.events[AssignorDone]),
+        RegexResolved: _then_wake(PLAIN.events[RegexResolved]),
+    },
+    timers={
+        **PLAIN.timers,
+        "session": session_over,
+        "rebalance": rebalance_over,
+        JOIN: join_over,
+        SYNC: sync_over,
+        WAIT: waited_enough,
+    },
+    released=released,
 )
 """Consumer groups, whose members may speak the classic protocol, too."""
 

@@ -1,11 +1,12 @@
-"""Timers of members of the classic protocol in a consumer group: by when they must join again, and sync."""
+"""Timers of members of the classic protocol in a consumer group: by when they must join again, and
+sync; how long their JoinGroup waits for an assignor."""
 
 from __future__ import annotations
 
 from sidecar.core.consumer.group import Member
 from sidecar.core.turn import Turn
 
-JOIN, SYNC = "mixed_join", "mixed_sync"
+JOIN, SYNC, WAIT = "mixed_join", "mixed_sync", "mixed_wait"
 
 
 def arm_join(turn: Turn, group_id: str, member: Member) -> None:
