@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.core.classic.embedded import assigned_with_data
 from sidecar.drill.clients import (
     Client,
     Journal,
@@ -24,7 +25,7 @@ from sidecar.drill.clients import (
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from tests.clients.conftest import make_topic
-from tests.clients.wire import describe, listed_type
+from tests.clients.wire import describe, described, listed_type
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 6
@@ -201,8 +202,11 @@ def test_rolling_change_to_the_consumer_protocol_and_back_under_load(run: Run) -
 def test_a_stable_group_of_librdkafka_upgrades_online(run: Run) -> None:
     """Plain Kafka 4.3.1 answers GROUP_ID_NOT_FOUND: librdkafka's sticky assignor hands each member's data back."""
     run.python("one", "cooperative-sticky")
+    run.settle(1)
     run.python("two", "cooperative-sticky")
     run.settle(2)
+    data = [assigned_with_data(m.member_assignment) for m in described(run.kafka, run.group).members]
+    assert any(found is not None and found[1] for found in data), "this is why Kafka refuses"
     run.python("three", "consumer")
     run.settle(3)
     assert listed_type(run.kafka, run.group)[0] == "consumer"

@@ -12,6 +12,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import list_groups as lg
 
 T = TypeVar("T")
@@ -73,6 +74,17 @@ def describe(kafka: LocalKafka, group: str) -> cd.DescribedGroup:
     async def ask(conn: BrokerConnection) -> cd.DescribedGroup:
         res = await conn.request(cd, "ConsumerGroupDescribe", cd.ConsumerGroupDescribeRequest([group]))
         found: cd.DescribedGroup = res.groups[0]
+        return found
+
+    return talk(kafka, ask, node=owner_node(kafka, group))
+
+
+def described(kafka: LocalKafka, group: str) -> dg.DescribedGroup:
+    """A classic group."""
+
+    async def ask(conn: BrokerConnection) -> dg.DescribedGroup:
+        res = await conn.request(dg, "DescribeGroups", dg.DescribeGroupsRequest([group]))
+        found: dg.DescribedGroup = res.groups[0]
         return found
 
     return talk(kafka, ask, node=owner_node(kafka, group))

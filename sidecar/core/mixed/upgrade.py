@@ -4,8 +4,8 @@ Source: Kafka's GroupMetadataManager.convertToConsumerGroup and ConsumerGroup.fr
 with what it was assigned last, at an epoch that is the group's generation.
 
 Kafka refuses a group whose assignments carry user data, because a custom assignor's would be lost. The assignors that
-clients bring (`BUILT_IN`) keep nothing there but hints of their own: librdkafka's hands each member's subscription
-data back, so that Kafka upgrades no group of it. Here such a group upgrades.
+clients bring (`BUILT_IN`) keep nothing there but hints of their own: librdkafka's sticky ones hand each member's
+subscription data back, so that Kafka does not upgrade their groups. Here such a group upgrades.
 """
 
 from __future__ import annotations
