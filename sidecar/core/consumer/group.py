@@ -259,7 +259,7 @@ class ConsumerGroup:
     def _count_classic(self, traits: ClassicTraits | None, by: int) -> None:
         if traits is not None:
             self.classic_members += by
-            for name, _ in traits.protocols:
+            for name in {name for name, _ in traits.protocols}:
                 self.classic_protocols[name] += by
 
     def _release(self, member: Member) -> None:

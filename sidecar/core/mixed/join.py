@@ -15,8 +15,6 @@ from sidecar.core.classic.embedded import Subscription, subscription
 from sidecar.core.classic.events import JoinGroup, JoinReply
 from sidecar.core.classic.join import MEMBER_ID_REQUIRED_SINCE
 from sidecar.core.classic.join import join as classic_join
-from sidecar.core.consumer.checks import check_size
-from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.members import arm_session, refresh_metadata_hash, replace_static
 from sidecar.core.consumer.records import ClassicTraits
@@ -46,7 +44,8 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
     if not e.member_id and e.instance_id is None and e.version >= MEMBER_ID_REQUIRED_SINCE:
         turn.reply(token, JoinReply(Code.MEMBER_ID_REQUIRED, member_id=checked.updated.member_id))
         return
-    if checked.replaced is not None and downgrades(turn, group, [checked.replaced], joining=1):
+    before = group.static_member(e.instance_id)
+    if before is not None and before.classic is None and downgrades(turn, group, [before], joining=1):
         final = _replaces_the_last(turn, group, checked, owned)
         turn.reply(token, reply_to(e, final))
     else:
@@ -57,9 +56,8 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
 
 def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup) -> tuple[Checked, Partitions]:
     """The member and what it says that it owns. Raises what the request is refused with."""
-    check_admission(turn, group, e.protocol_type, e.protocols)
     member_id = e.member_id or e.new_id
-    check_size(group, member_id, config_of(turn, e.group_id))
+    check_admission(turn, group, member_id, e.protocol_type, e.protocols)
     said = subscription(e.protocols[0][1])
     if said is None:
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed.")
@@ -102,7 +100,7 @@ def _with_request(member: Member, e: JoinGroup, said: Subscription) -> Member:
         rebalance_timeout_ms=e.rebalance_timeout_ms,
         server_assignor=None,
         topic_names=tuple(sorted(set(said.topics))),
-        topic_regex="",
+        topic_regex="" if member.topic_regex else member.topic_regex,
         client_id=e.client_id,
         client_host=e.client_host,
         classic=ClassicTraits(e.session_timeout_ms, e.protocols),
@@ -111,8 +109,8 @@ def _with_request(member: Member, e: JoinGroup, said: Subscription) -> Member:
 
 def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned: Partitions) -> Member:
     """A static member comes back with the classic protocol, and was the last one of the consumer protocol."""
-    assert checked.replaced is not None
-    replace_static(turn, group, checked.replaced, checked.member)
+    if checked.replaced is not None:
+        replace_static(turn, group, checked.replaced, checked.member)
     group, changed = update_subscription(turn, group, checked.member, checked.updated, NO_TOKEN)
     refresh_metadata_hash(turn, group)
     member = group.members[checked.updated.member_id]

@@ -16,6 +16,7 @@ from sidecar.core.consumer.members import due_to_rebalance, remove_members
 from sidecar.core.errors import Code
 from sidecar.core.mixed.checks import downgrades
 from sidecar.core.mixed.downgrade import downgrade
+from sidecar.core.mixed.timers import joined, synced
 from sidecar.core.turn import Turn
 
 
@@ -45,6 +46,9 @@ def _find(group: ConsumerGroup, m: Leaving) -> tuple[Member | None, Code]:
 
 def remove(turn: Turn, group: ConsumerGroup, gone: list[tuple[Member, str]]) -> None:
     members = [m for m, _ in gone]
+    for member in members:
+        joined(turn, group.group_id, member.member_id)
+        synced(turn, group.group_id, member.member_id)
     if downgrades(turn, group, members):
         downgrade(turn, group, members, True, "; ".join(f"{m.member_id} {why}" for m, why in gone))
     else:

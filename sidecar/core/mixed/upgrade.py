@@ -18,7 +18,7 @@ from sidecar.core.classic.kind import CLASSIC
 from sidecar.core.consumer.checks import check_request
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat
-from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.group import INITIAL_EPOCH, ConsumerGroup
 from sidecar.core.consumer.heartbeat import heartbeat
 from sidecar.core.consumer.members import arm_session
 from sidecar.core.consumer.records import (
@@ -93,10 +93,15 @@ def as_consumer_group(group: ClassicGroup, image: TopicImage) -> list[Record]:
     for member in group.members.values():
         records += _member(group, member, protocol, image)
     preview = _preview(group.group_id, records)
-    epoch = group.generation
+    epoch = epoch_of(group)
     records.append(TargetMetadataRecord(group.group_id, epoch, 0, "", WHY))
     records.append(GroupRecord(group.group_id, epoch, preview.hash_over(image), WHY))
     return records
+
+
+def epoch_of(group: ClassicGroup) -> int:
+    """Before the first generation it is the epoch of the empty assignment: no member may be told of epoch 0."""
+    return max(group.generation, INITIAL_EPOCH)
 
 
 def _member(group: ClassicGroup, m: Member, protocol: str, image: TopicImage) -> list[Record]:
@@ -104,7 +109,7 @@ def _member(group: ClassicGroup, m: Member, protocol: str, image: TopicImage) ->
     if said is None:
         raise no_upgrade(group.group_id, "the embedded consumer protocol is malformed")
     given = _given(group, m.member_id, protocol, image)
-    group_id, epoch = group.group_id, group.generation
+    group_id, epoch = group.group_id, epoch_of(group)
     traits = ClassicTraits(m.session_timeout_ms, m.protocols)
     names = tuple(sorted(set(said.topics)))
     records: list[Record] = [
