@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace as changed
 
-from sidecar.core.classic.embedded import assigned, assignment, subscription
+from sidecar.core.classic.embedded import assigned, subscription
 from sidecar.core.classic.events import (
     DescribeClassic,
     DescribeClassicReply,
@@ -21,10 +21,12 @@ from sidecar.core.classic.events import (
     SyncReply,
 )
 from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.effects import Log
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event, Standing, StandingReply
 from sidecar.core.offsets import CheckReply
+from sidecar.wire.generated import consumer_protocol_assignment as ca
 from tests.core import classic_client
 from tests.core.classic_client import ClassicClient
 from tests.core.world import World
@@ -72,8 +74,12 @@ def show_claim(topic: str, partitions: Sequence[int], generation: int, holder: s
 
 
 def read_assignment(text: str) -> bytes:
-    """`a:0,1;b:2`, `nothing`, or any other word as it is."""
-    return assignment(3, places(text).items()) if ":" in text or text == "nothing" else text.encode()
+    """`a:0,1;b:2`, `nothing`, or any other word as it is. `!word` at the end is the assignor's own data."""
+    text, _, data = text.partition("!")
+    if ":" not in text and text != "nothing":
+        return text.encode()
+    given = [ca.TopicPartition(t, list(ps)) for t, ps in places(text).items()]
+    return (3).to_bytes(2, "big") + ca.ConsumerProtocolAssignment(given, data.encode() or None).encode(3)
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------
@@ -105,6 +111,9 @@ class ClassicWords:
             client.protocols = self.protocols(client, o)
         asked = client.join(o.get("id"), o.get("reason"))
         asked = changed(asked, group_id=o.get("group", self.group_id).replace("none", ""))
+        group = self.world.shard.groups.get(asked.group_id)
+        if isinstance(group, ConsumerGroup) and group.members:
+            asked.new_id = f"{client.begin()}-{asked.new_id}"  # there the whole id is a UUID
         token = self.world.request(asked)
         reply = self.world.replies.get(token)
         code = Code.NONE if reply is None else reply.answer.code
@@ -137,7 +146,7 @@ class ClassicWords:
             return f"{client.name}: {answer.code.name}{given}"
         text = f"{client.name}: {answer.member_id} in generation {answer.generation}, {answer.protocol}"
         if not answer.members:
-            return f"{text}, follows {answer.leader}"
+            return text + (f", follows {answer.leader}" if answer.leader else ", and nobody leads")
         text += ", leads " + "; ".join(self.shown(m) for m in answer.members)
         return text + (", and leaves the assignment as it is" if answer.skip_assignment else "")
 
