@@ -20,9 +20,12 @@ from sidecar.wire.frames import response_body
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import list_offsets as lo
+from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_delete as od
 
 LATEST = -1
+METADATA_BY_ID = 12
+"""The version of Metadata that takes topic ids without names."""
 KEPT = 1_000
 """Answers kept for a connection, of each kind. When there are more, those whose time is over go, or else all."""
 
@@ -96,6 +99,18 @@ def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[
         _keep(call, call.client.topics, new)
         said |= new
     return {t for t in topics if said[t] == Code.TOPIC_AUTHORIZATION_FAILED}
+
+
+def hidden_topic_ids(call: Call, ids: Iterable[bytes]) -> Generator[Want, Any, set[bytes]]:
+    """Those of the topics that the principal may not DESCRIBE, or that are gone: a broker says no more of an id."""
+    wanted = sorted(set(ids))
+    if not wanted or not call.view.authorizer:
+        return set()
+    topics = [md.MetadataRequestTopic(topic_id=i, name=None) for i in wanted]
+    probe = md.MetadataRequest(topics=topics, allow_auto_topic_creation=False).encode(METADATA_BY_ID)
+    frame = yield from ask(call, Api.METADATA, METADATA_BY_ID, probe, flexible=True)
+    res = md.MetadataResponse.decode(METADATA_BY_ID, frame, response_body(frame, True))
+    return {t.topic_id for t in res.topics if t.error_code != Code.NONE}
 
 
 def _known(call: Call, kept: Kept, names: list[str]) -> dict[str, int]:

@@ -22,14 +22,14 @@ coordinator is asked once more, and its second answer is tried; the client never
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
 from msgspec.structs import replace as replace_struct
 
 from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Handler, Owe, Tell, Want, coordinate, store
+from sidecar.api.call import FORWARD, Call, Handler, Owe, Tell, Want, coordinate, store, store_at
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, CommitCheck, Place, Seat
 from sidecar.link.messages import CommitEnded
@@ -66,19 +66,20 @@ def offset_commit(call: Call) -> Handler:
         places,
     )
     check = yield from _check(call, event)
+    hidden = (yield from _refused_topics(call, req)) if check.code == Code.NONE else {}
     while check.code == Code.NONE:
         version = _broker_version(call)
         if check.seat is not None:
             version = max(version, COMMIT_NAMES_INSTANCE)
-        sent = replace(req, topics=_without(req.topics, check.partitions))
+        sent = replace(req, topics=_without(req.topics, check.partitions | hidden.keys()))
         sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id = _in_whose_name(check.seat)
         body = yield from _send(call, req.group_id, check, version, sent.encode(version))
         res = oc.OffsetCommitResponse.decode(version, body)
         code = _unseated(check.seat, {p.error_code for t in res.topics for p in t.partitions})
         if code == Code.NONE:
-            if version == call.version and not check.partitions:
+            if version == call.version and not check.partitions and not hidden:
                 return body
-            _merge(res, check)
+            _merge(res, {**dict.fromkeys(check.partitions, check.partition_code), **hidden})
             return res.encode(call.version)
         check = yield from _check_again(event, check.seat, code)
         event.again = True
@@ -94,6 +95,8 @@ def txn_offset_commit(call: Call) -> Handler:
         req.group_id, req.member_id, req.generation_id, req.group_instance_id, call.version, True, places
     )
     check = yield from _check(call, event)
+    hidden = (yield from _txn_refused_topics(call, req)) if check.code == Code.NONE else []
+    req.topics = [t for t in req.topics if all(t.name != h.name for h in hidden)]
     while check.code == Code.NONE and not check.partition_code:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
         req.generation_id, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
@@ -101,7 +104,8 @@ def txn_offset_commit(call: Call) -> Handler:
         res = tc.TxnOffsetCommitResponse.decode(version, body)
         code = _unseated(check.seat, {p.error_code for t in res.topics for p in t.partitions})
         if code == Code.NONE:
-            return body if version == call.version else res.encode(call.version)
+            res.topics += hidden
+            return body if version == call.version and not hidden else res.encode(call.version)
         check = yield from _check_again(event, check.seat, code)
         event.again = True
     # A transaction stands or falls as a whole.
@@ -151,7 +155,7 @@ def _broker_version(call: Call) -> int:
     return call.version if known is None else min(call.version, known[1])
 
 
-def _without(topics: list[oc.OffsetCommitRequestTopic], refused: frozenset[Place]) -> list[oc.OffsetCommitRequestTopic]:
+def _without(topics: list[oc.OffsetCommitRequestTopic], refused: Set[Place]) -> list[oc.OffsetCommitRequestTopic]:
     if not refused:
         return topics
     left = []
@@ -162,16 +166,46 @@ def _without(topics: list[oc.OffsetCommitRequestTopic], refused: frozenset[Place
     return left
 
 
-def _merge(res: oc.OffsetCommitResponse, check: CheckReply) -> None:
+def _merge(res: oc.OffsetCommitResponse, refused: Mapping[Place, int]) -> None:
     """Add the partitions that were not sent on."""
     by_topic: dict[tuple[str, bytes], list[oc.OffsetCommitResponsePartition]] = {}
-    for name, topic_id, partition in sorted(check.partitions):
-        refused = oc.OffsetCommitResponsePartition(partition, check.partition_code)
-        by_topic.setdefault((name, topic_id), []).append(refused)
+    for (name, topic_id, partition), code in sorted(refused.items()):
+        by_topic.setdefault((name, topic_id), []).append(oc.OffsetCommitResponsePartition(partition, code))
     for t in res.topics:
         t.partitions += by_topic.pop((t.name, t.topic_id), [])
     for (name, topic_id), parts in by_topic.items():
         res.topics.append(oc.OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=parts))
+
+
+# ---- rights on topics, while the offsets are kept at another broker -----------------------------------------------
+REFUSED_TOPIC = frozenset((Code.TOPIC_AUTHORIZATION_FAILED, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID))
+
+
+def _refused_topics(call: Call, req: oc.OffsetCommitRequest) -> Generator[Want, Any, dict[Place, int]]:
+    """The commit will go out on the sidecar's own connection. So the client's broker, which does not keep the offsets
+    and so commits nothing, is asked first: its authorizer answers for each topic."""
+    if not _goes_elsewhere(call, req.group_id):
+        return {}
+    version = _broker_version(call)
+    body = yield from store_at(call, call.scope.node_id, version, req.encode(version))
+    res = oc.OffsetCommitResponse.decode(version, body)
+    told = ((t, p) for t in res.topics for p in t.partitions if p.error_code in REFUSED_TOPIC)
+    return {(t.name, t.topic_id, p.partition_index): p.error_code for t, p in told}
+
+
+def _txn_refused_topics(
+    call: Call, req: tc.TxnOffsetCommitRequest
+) -> Generator[Want, Any, list[tc.TxnOffsetCommitResponseTopic]]:
+    """As above. What is refused is answered as the broker said it."""
+    if not _goes_elsewhere(call, req.group_id):
+        return []
+    body = yield from store_at(call, call.scope.node_id, call.version, req.encode(call.version))
+    res = tc.TxnOffsetCommitResponse.decode(call.version, body)
+    return [t for t in res.topics if any(p.error_code in REFUSED_TOPIC for p in t.partitions)]
+
+
+def _goes_elsewhere(call: Call, group_id: str) -> bool:
+    return call.view.authorizer and call.keeper_of(group_id) != call.scope.node_id
 
 
 def _failed(req: oc.OffsetCommitRequest, code: int) -> oc.OffsetCommitResponse:

@@ -46,17 +46,59 @@ def offset_fetch(call: Call) -> Handler:
     if not left:
         return failed.encode(call.version)
     if call.version < BATCHED:
-        return (yield from store(call, left[0], call.version, req.encode(call.version)))
+        body = yield from store(call, left[0], call.version, req.encode(call.version))
+        if not _goes_elsewhere(call, call.keeper_of(left[0])):
+            return body
+        old = of.OffsetFetchResponse.decode(call.version, body)
+        yield from _hide_old(call, req, old)
+        return old.encode(call.version)
     _strip(call, req, left)
     parts = _by_keeper(call, req)
     res = of.OffsetFetchResponse()
     for node_id, part in parts.items():
         body = yield from store_at(call, node_id, call.version, part.encode(call.version))
-        if len(parts) == 1 and not errors:
+        elsewhere = _goes_elsewhere(call, node_id)
+        if len(parts) == 1 and not errors and not elsewhere:
             return body
-        res.groups += of.OffsetFetchResponse.decode(call.version, body).groups
+        groups = of.OffsetFetchResponse.decode(call.version, body).groups
+        if elsewhere:
+            for g in groups:
+                yield from _hide(call, req, g)
+        res.groups += groups
     res.groups += failed.groups
     return res.encode(call.version)
+
+
+def _goes_elsewhere(call: Call, node_id: int) -> bool:
+    """On the sidecar's own connection, so that the broker there does not see whose request it is."""
+    return call.view.authorizer and node_id != call.scope.node_id
+
+
+def _hide_old(call: Call, req: of.OffsetFetchRequest, res: of.OffsetFetchResponse) -> Generator[Want, Any, None]:
+    """What the principal may not DESCRIBE is answered as the broker does: left out if all topics were asked for, else
+    with an error and without an offset."""
+    hidden = yield from access.hidden_topics(call, {t.name for t in res.topics})
+    if req.topics is None:
+        res.topics = [t for t in res.topics if t.name not in hidden]
+    for t in res.topics:
+        if t.name in hidden:
+            for p in t.partitions:
+                _blank(p, Code.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _hide(call: Call, req: of.OffsetFetchRequest, group: of.OffsetFetchResponseGroup) -> Generator[Want, Any, None]:
+    names = yield from access.hidden_topics(call, {t.name for t in group.topics if t.name})
+    ids = yield from access.hidden_topic_ids(call, {t.topic_id for t in group.topics if not t.name})
+    if any(g.group_id == group.group_id and g.topics is None for g in req.groups):
+        group.topics = [t for t in group.topics if t.name not in names and t.topic_id not in ids]
+    for t in group.topics:
+        if t.name in names or t.topic_id in ids:
+            for p in t.partitions:
+                _blank(p, Code.TOPIC_AUTHORIZATION_FAILED if t.name else Code.UNKNOWN_TOPIC_ID)
+
+
+def _blank(p: of.OffsetFetchResponsePartition | of.OffsetFetchResponsePartitions, code: Code) -> None:
+    p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code = -1, -1, "", code
 
 
 def _by_keeper(call: Call, req: of.OffsetFetchRequest) -> dict[int, of.OffsetFetchRequest]:

@@ -48,6 +48,9 @@ HEADER = PREFIX.size
 """Where the header of a request goes on behind its correlation id."""
 NO_VIEW = View()
 EARLY_TICK_S = 0.1
+STORE_LANES = 8
+"""Connections to each broker that keeps offsets of groups owned here. A broker answers one request of a connection at
+a time, and a commit waits for all in-sync replicas."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +265,8 @@ class Front:
 
     async def _store(self, run: _Run, want: Store) -> None:
         try:
-            conn = await self._cluster.node(want.node_id)
+            # One connection of several, always the same for a client: its requests stay in order.
+            conn = await self._cluster.lane(want.node_id, id(run.session) // 16 % STORE_LANES)
             frame = await conn.raw(want.api_key, want.version, want.body, want.flexible)
         except (ConnectionLost, TimeoutError, WireError) as exc:
             # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.

@@ -24,7 +24,7 @@ from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event
 from sidecar.link.messages import CommitEnded, OpenOffsets, SettingsPassed, View
-from sidecar.wire.apis import SERVED, Api, message_name
+from sidecar.wire.apis import NEVER, SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
@@ -36,8 +36,10 @@ NODE, OTHER = 1, 2
 ADDRESSES = {NODE: ("b1", 9092), OTHER: ("b2", 9093)}
 VIEW = View(owners=(NODE,), leaders=(NODE,), brokers=ADDRESSES)
 NO_AUTHORIZER = View(owners=(NODE,), leaders=(NODE,), brokers=ADDRESSES, authorizer=False)
-ELSEWHERE = View(owners=(NODE,), leaders=(OTHER,), brokers=ADDRESSES)
+ELSEWHERE = View(owners=(NODE,), leaders=(OTHER,), brokers=ADDRESSES, authorizer=False)
 """The group's offsets are kept by another broker."""
+GUARDED_ELSEWHERE = View(owners=(NODE,), leaders=(OTHER,), brokers=ADDRESSES)
+"""The same with an authorizer: it is asked of topics, as the other broker sees the sidecar's principal only."""
 TAKEOVER = View(owners=(-1,), leaders=(NODE,), brokers=ADDRESSES)
 """Nobody owns the group at the moment."""
 KEEP_MS = 10_000
@@ -66,8 +68,13 @@ def api_of(message: Message) -> Api:
     return KEYS[type(message).__name__.removesuffix("Request")]
 
 
+ASKED_FLEXIBLE = {int(Api.METADATA): 9}
+"""APIs that the sidecar does not serve, but asks."""
+
+
 def flexible(api: int, version: int) -> bool:
-    return api in SERVED and version >= SERVED[api].flexible_from
+    since = SERVED[api].flexible_from if api in SERVED else ASKED_FLEXIBLE.get(api, NEVER)
+    return version >= since
 
 
 class Play:

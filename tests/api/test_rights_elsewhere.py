@@ -1,0 +1,118 @@
+"""Offsets that are kept at another broker than the client's: what the client may do with the topics is still asked of
+its own broker, on its own connection."""
+
+from __future__ import annotations
+
+from sidecar.core.errors import Code
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
+from sidecar.wire.apis import Api
+from sidecar.wire.generated import metadata as md
+from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.generated import offset_fetch as of
+from sidecar.wire.generated import txn_offset_commit as tc
+from sidecar.wire.primitives import ZERO_UUID
+from tests.api.play import GUARDED_ELSEWHERE, OTHER, Play
+
+DENIED, AWAY = Code.TOPIC_AUTHORIZATION_FAILED, Code.NOT_COORDINATOR
+A, B = b"\1" * 16, b"\2" * 16
+
+
+# ---- OffsetCommit -------------------------------------------------------------------------------------------------
+def commit(*topics: str, member: str = "m", epoch: int = 3) -> oc.OffsetCommitRequest:
+    parts = [oc.OffsetCommitRequestTopic(t, partitions=[oc.OffsetCommitRequestPartition(0, 7)]) for t in topics]
+    return oc.OffsetCommitRequest("g", epoch, member, topics=parts)
+
+
+def committed(**codes: int) -> oc.OffsetCommitResponse:
+    topics = [
+        oc.OffsetCommitResponseTopic(t, partitions=[oc.OffsetCommitResponsePartition(0, c)]) for t, c in codes.items()
+    ]
+    return oc.OffsetCommitResponse(topics=topics)
+
+
+def committing(*topics: str) -> Play:
+    request = commit(*topics)
+    play = Play(Api.OFFSET_COMMIT, request, 9, view=GUARDED_ELSEWHERE).may_read("g")
+    places = tuple((t, ZERO_UUID, 0) for t in topics)
+    play.coordinates(CommitCheck("g", "m", 3, None, 9, False, places)).coordinator(CheckReply())
+    return play.asks(request)
+
+
+def test_a_topic_that_the_principal_may_not_read_is_not_committed() -> None:
+    play = committing("mine", "secret").broker(committed(mine=AWAY, secret=DENIED))
+    play.stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0))
+    play.answers(committed(mine=0, secret=DENIED))
+
+
+def test_a_commit_of_what_the_principal_may_read_goes_on() -> None:
+    play = committing("mine").broker(committed(mine=AWAY))
+    play.stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0)).answers(committed(mine=0))
+
+
+# ---- TxnOffsetCommit ----------------------------------------------------------------------------------------------
+def txn(*topics: str, member: str = "m", generation: int = 3) -> tc.TxnOffsetCommitRequest:
+    parts = [tc.TxnOffsetCommitRequestTopic(t, [tc.TxnOffsetCommitRequestPartition(0, 7)]) for t in topics]
+    return tc.TxnOffsetCommitRequest("t", "g", 1, 0, generation, member, None, parts)
+
+
+def txn_done(**codes: int) -> tc.TxnOffsetCommitResponse:
+    parts = tc.TxnOffsetCommitResponsePartition
+    return tc.TxnOffsetCommitResponse(
+        topics=[tc.TxnOffsetCommitResponseTopic(t, [parts(0, c)]) for t, c in codes.items()]
+    )
+
+
+def test_nor_in_a_transaction() -> None:
+    request = txn("mine", "secret")
+    play = Play(Api.TXN_OFFSET_COMMIT, request, 5, view=GUARDED_ELSEWHERE).may_read("g")
+    places = (("mine", ZERO_UUID, 0), ("secret", ZERO_UUID, 0))
+    play.coordinates(CommitCheck("g", "m", 3, None, 5, True, places)).coordinator(CheckReply())
+    play.asks(request).broker(txn_done(mine=AWAY, secret=DENIED))
+    play.stores(OTHER, txn("mine", member="", generation=-1), 5).broker(txn_done(mine=0))
+    play.answers(txn_done(mine=0, secret=DENIED))
+
+
+# ---- OffsetFetch --------------------------------------------------------------------------------------------------
+def test_a_topic_that_the_principal_may_not_describe_has_no_offsets() -> None:
+    wanted = [of.OffsetFetchRequestTopics(t, partition_indexes=[0]) for t in ("mine", "secret")]
+    request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", None, -1, wanted)])
+    play = Play(Api.OFFSET_FETCH, request, 9, view=GUARDED_ELSEWHERE).may_describe("g")
+    play.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply())
+
+    def found(code: int, offset: int) -> of.OffsetFetchResponse:
+        mine = of.OffsetFetchResponseTopics("mine", partitions=[of.OffsetFetchResponsePartitions(0, 7, -1, "", 0)])
+        secret = of.OffsetFetchResponsePartitions(0, offset, -1, "", code)
+        topics = [mine, of.OffsetFetchResponseTopics("secret", partitions=[secret])]
+        return of.OffsetFetchResponse(groups=[of.OffsetFetchResponseGroup("g", topics)])
+
+    play.stores(OTHER, request, 9).broker(found(0, 9)).may_describe_topics("mine", "secret", hidden=("secret",))
+    play.answers(found(DENIED, -1))
+
+
+def test_who_asks_for_all_topics_sees_those_that_the_principal_may_describe() -> None:
+    request = of.OffsetFetchRequest("g", None)
+    play = Play(Api.OFFSET_FETCH, request, 7, view=GUARDED_ELSEWHERE).may_describe("g")
+    play.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply())
+    topics = [of.OffsetFetchResponseTopic(t, [of.OffsetFetchResponsePartition(0, 7)]) for t in ("mine", "secret")]
+    play.stores(OTHER, request, 7).broker(of.OffsetFetchResponse(topics=topics))
+    play.may_describe_topics("mine", "secret", hidden=("secret",)).answers(of.OffsetFetchResponse(topics=topics[:1]))
+
+
+def test_topics_by_their_ids() -> None:
+    wanted = [of.OffsetFetchRequestTopics(topic_id=i, partition_indexes=[0]) for i in (A, B)]
+    request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", None, -1, wanted)])
+    play = Play(Api.OFFSET_FETCH, request, 10, view=GUARDED_ELSEWHERE).may_describe("g")
+    play.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply())
+
+    def found(code: int, offset: int) -> of.OffsetFetchResponse:
+        rows = ((A, 0, 7), (B, code, offset))
+        topics = [
+            of.OffsetFetchResponseTopics(topic_id=i, partitions=[of.OffsetFetchResponsePartitions(0, o, -1, "", c)])
+            for i, c, o in rows
+        ]
+        return of.OffsetFetchResponse(groups=[of.OffsetFetchResponseGroup("g", topics)])
+
+    play.stores(OTHER, request, 10).broker(found(0, 9))
+    asked = md.MetadataRequest([md.MetadataRequestTopic(i, None) for i in (A, B)], allow_auto_topic_creation=False)
+    told = [md.MetadataResponseTopic(0, "mine", A), md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, B)]
+    play.asks(asked, 12).broker(md.MetadataResponse(topics=told)).answers(found(Code.UNKNOWN_TOPIC_ID, -1))
