@@ -98,8 +98,8 @@ def _line(cells: Sequence[str]) -> str:
 
 DOCUMENT = """# Clients
 
-`make clients` wrote this file: unmodified clients, each in the same scenarios, {through} on three brokers of Kafka
-{kafka}. A cell is what the run saw. The run took {minutes:.0f} minutes on a machine with 2 shared cores.
+`make clients` wrote this file: unmodified clients, each in the same scenarios, {through} of three brokers
+of Kafka {kafka}. A cell is what the run saw. The run took {minutes:.0f} minutes on a machine with 2 shared cores.
 
 {table}
 
@@ -114,16 +114,20 @@ The scenarios, each with a topic of 6 partitions, a steady producer and a group 
 - **commit and resume**: everything that was consumed is committed, the member closes while the producer goes on, and
   the next one begins at the committed offsets: no record is lost, none is consumed twice.
 - **owner killed**: {owner} is killed with SIGKILL while two members consume, and started again
-  after {back:g} seconds. Within {within:g} seconds both consume and commit again, and in the end every record has been
-  consumed.
+  after {back:g} seconds. Within {within:g} seconds both consume and commit again, and in the end every record has
+  been consumed.
 
 In no scenario may two members hold a partition at the same time, by their own account, and the sidecars must own the
-group, not the broker. Sessions last 45 s and heartbeats come every second; otherwise the clients have their defaults,
-except that they commit after each batch, or twice a second. The programs are in
+group, not the broker. Sessions last 45 s, heartbeats come every second, and clients commit after each batch or twice a
+second. So that nothing waits for long, kafkajs and kafka-go fetch for 0.3 s at most, and Connect gives the tasks of a
+worker that left away at once. kafka-python asks for its topic before it subscribes; else it sometimes gets stuck, with
+the brokers too. Everything else is as the clients have it by default. The programs are in
 [tests/matrix/programs](../tests/matrix/programs); they do nothing but consume, commit and report.
 
-"–" is a scenario that the client has no setting for. "No, nor at Kafka" is one that the client fails in the same way on
-the brokers themselves: what fails is played once more without sidecars, on the same cluster.
+"–" is a scenario that the client has no setting for. "no, nor at Kafka" is one that the client fails on the brokers
+themselves too: what fails is played once more without sidecars, on the same cluster. "not run" is a client whose tools
+were not on the machine. With `ARGS=--direct` everything is played without sidecars, and with `ARGS="--direct --wire"`
+the run also tells which versions of the group's requests each client sends.
 """
 
 

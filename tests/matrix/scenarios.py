@@ -71,7 +71,8 @@ class Play:
 
     def _said(self) -> str:
         """Return the last complaint of each member, short enough for a footnote."""
-        said = dict.fromkeys(e[:SAID].strip() for m in self.members for e in m.journal.errors[-1:])
+        last = (e for m in self.members for e in m.journal.errors[-1:])
+        said = dict.fromkeys(e if len(e) <= SAID else e[:SAID].rsplit(" ", 1)[0] + " ..." for e in last)
         return "; the client says: " + " / ".join(said) if said else ""
 
     def fresh(self, *members: Member) -> None:
