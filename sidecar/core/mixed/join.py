@@ -108,7 +108,8 @@ def _with_request(member: Member, e: JoinGroup, said: Subscription) -> Member:
 
 
 def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned: Partitions) -> Member:
-    """A static member comes back with the classic protocol, and was the last one of the consumer protocol."""
+    """A static member comes back with the classic protocol, and was the last one of the consumer protocol. There is a
+    rebalance if the target is behind the group, or if somebody still has what the target gives to another."""
     if checked.replaced is not None:
         replace_static(turn, group, checked.replaced, checked.member)
     group, changed = update_subscription(turn, group, checked.member, checked.updated, NO_TOKEN)
@@ -117,5 +118,12 @@ def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned
     behind = group.assignment_epoch < group.epoch
     if not behind:
         member = reconcile_member(turn, group, member, changed, owned)
-    downgrade(turn, group, (), behind, f"{member.member_id} replaces the last member of the consumer protocol")
+    rebalance = behind or not all(_is_to_have(group, m) for m in group.members.values())
+    downgrade(turn, group, (), rebalance, f"{member.member_id} replaces the last member of the consumer protocol")
     return member
+
+
+def _is_to_have(group: ConsumerGroup, member: Member) -> bool:
+    """Whether all that the member has, or has not given up yet, is its own by the target, too."""
+    target = group.target.of(member.member_id)
+    return all(set(ps) <= set(target.get(t, ())) for t, ps in member.held_partitions().items())

@@ -154,5 +154,5 @@ def _given(group: ClassicGroup, member_id: str, protocol: str, image: TopicImage
     if user_data and protocol not in BUILT_IN:
         why = "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default"
         raise no_upgrade(group.group_id, f"{why} assignor before re-attempting the upgrade")
-    topics = ((image.by_name.get(name), ps) for name, ps in owned.items())
+    topics = ((image.by_name.get(name), ps) for name, ps in owned.items() if ps)
     return {t.id: tuple(sorted(set(ps))) for t, ps in topics if t is not None}
