@@ -7,7 +7,7 @@ import pytest
 from sidecar.core.classic.events import JoinReply
 from sidecar.core.classic.records import GroupRecord, State
 from sidecar.core.consumer.records import GroupRecord as ConsumerGroupRecord
-from sidecar.core.effects import TOUCH_MS, Grant
+from sidecar.core.effects import TOUCH_MS, Grant, Log
 from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import Answer, DeleteGroup
 from tests.core.classic_client import ClassicClient, subscription
@@ -134,3 +134,27 @@ def test_nothing_of_a_deleted_group_is_left() -> None:
         world.ask(c.leave())
     assert world.ask(DeleteGroup("g")).code == Code.NONE
     assert world.compacted() == [] and len(world.shard.timers) == 0
+
+
+@pytest.mark.parametrize("rebalance_ms", [0, -1])
+def test_a_rebalance_to_which_nobody_comes_says_so_once(rebalance_ms: int) -> None:
+    """A static member whose client gives no time for rebalances stays until its session is over. Until then the group
+    looks once a second, not on every tick."""
+    world = World()
+    static = ClassicClient("s", instance_id="i", rebalance_ms=rebalance_ms, protocols=(("range", b""),))
+    other = ClassicClient("m", version=3, protocols=(("range", b""),))
+    for c in (static, other):
+        world.request(c.join())
+    static.member_id, other.member_id = "i-1", "m-1"
+    world.sleep(3_000)
+    assert world.member_ids("g") == {"i-1", "m-1"}
+    world.notes.clear()
+    assert world.ask(other.leave()).code == Code.NONE
+    for _ in range(9):
+        world.sleep(1_000)
+        due = world.shard.timers.deadline(("classic_join", "g"))
+        assert due is not None and world.now_ms < due <= world.now_ms + 1_000
+    assert [n.event for n in world.notes if isinstance(n, Log)].count("nobody joined") == 1
+    world.sleep(2_000)
+    assert world.member_ids("g") == set()
+    assert world.shard.groups["g"].state_name() == "Empty"

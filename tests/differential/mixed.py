@@ -116,8 +116,11 @@ class MixedSide(ClassicSide):
         """Differences that are meant (docs/differences.md):
         * A group whose classic generation came to no assignment keeps the last one when it upgrades; Kafka drops it.
         * A due target is computed by a timer, too; in Kafka only by a heartbeat of the consumer protocol.
-        * A JoinGroup that is refused leaves an empty consumer group as it is; Kafka forgets it, but not in its log."""
+        * A JoinGroup that is refused leaves an empty consumer group as it is; Kafka forgets it, but not in its log.
+        * A downgrade by a static member is a rebalance, too, if somebody still has what the target gives to another."""
         a, b = self.answers[n], theirs.answers[n]
+        if isinstance(a, dict) and isinstance(b, dict):
+            return (a["then"], b["then"]) == ("PreparingRebalance", "Stable")
         if isinstance(a, dict) or isinstance(b, dict):
             return False
         early = (a, b) == (REBALANCE_IN_PROGRESS, 0) or (code_of(a), code_of(b)) == (REBALANCE_IN_PROGRESS, 0)
@@ -128,6 +131,11 @@ class MixedSide(ClassicSide):
         assert isinstance(answer, dict)
         if answer["codes"][1] == 0 and answer["leader"] != "nobody":
             self.unsynced = True
+        answer["then"] = ""
+        if answer["codes"][1] == 0 and answer["leader"] == "nobody":
+            described = await self.do_describe(member)
+            assert isinstance(described, tuple)
+            answer["then"] = described[2] if described[2] in ("PreparingRebalance", "Stable") else ""
         if answer["codes"][1] == UNKNOWN_MEMBER_ID:
             looked = await self.do_look(member)
             self.refused = self.refused or (isinstance(looked, tuple) and looked[1] == "Empty")

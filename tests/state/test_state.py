@@ -33,7 +33,7 @@ from sidecar.native import _kernel, twin
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded, Stamp, StateCodec, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key, encode_key
-from sidecar.state.schema import Schemas, StateError
+from sidecar.state.schema import Schemas, StateError, published
 
 STAMP = Stamp(131_465_217 << 16 | 7, 1_795_000_000_000)
 TOPIC = b"\x01" * 16
@@ -97,6 +97,18 @@ def test_round_trip(record: Record) -> None:
     assert key == (str(record.kind), record.group_id, record.sub_id)
     assert codec.decode(key, e.value) == (record, 9)
     assert owner_epoch_of(e.value) == STAMP.owner_epoch
+
+
+def test_a_member_of_before_mixed_groups_speaks_the_consumer_protocol() -> None:
+    """Its record has no field for the classic protocol."""
+    old = MemberRecord("g", "m", None, "r1", "c", "/h", 30_000, ("a",), None, "range", "joined")
+    files = {name: text for name, text in published().items() if name != "member-v2"}
+    writer = Schemas({"member": "member-v1"}, files)
+    body = old.body() | {"owner_epoch": 1, "time_ms": 2, "revision": 3, "why": "joined"}
+    body.pop("classic")
+    read, revision = StateCodec().decode(StateKey("member", "g", "m"), writer.encode("member", body))
+    assert (read, revision) == (old, 3)
+    assert isinstance(read, MemberRecord) and read.classic is None
 
 
 def test_a_tombstone_says_why() -> None:

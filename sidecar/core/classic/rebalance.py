@@ -22,6 +22,8 @@ from sidecar.core.turn import Turn
 
 JOIN, SYNC, SESSION = "classic_join", "classic_sync", "classic_session"
 """Timers: the end of the join phase, the end of the sync phase, a member's session."""
+NOBODY_MS = 1_000
+"""A join phase to which nobody came is not looked at more often than that: rebalance timeouts may be 0."""
 
 
 # ---- states -------------------------------------------------------------------------------------------------------
@@ -59,7 +61,7 @@ def prepare(turn: Turn, group: ClassicGroup, why: str) -> None:
     soft.unsynced.clear()
     turn.timers.cancel((SYNC, group.group_id))
     initial = group.state is State.EMPTY
-    soft.initial, soft.grew = initial, False
+    soft.initial, soft.grew, soft.nobody = initial, False, False
     go(turn, group, State.PREPARING, why)
     turn.fx.count("rebalances", group.kind)
     turn.fx.log("rebalance", group_id=group.group_id, generation=group.generation, why=why)
@@ -75,8 +77,9 @@ def prepare(turn: Turn, group: ClassicGroup, why: str) -> None:
         await_join(turn, group)
 
 
-def await_join(turn: Turn, group: ClassicGroup) -> None:
-    turn.timers.set((JOIN, group.group_id), turn.now.mono_ms + group.rebalance_timeout_ms())
+def await_join(turn: Turn, group: ClassicGroup, at_least_ms: int = 0) -> None:
+    timeout_ms = max(group.rebalance_timeout_ms(), at_least_ms)
+    turn.timers.set((JOIN, group.group_id), turn.now.mono_ms + timeout_ms)
 
 
 def _fail_syncs(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
@@ -122,8 +125,10 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
         forget(turn, group, member.member_id, "did not join in time")
     if group.members and not soft.joins:
         # Only static members are left, and none of them came: their sessions decide.
-        await_join(turn, group)
-        turn.fx.log("nobody joined", level="warning", group_id=group.group_id, members=len(group.members))
+        await_join(turn, group, NOBODY_MS)
+        if not soft.nobody:
+            turn.fx.log("nobody joined", level="warning", group_id=group.group_id, members=len(group.members))
+        soft.nobody = True
         return
     soft.initial = soft.grew = False
     if not group.members:

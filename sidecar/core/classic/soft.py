@@ -24,6 +24,8 @@ class ClassicSoft(Soft):
     """The rebalance under way is the first one of an empty group."""
     grew: bool = False
     """A member came in the initial rebalance since its delay was last extended."""
+    nobody: bool = False
+    """Nobody came within the time of the rebalance under way, and it was said so."""
     delay_ms: int = 0
     left_ms: int = 0
     """Of the initial rebalance: the delay that runs, and how much more of it there may be."""
