@@ -89,10 +89,11 @@ class Client:
     topics: Kept = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Scope:
-    """What all calls of one front have in common. `managed` says whether this sidecar coordinates a group;
-    `new_id` makes a member id; `modern_as_classic`: DescribeGroups shows consumer groups, too."""
+    """What all calls of one front have in common. `managed` says whether the sidecars coordinate a group, `managing`
+    whether they may coordinate any: both change while the sidecar runs. `new_id` makes a member id;
+    `modern_as_classic`: DescribeGroups shows consumer groups, too."""
 
     node_id: int
     managed: Callable[[str], bool]
@@ -100,6 +101,8 @@ class Scope:
     access_keep_ms: int
     new_id: Callable[[], str]
     modern_as_classic: bool = False
+    moved: Callable[[str], bool] = lambda group_id: False
+    """Whether something else was said of this group than the patterns say; "": whether patterns were stored."""
 
 
 @dataclass(slots=True)

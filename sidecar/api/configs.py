@@ -9,6 +9,10 @@ v4: it is flexible.
 AlterConfigs: v2 is flexible. IncrementalAlterConfigs (KIP-339): v1 is flexible.
 ListConfigResources: v0 lists client metrics only; v1 takes the types of resources (KIP-1142).
 
+Whose a group is (`sidecar.managed`), that it is to be assigned anew (`sidecar.rebalance`), and the patterns of groups
+(`sidecar.groups.include`, `.exclude` of all brokers) are ours for every group, whoever coordinates it. Where the broker
+knows no settings of groups, DELETE of the group is asked for instead of ALTER_CONFIGS.
+
 A change is shown to the broker first, as `validate_only`: its authorizer and its own checks speak before ours. What is
 ours goes to the coordinator, which keeps it in the state topic; the rest goes on to the broker. (Kafka's ConfigHelper,
 ConfigAdminManager, ConfigurationControlManager.)
@@ -20,6 +24,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Forward, Handler, Tell, Want, ask, coordinate, upstream
 from sidecar.core import config as cf
 from sidecar.core.errors import Code, CoordinatorError
@@ -43,6 +48,10 @@ from sidecar.wire.generated import list_config_resources as lr
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 TYPES = {"boolean": 1, "int": 3}
+STRING = 2
+NO_GROUP_SETTINGS = (Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
+"""So brokers answer that know no settings of groups."""
+TEXT_OF_RIGHTS = "To move or rebalance a group needs DELETE of the group here, as the broker has no settings of groups."
 VALUE_MAX = 32_767
 GROUP_SINCE = 1
 """ListConfigResources v0 knows client metrics only."""
@@ -67,7 +76,7 @@ def incremental_alter_configs(call: Call) -> Handler:
     offload = any(
         r.resource_type == cf.BROKER and any(c.name == cf.BROKER_OFFLOAD for c in r.configs) for r in req.resources
     )
-    if not groups and not offload:
+    if not groups and not offload and not _moves(req.resources):
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
     settings = yield from _in_force(groups)
     errors = yield from _alter(call, req.resources, req.validate_only, settings)
@@ -82,7 +91,7 @@ def alter_configs(call: Call) -> Handler:
     """The old way, from before KIP-339: what is not named goes back to its default."""
     req = al.AlterConfigsRequest.decode(call.version, call.frame, call.pos)
     groups = _groups(call, req.resources)
-    if not groups:
+    if not groups and not _moves(req.resources):
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
     settings = yield from _in_force(groups)
     resources = []
@@ -106,6 +115,17 @@ def _groups(call: Call, resources: Iterable[ia.AlterConfigsResource | al.AlterCo
     return [r.resource_name for r in resources if _ours(call, r.resource_type, r.resource_name)]
 
 
+def _moves(resources: Iterable[ia.AlterConfigsResource | al.AlterConfigsResource]) -> bool:
+    return any(_is_move(r.resource_type, c.name) for r in resources for c in r.configs)
+
+
+def _is_move(resource_type: int, name: str) -> bool:
+    """Whether this setting says whose a group is, which only sidecars know."""
+    if resource_type == cf.GROUP:
+        return name in cf.GROUP_MOVES
+    return resource_type == cf.BROKER and name in cf.BROKER_MOVES
+
+
 def _ours(call: Call, resource_type: int, name: str) -> bool:
     return resource_type == cf.GROUP and call.scope.managed(name)
 
@@ -119,9 +139,9 @@ def _pass_on(call: Call, brokers: bool) -> Generator[Want, Any, bytes | Forward]
     return body
 
 
-def _in_force(groups: Iterable[str]) -> Generator[Want, Any, SettingsReply]:
+def _in_force(groups: Iterable[str], even_if_none: bool = False) -> Generator[Want, Any, SettingsReply]:
     wanted = tuple(dict.fromkeys(groups))
-    if not wanted:
+    if not wanted and not even_if_none:
         return SettingsReply()
     reply = yield from coordinate(DescribeSettings("", wanted))
     assert isinstance(reply, SettingsReply)
@@ -150,6 +170,9 @@ def _alter(
     shown += [ia.AlterConfigsResource(*k, []) for k in errors]
     said = yield from _incremental(call, shown, validate_only=True)
     for key, (code, message) in said.items():
+        if code in NO_GROUP_SETTINGS and key not in errors and _only_moves(key, changes[key]):
+            code = yield from access.refused_delete(call, key[1])
+            message = TEXT_OF_RIGHTS if code != Code.NONE else None
         if code != Code.NONE and (code not in (Code.UNSUPPORTED_VERSION, Code.INVALID_REQUEST) or key not in errors):
             errors[key] = (code, message)
     if validate_only:
@@ -198,7 +221,12 @@ def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str
     change = Change()
     for c in resource.configs:
         value = None if c.config_operation == DELETE else c.value
-        if _ours(call, resource.resource_type, resource.resource_name) and c.name in cf.SETTINGS:
+        if _is_move(resource.resource_type, c.name):
+            _check_operation(c)
+            if resource.resource_type == cf.BROKER and resource.resource_name:
+                raise cf.invalid(f"{c.name} is the same for all brokers: leave the broker's id out.")
+            change.ours[c.name] = value
+        elif _ours(call, resource.resource_type, resource.resource_name) and c.name in cf.SETTINGS:
             _check_operation(c)
             change.ours[c.name] = value
             if value is None and c.name in held:
@@ -208,6 +236,10 @@ def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str
                 change.ours[c.name] = value
             change.theirs.append(c)
     return change
+
+
+def _only_moves(key: Key, change: Change) -> bool:
+    return key[0] == cf.GROUP and not change.theirs and all(n in cf.GROUP_MOVES for n in change.ours)
 
 
 def _check_operation(c: ia.AlterableConfig) -> None:
@@ -225,16 +257,24 @@ def describe_configs(call: Call) -> Handler:
     wanted = {
         r.resource_name: r.configuration_keys for r in req.resources if _ours(call, r.resource_type, r.resource_name)
     }
-    if not wanted:
+    moved = {(r.resource_type, r.resource_name): r.configuration_keys for r in req.resources if _moved(call, r)}
+    if not wanted and not moved:
         return FORWARD
     body = yield from upstream(call)
     res = dc.DescribeConfigsResponse.decode(call.version, body)
+    for r in res.results:
+        ours = _ours(call, r.resource_type, r.resource_name)
+        if not ours and (r.resource_type, r.resource_name) in moved and r.error_code in NO_GROUP_SETTINGS:
+            hidden = yield from access.hidden_groups(call, [r.resource_name])
+            r.error_code, r.error_message = (Code.GROUP_AUTHORIZATION_FAILED if hidden else Code.NONE), None
     results = [
         r
         for r in res.results
         if _ours(call, r.resource_type, r.resource_name) and r.error_code != Code.GROUP_AUTHORIZATION_FAILED
     ]
-    settings = yield from _in_force(r.resource_name for r in results)
+    others = [r for r in res.results if (r.resource_type, r.resource_name) in moved and r.error_code == Code.NONE]
+    named = [r.resource_name for r in (*results, *others) if r.resource_type == cf.GROUP]
+    settings = yield from _in_force(named, bool(others))
     for result in results:
         result.error_code, result.error_message = settings.code, settings.message
         if settings.code != Code.NONE:
@@ -243,7 +283,25 @@ def describe_configs(call: Call) -> Handler:
         values = settings.groups.get(result.resource_name, ())
         entries = [_entry(v, req.include_synonyms, req.include_documentation) for v in values]
         _overlay(result, wanted.get(result.resource_name), entries)
+    for result in others if settings.code == Code.NONE else ():
+        source = cf.GROUP_CONFIG if result.resource_type == cf.GROUP else cf.DYNAMIC_DEFAULT
+        entries = [_move_entry(n, v, source) for n, v in settings.moves.get(result.resource_name, {}).items()]
+        _overlay(result, moved[(result.resource_type, result.resource_name)], entries)
     return res.encode(call.version)
+
+
+def _moved(call: Call, r: dc.DescribeConfigsResource) -> bool:
+    """Whether something may be said of this resource that only sidecars know."""
+    if r.resource_type == cf.GROUP:
+        return call.scope.moved(r.resource_name) or call.scope.managed(r.resource_name)
+    return r.resource_type == cf.BROKER and not r.resource_name and call.scope.moved("")
+
+
+def _move_entry(name: str, value: str, source: int) -> dc.DescribeConfigsResourceResult:
+    told = name in (cf.STATE, cf.WHY, cf.EPOCH)
+    return dc.DescribeConfigsResourceResult(
+        name=name, value=value, read_only=told, config_source=source, config_type=STRING
+    )
 
 
 def list_config_resources(call: Call) -> Handler:

@@ -26,12 +26,13 @@ def consumer_group_heartbeat(call: Call) -> Handler:
     """This handler reads the header of its request itself: `call.pos` is where that begins."""
     event = to_event(call)
     group_id, names = event.group_id, event.topic_names
+    if not call.scope.managed(group_id):
+        theirs = call.client.broker_versions
+        return FORWARD if theirs is None or call.api_key in theirs else _error(Code.UNSUPPORTED_VERSION)
     known = call.client.readable.get(group_id)
     if known is None or known[0] != Code.NONE or known[1] <= call.now_ms:
-        if not call.scope.managed(group_id):
-            theirs = call.client.broker_versions
-            return FORWARD if theirs is None or call.api_key in theirs else _error(Code.UNSUPPORTED_VERSION)
-        if (refused := (yield from access.refused_read(call, group_id))) != Code.NONE:
+        refused = yield from access.refused_read(call, group_id)
+        if refused != Code.NONE:
             return _error(refused)
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
         return _error(Code.TOPIC_AUTHORIZATION_FAILED)

@@ -12,9 +12,12 @@ from typing import Annotated  # noqa: E402
 
 import typer  # noqa: E402
 
+from sidecar.cli.groups import groups  # noqa: E402
+
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker."
 )
+app.add_typer(groups, name="groups")
 ConfigPath = Annotated[Path | None, typer.Option(help="A YAML file of settings. It is optional.")]
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.coordinator.clock import now
+from sidecar.coordinator.picture import last_assignment
+from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.writer import WriteLost
 from sidecar.core import config as cf
@@ -112,9 +114,7 @@ class GroupConfigs(dict[tuple[str, str], Any]):
 
 
 class Configs:
-    def __init__(
-        self, own: OwnSettings, codec: StateCodec, state: StateLog, managed: Callable[[str], bool], log: Logger
-    ) -> None:
+    def __init__(self, own: OwnSettings, codec: StateCodec, state: StateLog, rules: Rules, log: Logger) -> None:
         self.authorizer = True
         """Whether the broker has one. True until it says no."""
         self.wanted = asyncio.Event()
@@ -122,7 +122,8 @@ class Configs:
         self._own = own
         self._codec = codec
         self._state = state
-        self.managed = managed
+        self.managed = rules.managed
+        self._rules = rules
         self._log = log
         self._assignors_here: tuple[str, ...] = own.values["assignors"]
         self._known = asyncio.Event()
@@ -210,7 +211,19 @@ class Configs:
     def own(self, group_id: str) -> dict[str, str]:
         """What is set for this group."""
         theirs = self._broker_groups.get(group_id, {})
-        return {**theirs, **self._stored(group_id)}
+        return {**theirs, **{n: v for n, v in self._stored(group_id).items() if n in cf.SETTINGS}}
+
+    def _moves(self, group_id: str) -> dict[str, str]:
+        """What only sidecars know: whose the group is."""
+        names = cf.GROUP_MOVES if group_id else cf.BROKER_MOVES
+        stored = self._stored(group_id)
+        found = {n: stored.get(n if group_id else f"/{n}") for n in names}
+        told = {n: v for n, v in found.items() if v is not None}
+        if group_id:
+            told[cf.STATE] = self._rules.whereabouts(group_id)
+            told[cf.WHY] = self._rules.why(group_id, cf.MANAGED)
+            told[cf.EPOCH] = str(last_assignment(self._state, self._codec, group_id))
+        return told
 
     def configured(self) -> list[str]:
         """Managed groups that have settings of their own in the state topic."""
@@ -254,7 +267,10 @@ class Configs:
             return await self._alter(event, append)
         if isinstance(event, DescribeSettings):
             groups = {g: self._describe(g) for g in event.groups}
-            return SettingsReply(groups=groups, at_broker={g: self._broker_groups.get(g, {}) for g in event.groups})
+            at_broker = {g: self._broker_groups.get(g, {}) for g in event.groups}
+            return SettingsReply(
+                groups=groups, at_broker=at_broker, moves={g: self._moves(g) for g in ("", *event.groups)}
+            )
         assert isinstance(event, ConfiguredGroups)
         return ConfiguredReply(groups=tuple(self.configured()))
 
@@ -285,19 +301,27 @@ class Configs:
 
     def _check(self, change: SettingChange) -> None:
         """Raises CoordinatorError in Kafka's words."""
-        if change.values and change.resource_type == cf.GROUP:
-            after = {**self.own(change.name), **change.values}
+        moves = {n: v for n, v in change.values.items() if n in (*cf.GROUP_MOVES, *cf.BROKER_MOVES)}
+        for name, value in moves.items():
+            if value is not None:
+                cf.check_move(name, value)
+        settings = {n: v for n, v in change.values.items() if n not in moves}
+        if settings and change.resource_type == cf.GROUP:
+            after = {**self.own(change.name), **settings}
             cf.validate({n: v for n, v in after.items() if v is not None}, self.effective())
         if change.resource_type == cf.BROKER and (value := change.values.get(cf.BROKER_OFFLOAD)) is not None:
             cf.parse(cf.OFFLOAD, value)
 
     async def _store(self, change: SettingChange, client: str, append: Append) -> None:
         group_id = change.name if change.resource_type == cf.GROUP else ""
+        values = {key if group_id else f"{change.name}/{key}": value for key, value in change.values.items()}
+        await self.put(group_id, values, f"changed by {client}", append)
+
+    async def put(self, group_id: str, values: Mapping[str, str | None], why: str, append: Append) -> None:
+        """Store these; None removes one. Raises WriteLost."""
         records = []
-        for key, value in change.values.items():
-            sub_id = key if group_id else f"{change.name}/{key}"
+        for sub_id, value in values.items():
             revision = self._revision(group_id, sub_id) + 1
-            why = f"changed by {client}"
             records.append(self._codec.config(group_id, sub_id, value, now().wall_ms, revision, why))
         await append(self._partition_of(group_id), records)
 

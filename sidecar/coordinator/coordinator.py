@@ -17,33 +17,36 @@ from sidecar.coordinator.background import Background
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.encoder import Encoder
+from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves, MoveSettings
 from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders, PlaceholderSettings
+from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.tenure import PROOF_SERIAL, Tenure
 from sidecar.coordinator.unfenced import append_unfenced
+from sidecar.coordinator.visible import Visible
 from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
 from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Stop, TookOver, Void, Work
-from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
+from sidecar.core.consumer.regexes import ResolveRegex
 from sidecar.core.consumer.run import RunOutput, run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
 from sidecar.core.effects import Count, Log, Reply
 from sidecar.core.errors import Code
-from sidecar.core.events import NO_TOKEN, Answer, Event
+from sidecar.core.events import Answer, Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.owner import Phase
-from sidecar.core.regex import resolve
 from sidecar.core.service import Service, ServiceSettings
 from sidecar.core.topics import Topic
 from sidecar.core.turn import Ports
-from sidecar.kafka.cluster import Address, Cluster
+from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.kafka.produce import Appender
 from sidecar.link.messages import (
     SETTINGS_EVENTS,
     AccessAnswer,
     AskAccess,
     CommitEnded,
+    GroupRules,
     Lease,
     OpenOffsets,
     Request,
@@ -73,18 +76,7 @@ class CoordinatorSettings:
     claims_kept: int
     service: ServiceSettings
     placeholders: PlaceholderSettings = PlaceholderSettings()
-
-
-@dataclass(frozen=True, slots=True)
-class _Matched:
-    """What regular expressions matched, until a front has said what of it may be seen."""
-
-    partition: int
-    attempt: int
-    group_id: str
-    token: int
-    topics: Mapping[str, tuple[str, ...]]
-    names_version: int
+    moves: MoveSettings = MoveSettings()
 
 
 class Coordinator:
@@ -95,6 +87,7 @@ class Coordinator:
         codec: StateCodec,
         state: StateLog,
         configs: Configs,
+        rules: Rules,
         assignors: Mapping[str, Assignor],
         background: Background,
         figures: Figures,
@@ -120,11 +113,13 @@ class Coordinator:
         self._fronts: dict[int, FrontEnd] = {}
         self._numbers: dict[FrontEnd, int] = {}
         self._next_number = 0
-        self._matched: dict[int, _Matched] = {}
         self._checks: dict[int, CommitCheck | FetchCheck] = {}
         """What the core was asked of offsets, by token: its answer may have to wait for a placeholder."""
         at_broker = self._placeholder_ports()
         self.placeholders = Placeholders(settings.placeholders, cluster, at_broker, figures, log, tasks)
+        self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
+        self._fronts[COORDINATORS_OWN] = self.moves
+        self._visible = Visible(background, lambda: configs.authorizer, self._ask_access, self._done, log)
         self._draining = False
         self._loading: set[int] = set()
         self._perform: dict[type, Callable[[Any], None]] = {
@@ -151,9 +146,26 @@ class Coordinator:
             leader_of=lambda p: self.view.leaders[p] if p < len(self.view.leaders) else -1,
             partition_of=self.service.partition_of,
             managed=self._configs.managed,
+            strangers=lambda group_id: self.moves.strangers(group_id),
             prove=self._prove,
             again=self._check_again,
             answer=lambda token, answer: self._reply(Reply(token, answer)),
+        )
+
+    def _move_ports(self) -> MovePorts:
+        async def store(group_id: str, values: dict[str, str | None], why: str) -> None:
+            try:
+                await self._configs.put(group_id, values, why, self.append_unfenced)
+            except WriteLost as exc:
+                raise ConnectionLost(str(exc)) from exc
+
+        return MovePorts(
+            leader_of=lambda p: self.view.leaders[p] if p < len(self.view.leaders) else -1,
+            answer=lambda token, answer: self._reply(Reply(token, answer)),
+            drain=self._drain,
+            store=store,
+            seat_given_up=self.placeholders.given_up,
+            tell=lambda: self._broadcast(self.moves.rules.message()),
         )
 
     # ---- fronts -------------------------------------------------------------------------------------------
@@ -166,14 +178,15 @@ class Coordinator:
         self._fronts[number] = front
         self._numbers[front] = number
         front.from_coordinator(Lease(self.service.lease_until_ms))
+        if self.moves.rules.ready:
+            front.from_coordinator(self.moves.rules.message())
         front.from_coordinator(self.view)
 
     def disconnect(self, front: FrontEnd) -> None:
         """What this front asked is answered into the void; what it was asked, it will not say any more."""
         number = self._numbers.pop(front)
         del self._fronts[number]
-        for token in [t for t in self._matched if t & FRONT_MASK == number]:
-            self._may_see(token, None)
+        self._visible.front_gone(lambda token: token & FRONT_MASK == number)
         self.placeholders.front_gone(number)
 
     def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
@@ -188,11 +201,11 @@ class Coordinator:
                 else:
                     if isinstance(event, CommitCheck | FetchCheck):
                         self._checks[token] = event
-                    self.service.request(token, event, now())
+                    self.moves.request(token, event)
             elif isinstance(message, Touch):
                 self.service.touch(message.group_id, message.member_id, now())
             elif isinstance(message, AccessAnswer):
-                self._may_see(message.token << FRONT_BITS | self._numbers[front], message.hidden)
+                self._visible.told(message.token << FRONT_BITS | self._numbers[front], message.hidden)
             elif isinstance(message, CommitEnded):
                 self.placeholders.ended(message.ticket, message.sure)
             elif isinstance(message, SettingsPassed):
@@ -218,10 +231,10 @@ class Coordinator:
     def _check_again(self, token: int, event: Event) -> None:
         assert isinstance(event, CommitCheck | FetchCheck)
         self._checks[token] = event
-        self.service.request(token, event, now())
+        self.moves.request(token, event)
         self._drain()
 
-    def _broadcast(self, message: Void | View | Lease) -> None:
+    def _broadcast(self, message: Void | View | Lease | GroupRules) -> None:
         for front in self._fronts.values():
             front.from_coordinator(message)
 
@@ -360,6 +373,7 @@ class Coordinator:
             tenure.writer.stop()
         renewed = self.service.owners[c.partition].phase is Phase.FENCING
         self.placeholders.stopped(c.partition, keep=renewed)
+        self.moves.stopped(c.partition)
         self._owned.set(len(self.service.serving()))
 
     # ---- serving ------------------------------------------------------------------------------------------
@@ -372,7 +386,8 @@ class Coordinator:
         if isinstance(c.item, RunAssignor):
             self._run_assignor(c, c.item)
         elif isinstance(c.item, ResolveRegex):
-            self._resolve(c, c.item)
+            image = self.service.owners[c.partition].image
+            self._visible.resolve(c, c.item, image)
         else:
             raise TypeError(f"no background work is called {type(c.item).__name__}")
 
@@ -403,44 +418,13 @@ class Coordinator:
         limit_s = self._configs.assignor_timeout_s
         self._background.submit(f"assignor {inp.assignor}", work, done, limit_s)
 
-    def _resolve(self, c: Work, ask: ResolveRegex) -> None:
-        """In the background; then, where the broker has an authorizer, on the connection of who asked."""
-        image = self.service.owners[c.partition].image
-
-        def work() -> dict[str, tuple[str, ...]]:
-            return resolve(ask.regexes, image.by_name)
-
-        def done(found: dict[str, tuple[str, ...]] | None, error: BaseException | None) -> None:
-            if found is None:
-                self._log.error("regular expressions were not resolved", group_id=ask.group_id, error=repr(error))
-                found = {}
-            matched = _Matched(c.partition, c.attempt, ask.group_id, ask.token, found, image.names_version)
-            topics = frozenset(t for ts in found.values() for t in ts)
-            if not self._configs.authorizer or not topics:
-                self._resolved(matched, frozenset())
-                return
-            front = self._fronts.get(ask.token & FRONT_MASK)
-            if front is None or ask.token == NO_TOKEN:
-                self._resolved(matched, None)
-            else:
-                self._matched[ask.token] = matched
-                front.from_coordinator(AskAccess(ask.token >> FRONT_BITS, topics))
-
-        self._background.submit("regex", work, done)
-
-    def _may_see(self, token: int, hidden: frozenset[str] | None) -> None:
-        matched = self._matched.pop(token, None)
-        if matched is not None:
-            self._resolved(matched, hidden)
-
-    def _resolved(self, m: _Matched, hidden: frozenset[str] | None) -> None:
-        """`hidden` None: nobody could be asked, so nothing counts; the next heartbeat asks again."""
-        if hidden is None:
-            event = RegexResolved(m.group_id, {}, m.names_version, m.token)
-        else:
-            seen = {r: tuple(t for t in ts if t not in hidden) for r, ts in m.topics.items()}
-            event = RegexResolved(m.group_id, seen, m.names_version)
-        self._done(m.partition, m.attempt, event)
+    def _ask_access(self, token: int, topics: frozenset[str]) -> bool:
+        """On the connection of this request. Returns whether its front is there."""
+        front = self._fronts.get(token & FRONT_MASK)
+        if front is None:
+            return False
+        front.from_coordinator(AskAccess(token >> FRONT_BITS, topics))
+        return True
 
     async def append_unfenced(self, partition: int, records: list[Encoded]) -> None:
         """Settings: records that any sidecar may write. Returns when the tail has passed them; raises WriteLost."""
@@ -473,6 +457,7 @@ class Coordinator:
                 self._log.error("a background run hangs; another thread takes its place", run=key)
             self.service.wake(now())
             self.placeholders.tick()
+            self.moves.tick()
             self._drain()
 
     def topics(self, topics: tuple[Topic, ...]) -> None:
@@ -482,6 +467,16 @@ class Coordinator:
     def config_changed(self) -> None:
         self.service.config_changed(now())
         self._drain()
+
+    def setting_stored(self, group_id: str, name: str) -> None:
+        """In the state topic; "" stands for brokers."""
+        self._configs.changed(group_id)
+        self.config_changed()
+        self.moves.stored(group_id, name)
+
+    def state_read(self) -> None:
+        """The tail has come to the end of the state topic for the first time."""
+        self.moves.begin()
 
     # ---- ending -------------------------------------------------------------------------------------------
     async def stop(self) -> None:

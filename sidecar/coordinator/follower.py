@@ -58,6 +58,7 @@ class Follower:
         self._tasks = tasks
         self._broker_seen = time.monotonic()
         s = coordinator.settings
+        self._unread = set(range(len(state.partitions)))
         coordinator.topics(control.view.topics)
         self.tail = Tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks)
@@ -91,9 +92,14 @@ class Follower:
         return self._leaders
 
     # ---- the state topic ----------------------------------------------------------------------------------
-    def setting_stored(self, group_id: str) -> None:
-        self._configs.changed(group_id)
-        self._coordinator.config_changed()
+    def setting_stored(self, group_id: str, name: str) -> None:
+        self._coordinator.setting_stored(group_id, name)
+
+    def tail_read(self, partition: int) -> None:
+        if partition in self._unread:
+            self._unread.discard(partition)
+            if not self._unread:
+                self._coordinator.state_read()
 
     def tail_trouble(self, text: str) -> None:
         self._log.debug("state tail", problem=text)

@@ -22,7 +22,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.seating import TROUBLE, Chair, Seating
+from sidecar.coordinator.seating import STRANGERS, TROUBLE, Chair, Seating
 from sidecar.coordinator.under_way import UnderWay
 from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, Event
@@ -68,7 +68,8 @@ class PlaceholderSettings:
 @dataclass(frozen=True)
 class PlaceholderPorts:
     """What the coordinator gives. `prove(partition, then)`: `then` is called when a fenced write that begins now is
-    committed; `again(token, event)`: ask the core anew; `answer(token, answer)`: this is the answer."""
+    committed; `again(token, event)`: ask the core anew; `answer(token, answer)`: this is the answer;
+    `strangers(group)`: others are members of the broker's group."""
 
     leased: Callable[[], bool]
     leader_of: Callable[[int], int]
@@ -77,6 +78,7 @@ class PlaceholderPorts:
     prove: Callable[[int, Callable[[], None]], None]
     again: Callable[[int, Event], None]
     answer: Callable[[int, Answer], None]
+    strangers: Callable[[str], None] = lambda group_id: None
 
 
 @dataclass(slots=True)
@@ -348,6 +350,8 @@ class Placeholders:
         assert isinstance(chair, _Group)
         self._figures("placeholder_troubles").inc()
         chair.problem, chair.resting = problem, True
+        if problem == STRANGERS:
+            self._ports.strangers(chair.group_id)
         chair.pause_ms = min(max(2 * chair.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
         asyncio.get_running_loop().call_later(chair.pause_ms / 1000, self._rested, chair)
         at_ms = now().mono_ms
@@ -377,6 +381,11 @@ class Placeholders:
     def quiet(self) -> bool:
         """Nothing that was let pass is under way."""
         return not self._under_way.open
+
+    def given_up(self, group_id: str) -> bool:
+        """No seat is left in the broker's group, nor will one be taken."""
+        group = self._groups.get(group_id)
+        return group is None or (not group.wanted and group.there == "" and not group.busy)
 
     @property
     def seated(self) -> bool:

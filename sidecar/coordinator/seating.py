@@ -36,6 +36,7 @@ EARLY_S = 0.02
 """A JoinGroup not answered by then is held back by the broker."""
 LEAST_SESSION_MS = 1_000
 QUEUED, URGENT = 1, 2
+STRANGERS = "the broker's group has members of its own"
 T = TypeVar("T")
 TROUBLE = (ConnectionLost, TimeoutError, WireError)
 
@@ -239,7 +240,7 @@ class Seating:
                 return False
             self._done(chair)
         elif found.others and not found.member_id:
-            self._failed(chair, "the broker's group has members of its own")
+            self._failed(chair, STRANGERS)
         elif found.settled:
             return False
         else:
@@ -374,5 +375,5 @@ class Seating:
             return
         chair.seat = chair.joining = None
         if res.error_code == Code.INCONSISTENT_GROUP_PROTOCOL:
-            raise ConnectionLost("the broker's group has members of its own")
+            raise ConnectionLost(STRANGERS)
         raise ConnectionLost(f"JoinGroup: {name_of(res.error_code)}")

@@ -23,7 +23,8 @@ from sidecar.state.schema import StateError
 SLICE = 200
 """Records handed to the event loop at once."""
 Item = tuple[int, int, StateKey | None, bytes | None]
-"""Partition, offset, key, value; partition -1: nothing to apply."""
+"""Partition, offset, key, value; partition -1: nothing to apply; offset END: there is nothing more for now."""
+END = -2
 
 
 class StateLog:
@@ -85,8 +86,11 @@ class StateLog:
 class Listener(Protocol):
     """Who is told what the thread finds."""
 
-    def setting_stored(self, group_id: str) -> None:
-        """A setting of this group, or with "" of brokers, stands in the topic."""
+    def setting_stored(self, group_id: str, name: str) -> None:
+        """A setting of this group, or with "" of brokers, stands in the topic, or has gone from there."""
+
+    def tail_read(self, partition: int) -> None:
+        """The end of this partition has been reached."""
 
     def tail_trouble(self, text: str) -> None: ...
 
@@ -108,6 +112,7 @@ class Tail:
             "client.id": client_id,
             "group.id": f"{topic}-tail-is-no-group",
             "enable.auto.commit": False,
+            "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 250,
             "reconnect.backoff.ms": 50,
@@ -153,12 +158,14 @@ class Tail:
             self._stop.set()  # the loop is closed: the process is ending
 
     def _item(self, m: Message) -> Item:
-        error = m.error()
+        error, partition = m.error(), m.partition()
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
                 self._post(self._listener.tail_trouble, str(error))
+            elif partition is not None:
+                return (partition, END, None, None)
             return (-1, -1, None, None)
-        partition, offset = m.partition(), m.offset()
+        offset = m.offset()
         assert partition is not None and offset is not None
         raw = m.key()
         try:
@@ -174,10 +181,12 @@ class Tail:
         log = self._log
         touched: set[int] = set()
         for partition, offset, key, value in items:
-            if partition >= 0:
+            if partition >= 0 and offset == END:
+                self._listener.tail_read(partition)
+            elif partition >= 0:
                 touched.add(partition)
                 log.apply(partition, offset, key, value)
                 if key is not None and key.kind == CONFIG:
-                    self._listener.setting_stored(key.group_id)
+                    self._listener.setting_stored(key.group_id, key.sub_id)
         for partition in touched:
             log.wake(partition)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.patterns import fault
 
 INT_MAX = 2**31 - 1
 BROKER, GROUP = 4, 32
@@ -20,6 +21,16 @@ SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval
 INTERVAL, OFFLOAD = "consumer.assignment.interval.ms", "consumer.assignor.offload.enable"
 BROKER_OFFLOAD = "group." + OFFLOAD
 """Brokers do not know it: changed through a sidecar it is kept in the state topic."""
+MANAGED, REBALANCE = "sidecar.managed", "sidecar.rebalance"
+"""Of any group, whoever coordinates it: `true` or `false` is stronger than the patterns; each change of the other,
+whose value is the reason, forces one rebalance."""
+LATER = "later"
+"""In the place of `true`: the sidecars wait until they can take the group in. Only they say so."""
+INCLUDE, EXCLUDE = "sidecar.groups.include", "sidecar.groups.exclude"
+"""Of all brokers (resource ""): patterns of the groups that sidecars coordinate, in the place of their own settings."""
+STATE, WHY, EPOCH = "sidecar.state", "sidecar.why", "sidecar.epoch"
+"""What is told of a group beside them: where it is, why, and the epoch or generation of its last assignment."""
+GROUP_MOVES, BROKER_MOVES = (MANAGED, REBALANCE), (INCLUDE, EXCLUDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,16 @@ def parse(name: str, given: str) -> int | bool:
         least = max(s.floor, 0)
         raise invalid(f"Invalid value {value} for configuration {name}: Value must be at least {least}")
     return number
+
+
+def check_move(name: str, value: str) -> None:
+    """Raises INVALID_CONFIG."""
+    if name == MANAGED and value not in ("true", "false"):
+        raise invalid(f"Invalid value {value} for configuration {name}: Expected value to be either true or false")
+    if name == REBALANCE and not value.strip():
+        raise invalid(f"Invalid value {value} for configuration {name}: Value must be a reason")
+    if name in BROKER_MOVES and (why := fault(value)):
+        raise invalid(f"Invalid value {value} for configuration {name}: {why}")
 
 
 def validate(own: Mapping[str, str], effective: Mapping[str, int | bool]) -> None:

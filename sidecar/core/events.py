@@ -69,6 +69,31 @@ class Listed(Struct, gc=False):
     group_type: str
 
 
+class Rebalance(Event):
+    """The administrator wants this group to be assigned anew. Nobody waits for it where the group has no members."""
+
+    inner: ClassVar[bool] = True
+
+    why: str
+
+
+class DrainReply(Answer):
+    """`members`: how many the group still has."""
+
+    members: int = 0
+
+
+class Drain(Event):
+    """The group goes back to the broker: its members give up what they own, and are sent away when nobody owns
+    anything. It may be said again and again. `stop`: the group stays here after all."""
+
+    answer: ClassVar[type[Answer]] = DrainReply
+    inner: ClassVar[bool] = True
+
+    why: str
+    stop: bool = False
+
+
 class ListReply(Answer):
     groups: tuple[Listed, ...] = ()
 

@@ -6,7 +6,7 @@ alone), its soft state, the events it answers, its timers, its records. Neither 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,6 +32,8 @@ class Group(Protocol):
         """The state by its name in the protocol."""
 
     def member_count(self) -> int: ...
+
+    def member_ids(self) -> Collection[str]: ...
 
     def standing(self) -> StandingReply:
         """Who would lose what if its offsets went?"""

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +19,7 @@ from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import TEXT, Code
 from sidecar.core.events import Event
 from sidecar.core.offsets import CheckReply
+from sidecar.front.managed import Managed
 from sidecar.front.session import Session
 from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -29,6 +29,7 @@ from sidecar.link.messages import (
     AskAccess,
     CommitEnded,
     Grant,
+    GroupRules,
     Lease,
     Reply,
     Request,
@@ -43,7 +44,6 @@ from sidecar.wire.apis import SERVED, Api, response_flexible
 from sidecar.wire.frames import PREFIX, SIZE, Limits, header_end, response_frame
 from sidecar.wire.primitives import WireError
 
-GROUPS_KEPT = 65_536
 HEADER = PREFIX.size
 """Where the header of a request goes on behind its correlation id."""
 NO_VIEW = View()
@@ -51,6 +51,21 @@ EARLY_TICK_S = 0.1
 STORE_LANES = 8
 """Connections to each broker that keeps offsets of groups owned here. A broker answers one request of a connection at
 a time, and a commit waits for all in-sync replicas."""
+MEMBERS_ASK = frozenset(
+    (
+        Api.JOIN_GROUP,
+        Api.SYNC_GROUP,
+        Api.HEARTBEAT,
+        Api.LEAVE_GROUP,
+        Api.CONSUMER_GROUP_HEARTBEAT,
+        Api.OFFSET_COMMIT,
+        Api.TXN_OFFSET_COMMIT,
+        Api.OFFSET_FETCH,
+        Api.DESCRIBE_GROUPS,
+        Api.CONSUMER_GROUP_DESCRIBE,
+    )
+)
+"""Requests that must not reach the wrong coordinator."""
 
 
 @dataclass(frozen=True)
@@ -115,20 +130,23 @@ class Front:
         self._opened, self._active = figures("opened"), figures("active")
         self._faults = figures("handler_faults")
         self._seen = {api: figures("requests", Api(api).name.lower(), SERVED[api].decision) for api in SERVED}
-        managed = lru_cache(maxsize=GROUPS_KEPT)(settings.managed)
+        self._managed = Managed(settings.managed, settings.managing)
         self._scope = Scope(
             settings.node_id,
-            managed,
+            self._managed,
             settings.managing,
             settings.access_keep_ms,
             lambda: str(uuid4()),
             settings.modern_as_classic,
+            self._managed.moved,
         )
         self._grants = Grants()
         self._view: View | None = None
         self._waiting: dict[int, _Run] = {}
         self._early: list[tuple[int, int]] = []
         """(token, until when it is held) of requests that came before the coordinator was there."""
+        self._unsure: list[tuple[_Run, int]] = []
+        """(request, until when it is held) before it is known which groups are managed."""
         self._last_token = 0
         self._send = attach(self)
 
@@ -188,7 +206,10 @@ class Front:
             got,
         )
         run.handler = HANDLERS[api_key](run)
-        self._advance(run, None)
+        if self._managed.known or api_key not in MEMBERS_ASK:
+            self._advance(run, None)
+        else:
+            self._hold_unsure(run, at_ms)
 
     def _advance(self, run: _Run, value: Any) -> None:
         """Resume the handler with what came of its last want, until it waits again or ends."""
@@ -298,6 +319,28 @@ class Front:
         if self._early:
             asyncio.get_running_loop().call_later(EARLY_TICK_S, self._refuse_early)
 
+    def _hold_unsure(self, run: _Run, at_ms: int) -> None:
+        """The sidecar starts. To a broker that is not its coordinator a member must not be led: so the request waits
+        for the coordinator's word, and if that does not come, the settings count."""
+        if not self._unsure:
+            asyncio.get_running_loop().call_later(EARLY_TICK_S, self._tick_unsure)
+        self._unsure.append((run, at_ms + self.settings.hold_ms))
+
+    def _tick_unsure(self) -> None:
+        self._go_on_sure(now_ms())
+        if self._unsure:
+            asyncio.get_running_loop().call_later(EARLY_TICK_S, self._tick_unsure)
+
+    def _go_on_sure(self, until_ms: int) -> None:
+        held = self._unsure
+        self._unsure = [(run, until) for run, until in held if until > until_ms]
+        for run, until in held:
+            if until <= until_ms:
+                if run.session.conn.closed:
+                    self._give_up(run)
+                else:
+                    self._advance(run, None)
+
     def _refuse(self, token: int, code: Code) -> None:
         run = self._waiting.get(token)
         if run is not None and run.event is not None:
@@ -312,6 +355,10 @@ class Front:
             self._grants.void(message.groups)
         elif isinstance(message, View):
             self._looked(message)
+        elif isinstance(message, GroupRules):
+            self._managed.follow(message)
+            self._scope.managing = self._managed.managing
+            self._go_on_sure(now_ms() + self.settings.hold_ms + 1)
         elif isinstance(message, AskAccess):
             self._may_see(message)
 

@@ -24,6 +24,7 @@ from sidecar.link.messages import (
     AskAccess,
     CommitEnded,
     Grant,
+    GroupRules,
     Lease,
     OpenOffsets,
     Reply,
@@ -34,7 +35,17 @@ from sidecar.link.messages import (
     Void,
 )
 
-SIMPLE: tuple[type[Struct], ...] = (Touch, AccessAnswer, CommitEnded, SettingsPassed, Lease, View, AskAccess, Void)
+SIMPLE: tuple[type[Struct], ...] = (
+    Touch,
+    AccessAnswer,
+    CommitEnded,
+    SettingsPassed,
+    Lease,
+    View,
+    GroupRules,
+    AskAccess,
+    Void,
+)
 REQUEST, REPLY = len(SIMPLE), len(SIMPLE) + 1
 FRAME_MAX = 256 << 20
 

@@ -5,7 +5,7 @@ A front holds the clients' connections; the coordinator holds the groups. Both m
 both sides forget what they knew of each other.
 
 front -> coordinator: Request, Touch, AccessAnswer, CommitEnded, SettingsPassed
-coordinator -> front: Reply, Void (core), Lease, View, AskAccess
+coordinator -> front: Reply, Void (core), Lease, View, GroupRules, AskAccess
 """
 
 from __future__ import annotations
@@ -77,6 +77,15 @@ class View(Struct, tag=True, gc=False):
     authorizer: bool = True
 
 
+class GroupRules(Struct, tag=True, gc=False):
+    """Which groups the sidecars coordinate, once that is known. `include`, `exclude`: patterns that count instead of
+    the front's own settings; None: those count. `moved`: what is different for single groups."""
+
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    moved: dict[str, bool] = field(default_factory=dict)
+
+
 class AskAccess(Struct, tag=True, gc=False):
     """May the principal of this request's connection DESCRIBE these topics? The request is not answered yet."""
 
@@ -124,6 +133,8 @@ class SettingsReply(Answer):
     groups: dict[str, tuple[SettingValue, ...]] = field(default_factory=dict)
     at_broker: dict[str, dict[str, str]] = field(default_factory=dict)
     """Settings that the broker keeps for these groups from the time before they were managed."""
+    moves: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What is set that only sidecars know (core/config.py, GROUP_MOVES); under "", of all brokers."""
 
 
 class DescribeSettings(Event):
@@ -154,4 +165,4 @@ class OpenOffsets(Event):
 
 SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups)
 ToCoordinator = Request | Touch | AccessAnswer | CommitEnded | SettingsPassed
-ToFront = Reply | Void | Lease | View | AskAccess
+ToFront = Reply | Void | Lease | View | GroupRules | AskAccess

@@ -1,5 +1,5 @@
 """HTTP for operators: /metrics, /livez (the loop turns), /readyz (it serves what it was assigned, or says why not),
-/owners."""
+/owners, /group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sidecar.process.settings import split
 
 class Admin:
     """`problems()`: why the sidecar is not ready, and how long its start took; `owners(groups)`:
-    who owns each partition, none while unknown."""
+    who owns each partition, none while unknown; `group(id)`: what the state topic says of one."""
 
     def __init__(
         self,
@@ -19,11 +19,13 @@ class Admin:
         metrics: Callable[[], bytes],
         problems: Callable[[], tuple[list[str], int | None]],
         owners: Callable[[list[str]], dict[str, object]],
+        group: Callable[[str], dict[str, object] | None] = lambda group_id: None,
     ) -> None:
         self._address = address
         self._metrics_text = metrics
         self._problems = problems
         self._find_owners = owners
+        self._find_group = group
         self._runner: Any = None
 
     async def start(self) -> None:
@@ -45,9 +47,14 @@ class Admin:
             found = self._find_owners(request.query.getall("group", []))
             return web.json_response(found, status=200 if found["owners"] else 503)
 
+        async def group(request: web.Request) -> web.Response:
+            """One group: where it is, its members, what they own, stale claims. In ?id=, as a name may be anything."""
+            found = self._find_group(request.query.get("id", ""))
+            return web.json_response(found or {"problem": "no such group"}, status=200 if found else 404)
+
         routes = web.Application()
-        for path, handler in (("/metrics", metrics), ("/livez", livez), ("/readyz", readyz), ("/owners", owners)):
-            routes.router.add_get(path, handler)
+        for handler in (metrics, livez, readyz, owners, group):
+            routes.router.add_get(f"/{handler.__name__}", handler)
         self._runner = web.AppRunner(routes, access_log=None)
         await self._runner.setup()
         host, port = split(self._address or "")

@@ -10,16 +10,17 @@ import socket
 import time
 from typing import Any
 
-import re2
-
 from sidecar.coordinator.background import Background, BackgroundCollector
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
 from sidecar.coordinator.follower import Follower, FollowerSettings
 from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.picture import picture
 from sidecar.coordinator.placeholders import PlaceholderSettings
+from sidecar.coordinator.rules import OwnRules, Rules
 from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
 from sidecar.coordinator.tail import StateLog
+from sidecar.core.patterns import Patterns
 from sidecar.core.service import ServiceSettings
 from sidecar.front.front import Front, FrontSettings
 from sidecar.front.session import Session
@@ -44,17 +45,9 @@ GC_THRESHOLDS = (700, 10, 10_000)
 __all__ = ["App", "StartError"]
 
 
-def managed_by(settings: Settings) -> Any:
-    """A function: is a group of this id managed?"""
-    include = [re2.compile(p) for p in settings.groups.include]
-    exclude = [re2.compile(p) for p in settings.groups.exclude]
-
-    def managed(group_id: str) -> bool:
-        if group_id == settings.ownership.group or not any(p.fullmatch(group_id) for p in include):
-            return False
-        return not any(p.fullmatch(group_id) for p in exclude)
-
-    return managed
+def managed_by(settings: Settings) -> Patterns:
+    """Is a group of this id managed, as far as the settings say?"""
+    return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
 
 
 def front_settings(s: Settings) -> FrontSettings:
@@ -84,15 +77,17 @@ class Coordination:
     """The coordinator's half of a process: made when everything it needs is there."""
 
     def __init__(self, s: Settings, leaders: tuple[int, ...], control: Control, cluster: Cluster, app: Shared) -> None:
-        codec = StateCodec()
-        state = StateLog(len(leaders), codec, app.log, app.metrics)
+        self._codec = codec = StateCodec()
+        self._state = state = StateLog(len(leaders), codec, app.log, app.metrics)
         values = {f: getattr(s.consumer, f) for f in type(s.consumer).model_fields}
         defaults = {f: field.default for f, field in type(s.consumer).model_fields.items()}
         classic = {f: getattr(s.classic, f) for f in type(s.classic).model_fields}
         classic["stale_claims"] = s.groups.stale_claims
         given = frozenset(s.consumer.model_fields_set)
         own = OwnSettings(s.node_id, values, given, defaults, classic, frozenset(s.classic.model_fields_set))
-        configs = Configs(own, codec, state, managed_by(s), app.log)
+        named = managed_by(s)
+        rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
+        configs = Configs(own, codec, state, rules, app.log)
         service = ServiceSettings(s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms)
         settings = CoordinatorSettings(
             s.state.topic,
@@ -109,7 +104,17 @@ class Coordination:
             ),
         )
         self.coordinator = Coordinator(
-            settings, cluster, codec, state, configs, app.assignors, app.background, app.metrics, app.log, app.tasks
+            settings,
+            cluster,
+            codec,
+            state,
+            configs,
+            rules,
+            app.assignors,
+            app.background,
+            app.metrics,
+            app.log,
+            app.tasks,
         )
         o = s.ownership
         follow = FollowerSettings(
@@ -138,6 +143,10 @@ class Coordination:
             "groups": {g: node if (node := service.owner_node(g)) >= 0 else None for g in groups},
         }
 
+    def group(self, group_id: str) -> dict[str, object] | None:
+        rules = self.coordinator.moves.rules
+        return picture(self._state, self._codec, rules, group_id)
+
     async def stop(self) -> None:
         await self.coordinator.stop()
         if await self.follower.stop():
@@ -152,6 +161,9 @@ class Starting:
 
     def owners(self, groups: list[str]) -> dict[str, object]:
         return {"generation": -1, "owners": [], "active": [], "groups": dict.fromkeys(groups)}
+
+    def group(self, group_id: str) -> dict[str, object] | None:
+        return None
 
     async def stop(self) -> None:
         """There is nothing to stop."""
@@ -212,7 +224,7 @@ class App:
         for sig in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sig, self._stop.set)
         self.servers += [await listen(self.settings, front, self.log) for front in self.fronts]
-        admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners)
+        admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners, self.group)
         if self.settings.admin is not None:
             tasks.spawn(self._start_admin(admin), "admin")
         work = loop.create_task(self._start())
@@ -302,6 +314,10 @@ class App:
     def owners(self, groups: list[str]) -> dict[str, object]:
         """The owners as this sidecar knows them."""
         return self.half.owners(groups)
+
+    def group(self, group_id: str) -> dict[str, object] | None:
+        """One group as the state topic has it; None if it is not there."""
+        return self.half.group(group_id)
 
 
 async def listen(s: Settings, front: Front, log: Logger) -> asyncio.Server:

@@ -64,6 +64,12 @@ METRICS: dict[str, _Metric] = {
     "placeholder_seconds": _Metric(
         Histogram, "sidecar_placeholder_seconds", "From when a placeholder is wanted until commits go on in its name."
     ),
+    "groups_leaving": _Metric(
+        Gauge, "sidecar_groups_leaving", "Groups that are to go back to the brokers and have records here still."
+    ),
+    "moves": _Metric(
+        Counter, "sidecar_group_moves", "Groups taken in from the brokers and given back to them.", ("to", "outcome")
+    ),
     "handler_faults": _Metric(Counter, "sidecar_handler_faults", "Requests whose handler broke: bugs. Alert above 0."),
     "invariant_violations": _Metric(
         Counter,

@@ -12,7 +12,7 @@ from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGrou
 from sidecar.core.errors import Code
 from sidecar.core.events import KnownGroups, ListGroups
 from sidecar.link.loopback import Loopback
-from sidecar.link.messages import AccessAnswer, Lease, Reply, Request, Touch, View, Void
+from sidecar.link.messages import AccessAnswer, GroupRules, Lease, Reply, Request, Touch, View, Void
 from sidecar.process.tasks import Broken
 from sidecar.wire.apis import Api
 from tests.inprocess.house import Heard, House, turns, until
@@ -36,11 +36,12 @@ def hello(name: str, group_id: str = "g") -> ConsumerHeartbeat:
 def test_a_front_gets_lease_and_view_at_once_and_what_is_new_from_then_on() -> None:
     async def test(house: House) -> None:
         heard = Heard(house.coordinator)
-        lease, view = heard.messages
+        lease, rules, view = heard.messages
+        assert rules == GroupRules()
         assert lease == Lease(house.service.lease_until_ms) and view == house.coordinator.view
         house.prove(70_000)
         house.assign(2)
-        assert [type(m) for m in heard.messages[2:]] == [Lease, View]
+        assert [type(m) for m in heard.messages[3:]] == [Lease, View]
         assert heard.of(View)[-1].owners == (2,)
 
     run(test)
@@ -215,10 +216,10 @@ def test_a_bug_while_a_message_is_handled_ends_the_process(monkeypatch: pytest.M
     async def test(house: House) -> None:
         heard = Heard(house.coordinator)
 
-        def breaks(token: int, event: object, now: object) -> None:
+        def breaks(token: int, event: object) -> None:
             raise KeyError("a bug")
 
-        monkeypatch.setattr(house.service, "request", breaks)
+        monkeypatch.setattr(house.coordinator.moves, "request", breaks)
         with pytest.raises(KeyError):
             heard.tell(Request(1, hello("m1")))
         with pytest.raises(Broken, match="coordinator: KeyError"):

@@ -178,7 +178,10 @@ def test_more_commits_than_may_wait_are_refused() -> None:
 @pytest.mark.parametrize("done", [False, True])
 def test_a_connection_that_is_lost_on_the_way_to_a_seat(api: Api, done: bool) -> None:
     async def test(house: House) -> None:
-        fault = house.brokers.faults.drop(api, done=done, matches=lambda req: ours(req))
+        looks = iter(range(3))
+        # The first time a group is described is before it is here.
+        second = api is not Api.DESCRIBE_GROUPS
+        fault = house.brokers.faults.drop(api, done=done, matches=lambda req: ours(req) and (second or next(looks) > 0))
         client, epoch = await joined(house)
         assert await committed(client, epoch) == Code.NONE
         assert fault.met == 1 and house.metrics.value("placeholder_troubles") >= 1
@@ -212,8 +215,10 @@ def test_a_session_longer_than_the_broker_allows_is_halved() -> None:
 
 def test_native_members_at_the_broker_are_waited_for_and_told_of() -> None:
     async def test(house: House) -> None:
-        seat(house).natives = 2
         client, epoch = await joined(house)
+        await house.seated()
+        seat(house).expel()
+        seat(house).natives = 2  # past the sidecars
         assert await committed(client, epoch) == Code.COORDINATOR_LOAD_IN_PROGRESS
         await until(lambda: "placeholders cannot be seated" in house.lines.events("warning"))
         assert "members of its own" in house.lines.fields("placeholders cannot be seated")["problem"]
@@ -480,7 +485,7 @@ def test_a_fetch_is_answered_only_when_no_former_owner_can_commit_any_more() -> 
         heard.tell(Request(1, FetchCheck("g", None, -1)))
         await until(lambda: joins.parked)
         await turns()
-        assert heard.messages[2:] == [] and seat(house).member_id == f"{OURS}-1"
+        assert heard.of(Reply) == [] and seat(house).member_id == f"{OURS}-1"
         joins.release()
         assert await heard.reply(1) == CheckReply() and seat(house).member_id == f"{OURS}-2"
 
@@ -567,19 +572,6 @@ def test_a_takeover_finds_seats_of_groups_without_members() -> None:
         await until(lambda: seat(house).state == "Empty")
 
     run(test)
-
-
-def test_a_group_that_is_managed_no_more_has_no_seat() -> None:
-    managed = {"g"}
-
-    async def test(house: House) -> None:
-        await joined(house)
-        await house.seated()
-        managed.clear()
-        await moved_away_and_back(house)
-        await until(lambda: seat(house).state == "Empty")
-
-    run(test, managed=lambda group_id: group_id in managed)
 
 
 def test_before_offsets_are_deleted_the_broker_is_shown_the_subscription_for_a_while(

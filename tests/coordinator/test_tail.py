@@ -29,6 +29,7 @@ class Bench:
         self.log = StateLog(2, self.codec, self.lines, self.metrics)
         self.tail = FedTail("__group_state", self.log, self)
         self.trouble: list[str] = []
+        self.read_to_end: list[int] = []
         self.stored: list[str] = []
         self.next = [0, 0]
 
@@ -46,7 +47,10 @@ class Bench:
         return self.put(self.codec.claim(Stamp(owner, 1), 1, "h:1", "m", 1, "assigned"))
 
     # ---- the tail's listener ----
-    def setting_stored(self, group_id: str) -> None:
+    def tail_read(self, partition: int) -> None:
+        self.read_to_end.append(partition)
+
+    def setting_stored(self, group_id: str, name: str) -> None:
         self.stored.append(group_id)
 
     def tail_trouble(self, text: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from sidecar.assign import BUILT_IN, UNIFORM
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator import coordinator as module
+from sidecar.coordinator import visible
 from sidecar.coordinator.encoder import Encoder
 from sidecar.core.consumer.records import Kind, RegexRecord, TargetMemberRecord
 from sidecar.core.errors import Code
@@ -269,7 +270,7 @@ def test_a_resolution_that_breaks_is_told_and_resolves_nothing(monkeypatch: pyte
     def breaks(regexes: object, names: object) -> dict[str, tuple[str, ...]]:
         raise RuntimeError("no regular expression today")
 
-    monkeypatch.setattr(module, "resolve", breaks)
+    monkeypatch.setattr(visible, "resolve", breaks)
 
     async def test(house: House) -> None:
         reply = await (await house.client()).ask(join("g", "m1", topics=None, regex="orders"), 1)

@@ -21,6 +21,7 @@ from sidecar.core.classic.events import (
     SyncReply,
 )
 from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.moves import NativeMember
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.effects import Log
 from sidecar.core.errors import Code
@@ -125,6 +126,16 @@ class ClassicWords:
             client.joined(given)
             token = self.world.request(client.join(reason=o.get("reason")))
         return token, lambda answer: self.joined(client, answer, "id" not in o)
+
+    def native(self, who: str, parts: str, generation: int) -> NativeMember:
+        """A member of the broker's group: it is in this generation, and owns these partitions."""
+        client = self.known(who)
+        client.member_id, client.generation, client.protocol = f"{who}-0", generation, "range"
+        owned = places(parts)
+        said = classic_client.subscription(["a"], {}, generation - 1)
+        client.protocols = (("range", classic_client.subscription(["a"], owned, generation)),)
+        client.assignment = read_assignment(parts)
+        return NativeMember(client.member_id, client.instance_id, who, "/10.0.0.1", said, client.assignment)
 
     def protocols(self, client: ClassicClient, o: Options) -> tuple[tuple[str, bytes], ...]:
         if o.get("protocols") == "none":

@@ -80,6 +80,9 @@ class Meeting:
     def state_name(self) -> str:
         return "Met" if self.guests else "Empty"
 
+    def member_ids(self) -> tuple[str, ...]:
+        return ()
+
     def member_count(self) -> int:
         return 0
 

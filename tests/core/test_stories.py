@@ -13,6 +13,8 @@ a later line. `#` begins a comment.
 Members of classic groups: `NAME join-group [protocols=range,coop] [topics=a,b] [owned=a:0,1 [of=GENERATION]]
 [instance=i] [version=n] [session=ms] [rebalance=ms] [type=t] [id=] [reason=r]`, `NAME sync-group [m1=a:0 m2=nothing]`,
 `NAME beat`, `NAME leave-group`, `NAME commit [gen=n]`, and of an administrator `remove INSTANCE|INSTANCE/ID|/ID ...`,
+`rebalance REASON`, `drain [stop]` (the group goes back to the broker, or stays after all), `taken-in gen=n m1=a:0 ...`
+and `taken-in epoch=n m1=a:0 ...` (a classic or a consumer group comes from the broker as it is there);
 `describe` (DescribeGroups), `list` (ListGroups), `standing` (what is asked before offsets go).
 `protocols=range:text` gives a protocol bytes of its own; without, all say the consumer's subscription. A name that is
 assigned something is another member's. What is left out is what the member said last, or what it was told: its id, its
@@ -32,10 +34,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sidecar.core.classic.embedded import CONSUMER_TYPE
 from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.moves import AdoptClassic
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.consumer.moves import AdoptConsumer, NativeConsumer
 from sidecar.core.errors import Code
-from sidecar.core.events import Answer, DeleteGroup
+from sidecar.core.events import Answer, DeleteGroup, Drain, DrainReply, Event, Rebalance
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.records import Partitions
 from tests.core.story_classic import ClassicWords
@@ -245,6 +250,35 @@ class Story:
         return self.come(who, self.world.request(hb), lambda reply: self.answer(who, reply))
 
 
+def rebalance(story: Story, words: list[str], options: dict[str, str]) -> list[str]:
+    return [story.world.ask(Rebalance(GROUP, " ".join(words))).code.name]
+
+
+def drain(story: Story, words: list[str], options: dict[str, str]) -> list[str]:
+    reply = story.world.ask(Drain(GROUP, "the administrator wants it", words == ["stop"]))
+    assert isinstance(reply, DrainReply)
+    return [reply.code.name if reply.code else f"{reply.members} members"]
+
+
+def taken_in(story: Story, words: list[str], options: dict[str, str]) -> list[str]:
+    why = "taken over from the broker"
+    if "gen" in options:
+        generation = int(options.pop("gen"))
+        natives = tuple(story.classic.native(who, parts, generation) for who, parts in options.items())
+        event: Event = AdoptClassic(GROUP, CONSUMER_TYPE, "range", natives, 45_000, 300_000, why)
+        return [story.world.ask(event).code.name]
+    epoch = int(options.pop("epoch"))
+    members = []
+    for who, parts in options.items():
+        instance = story.instances.get(who) or None
+        owned = story.read(parts) if parts != "nothing" else {}
+        story.epochs[who], story.owned[who] = epoch, owned
+        members.append(NativeConsumer(who, instance, None, who, "/h", ("a",), "", owned))
+    names = {topic_id(i): n for n, i in story.ids.items()}
+    event = AdoptConsumer(GROUP, epoch, "uniform", tuple(members), names, 30_000, why)
+    return [story.world.ask(event).code.name]
+
+
 COMMANDS: dict[str, Callable[[Story, list[str], dict[str, str]], list[str]]] = {
     "topics": Story.topics,
     "config": Story.config,
@@ -258,6 +292,9 @@ COMMANDS: dict[str, Callable[[Story, list[str], dict[str, str]], list[str]]] = {
     "delete": Story.delete,
     "takeover": Story.takeover,
     "group": Story.describe,
+    "rebalance": rebalance,
+    "drain": drain,
+    "taken-in": taken_in,
     "remove": lambda story, words, options: story.classic.remove(words),
     "describe": lambda story, words, options: story.classic.describe(),
     "list": lambda story, words, options: story.classic.listed(),
@@ -327,7 +364,7 @@ def comments(path: Path) -> str:
 
 @pytest.mark.parametrize(("said", "where", "later"), sentences(), ids=lambda v: v if isinstance(v, str) else "")
 def test_each_sentence_of_the_kips_has_a_story_that_quotes_it(said: str, where: list[str], later: str) -> None:
-    told = {p.stem[:2]: p for p in STORIES}
+    told = {p.stem.partition("_")[0]: p for p in STORIES}
     quoted = said.startswith('"')
     for place in where:
         assert place in told or (ROOT / place).exists(), place

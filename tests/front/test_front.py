@@ -15,7 +15,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import KnownReply
 from sidecar.core.offsets import CheckReply, CommitCheck
 from sidecar.front import front as module
-from sidecar.link.messages import AccessAnswer, AskAccess, Reply, Request, SettingsPassed, View
+from sidecar.link.messages import AccessAnswer, AskAccess, GroupRules, Reply, Request, SettingsPassed, View
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import describe_groups as dg
@@ -146,6 +146,7 @@ def test_after_it_requests_wait_for_the_next_coordinator() -> None:
 def test_a_link_that_is_lost_before_a_view_came_refuses_what_was_held() -> None:
     async def test(desk: Desk) -> None:
         client = await desk.client()
+        desk.front.from_coordinator(GroupRules())
         client.post(join("g", "m1"), 1)
         await turns(50)
         desk.front.link_lost()

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from sidecar.core.events import Answer
 from sidecar.front.front import Front, FrontSettings
-from sidecar.link.messages import Grant, Lease, Reply, Request, ToCoordinator, View
+from sidecar.link.messages import Grant, GroupRules, Lease, Reply, Request, ToCoordinator, View
 from sidecar.link.ports import LinkedFront
 from sidecar.process.tasks import Supervisor
 from sidecar.wire.frames import Limits
@@ -56,6 +56,7 @@ class Desk:
         brokers = {n: self.brokers.address(n) for n in self.brokers.nodes}
         view = View(**{"owners": (1,), "leaders": (1,), "brokers": brokers, "authorizer": False, **given})
         self.front.from_coordinator(Lease(1 << 60))
+        self.front.from_coordinator(GroupRules())
         self.front.from_coordinator(view)
 
     async def request(self) -> Request:

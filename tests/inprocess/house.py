@@ -25,6 +25,7 @@ from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
 from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.placeholders import PlaceholderSettings
+from sidecar.coordinator.rules import OwnRules, Rules
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.owner import Owner
 from sidecar.core.service import Service, ServiceSettings
@@ -206,7 +207,8 @@ class House:
         values = {name: getattr(given, name) for name in Consumer.model_fields}
         defaults = {name: field.default for name, field in Consumer.model_fields.items()}
         own = OwnSettings(node_id, values, frozenset(given.model_fields_set), defaults)
-        self.configs = Configs(own, self.codec, self.state, managed, self.lines)
+        self.rules = Rules(OwnRules(managed), self.codec, self.state, self.lines)
+        self.configs = Configs(own, self.codec, self.state, self.rules, self.lines)
         address = self.brokers.address(node_id)
         limits = replace(ServiceSettings(), **(service or {}))
         seats = PlaceholderSettings(**(placeholders or {}))
@@ -217,6 +219,7 @@ class House:
             self.codec,
             self.state,
             self.configs,
+            self.rules,
             assignors,
             self.background,
             self.metrics,
@@ -232,6 +235,7 @@ class House:
         await self.configs.refresh(self.cluster)
         await self.topics()
         self.link.serve(self.coordinator)
+        self.coordinator.state_read()
         if self.serve:
             await self.own()
         return self
@@ -310,9 +314,11 @@ class House:
         return self.brokers.topics[name].topic_id
 
     # ---- what the tail finds ------------------------------------------------------------------------------------
-    def setting_stored(self, group_id: str) -> None:
-        self.configs.changed(group_id)
-        self.coordinator.config_changed()
+    def setting_stored(self, group_id: str, name: str) -> None:
+        self.coordinator.setting_stored(group_id, name)
+
+    def tail_read(self, partition: int) -> None:
+        """What is stored has been read from the start."""
 
     def tail_trouble(self, text: str) -> None:
         self.lines.debug("state tail", problem=text)

@@ -44,6 +44,8 @@ class FedTail(Tail):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._kept: list[Item] = []
+        for partition in range(len(log.partitions)):
+            self._loop.call_soon(listener.tail_read, partition)
 
     def read(self, topic: str, partition: int, records: list[Stored]) -> None:
         """As one of the brokers' readers."""

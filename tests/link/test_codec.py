@@ -58,6 +58,7 @@ from sidecar.link.messages import (
     ConfiguredReply,
     DescribeSettings,
     Grant,
+    GroupRules,
     Lease,
     Reply,
     Request,
@@ -117,7 +118,9 @@ ANSWERS: list[Answer] = [
     ListReply(groups=(Listed("g", "consumer", "Stable", "consumer"),)),
     KnownReply(groups=frozenset({"g"})),
     AlterReply(refused={"32/g": (40, "no")}),
-    SettingsReply(groups={"g": (SettingValue("a", None, "1", 5, "2"),)}, at_broker={"g": {"a": "3"}}),
+    SettingsReply(
+        groups={"g": (SettingValue("a", None, "1", 5, "2"),)}, at_broker={"g": {"a": "3"}}, moves={"g": {"b": "4"}}
+    ),
     ConfiguredReply(groups=("g",)),
 ]
 MESSAGES: list[Struct] = [
@@ -131,6 +134,8 @@ MESSAGES: list[Struct] = [
     SettingsPassed(),
     Lease(1 << 40),
     View((1, -1), (2, 3), {1: ("h", 9092)}, False),
+    GroupRules(("a.*",), (), {"g": True, "h": False}),
+    GroupRules(),
     AskAccess(1 << 50, frozenset({"a"})),
     Void(("g", "h")),
 ]

@@ -20,6 +20,7 @@ LATEST = latest(REGISTRY)
 PUBLISHED = {
     "classic_assignment-v1.avsc": "d52175ab8c4f360b",
     "classic_group-v1.avsc": "17ebf1cb3df48115",
+    "classic_group-v2.avsc": "12dd656028c4db28",
     "classic_member-v1.avsc": "c1e8e4e5e1bf1659",
     "config-v1.avsc": "dad84baa39afcada",
     "current-v1.avsc": "bba0277fc072526b",

@@ -83,6 +83,7 @@ PINNED = {
     "efdd024131489f26": "TargetMetadata",
     "728ef049d6f0b127": "Member",
     "17ebf1cb3df48115": "ClassicGroup",
+    "12dd656028c4db28": "ClassicGroup",
     "c1e8e4e5e1bf1659": "ClassicMember",
     "d52175ab8c4f360b": "ClassicAssignment",
 }

@@ -55,6 +55,20 @@ def claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[StaleClaim,
     return found
 
 
+def anybody_owns(group: ClassicGroup, protocol: str) -> bool:
+    """Whether a member says at the end of a join phase that it still owns something. Who has given up everything
+    before it joined, as eager members do, says nothing."""
+    return bool(_claims(group, protocol))
+
+
+def newest_claim(group: ClassicGroup) -> int:
+    """The highest generation that any member speaks of."""
+    if group.type not in (CONSUMER_TYPE, None):
+        return UNKNOWN_GENERATION
+    said = (subscription(metadata) for m in group.members.values() for _, metadata in m.protocols)
+    return max((s.generation for s in said if s is not None), default=UNKNOWN_GENERATION)
+
+
 def report(turn: Turn, group: ClassicGroup, found: Mapping[str, tuple[StaleClaim, ...]]) -> None:
     """Write down what was found, and what is found no more."""
     for member in list(group.members.values()):

@@ -32,6 +32,8 @@ class ClassicGroup:
     """May have left while the group prepares a rebalance: the end of that names a new one."""
     assigned_generation: int = -1
     since_ms: int = 0
+    adopted: bool = False
+    """Its members came from the broker's group, and nobody knows their generation (moves.py)."""
     members: dict[str, Member] = field(default_factory=dict)
     assignments: dict[str, bytes] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)
@@ -50,6 +52,9 @@ class ClassicGroup:
 
     def member_count(self) -> int:
         return len(self.members)
+
+    def member_ids(self) -> Collection[str]:
+        return self.members.keys()
 
     def standing(self) -> StandingReply:
         active = self.state is not State.EMPTY
@@ -96,6 +101,10 @@ class ClassicGroup:
                     break
         return min(votes, key=lambda name: (-votes[name], name))
 
+    def in_generation(self, generation: int) -> bool:
+        """Whether a member may say that it is in this generation."""
+        return generation == self.generation or (self.adopted and generation >= 0)
+
     def knows_its_id(self, member: Member) -> bool:
         """Whether the client of this member has been told its member id."""
         return member.id_told or member.generation < self.generation
@@ -131,7 +140,7 @@ class ClassicGroup:
     def _replay_group(self, r: GroupRecord) -> None:
         self.state, self.generation, self.leader = r.state, r.generation, r.leader
         self.type, self.protocol = r.protocol_type, r.protocol
-        self.assigned_generation, self.since_ms = r.assigned_generation, r.since_ms
+        self.assigned_generation, self.since_ms, self.adopted = r.assigned_generation, r.since_ms, r.adopted
 
     def _replay_member(self, r: MemberRecord) -> None:
         self._remove(r.member_id)

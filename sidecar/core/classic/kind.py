@@ -17,6 +17,7 @@ from sidecar.core.classic.events import (
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.join import join
 from sidecar.core.classic.leave import leave, session_over
+from sidecar.core.classic.moves import AdoptClassic, adopt, drain, rebalance
 from sidecar.core.classic.offsets import check_commit, check_fetch
 from sidecar.core.classic.rebalance import JOIN, SESSION, SYNC, arm_session, await_join, join_due, prepare, sync_due
 from sidecar.core.classic.records import RECORDS, State
@@ -24,6 +25,7 @@ from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.classic.sync import heartbeat, sync
 from sidecar.core.effects import TOUCH_MS
 from sidecar.core.errors import Code
+from sidecar.core.events import Drain, Rebalance
 from sidecar.core.groups import GroupKind
 from sidecar.core.offsets import CommitCheck, FetchCheck
 from sidecar.core.turn import Turn
@@ -89,6 +91,9 @@ CLASSIC = GroupKind(
         DescribeClassic: describe,
         CommitCheck: check_commit,
         FetchCheck: check_fetch,
+        AdoptClassic: adopt,
+        Rebalance: rebalance,
+        Drain: drain,
     },
     timers={JOIN: join_due, SYNC: sync_due, SESSION: session_over, SHRINK: _too_large},
     loaded=_loaded,

@@ -27,7 +27,7 @@ def _commit(group: ClassicGroup, c: CommitCheck) -> Code:
             group.validate(c.member_id, c.instance_id)
         except CoordinatorError as refused:
             return refused.code
-        if c.member_epoch != group.generation:
+        if not group.in_generation(c.member_epoch):
             return Code.ILLEGAL_GENERATION
     elif not c.transactional and group.state is not State.EMPTY:
         return Code.UNKNOWN_MEMBER_ID

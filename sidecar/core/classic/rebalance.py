@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core.classic.claims import claims_of, report, shown
+from sidecar.core.classic.claims import anybody_owns, claims_of, newest_claim, report, shown
 from sidecar.core.classic.config import config_of
+from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, subscription
 from sidecar.core.classic.events import JoinedMember, JoinReply, SyncReply
 from sidecar.core.classic.group import ClassicGroup, Member, may_follow
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, Kind, State
@@ -24,6 +25,8 @@ JOIN, SYNC, SESSION = "classic_join", "classic_sync", "classic_session"
 """Timers: the end of the join phase, the end of the sync phase, a member's session."""
 NOBODY_MS = 1_000
 """A join phase to which nobody came is not looked at more often than that: rebalance timeouts may be 0."""
+DRAIN_ROUNDS = 3
+"""After so many generations without partitions nobody is asked again whether it still owns any."""
 
 
 # ---- states -------------------------------------------------------------------------------------------------------
@@ -41,6 +44,7 @@ def go(turn: Turn, group: ClassicGroup, state: State, why: str, **fields: object
         group.assigned_generation,
         turn.now.wall_ms if state is not group.state else group.since_ms,
         why,
+        group.adopted,
     )
     turn.write(replace(now, **fields))  # type: ignore[arg-type]
 
@@ -118,11 +122,13 @@ def join_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], tag: int) ->
 
 
 def complete_join(turn: Turn, group: ClassicGroup) -> None:
-    """The join phase is over: who has not come is out (static members stay), the others get the new generation."""
+    """The join phase is over: who has not come is out (static members stay, unless the group goes back to the broker),
+    the others get the new generation."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     turn.timers.cancel((JOIN, group.group_id))
-    for member in [m for m in group.members.values() if m.member_id not in soft.joins and m.instance_id is None]:
-        forget(turn, group, member.member_id, "did not join in time")
+    for member in [m for m in group.members.values() if m.member_id not in soft.joins]:
+        if member.instance_id is None or soft.draining:
+            forget(turn, group, member.member_id, "did not join in time")
     if group.members and not soft.joins:
         # Only static members are left, and none of them came: their sessions decide.
         await_join(turn, group, NOBODY_MS)
@@ -132,11 +138,48 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
         return
     soft.initial = soft.grew = False
     if not group.members:
-        why = "the last member left"
-        go(turn, group, State.EMPTY, why, generation=group.generation + 1, protocol=None, leader=None)
-        turn.fx.log("group is empty", group_id=group.group_id, generation=group.generation)
-        return
-    _next_generation(turn, group, soft)
+        _empty(turn, group, "the last member left")
+    elif soft.draining and _drained(group, soft):
+        _send_away(turn, group, soft)
+    else:
+        _next_generation(turn, group, soft)
+
+
+def _empty(turn: Turn, group: ClassicGroup, why: str) -> None:
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    generation = _following(group, soft)
+    go(turn, group, State.EMPTY, why, generation=generation, protocol=None, leader=None, adopted=False)
+    turn.fx.log("group is empty", group_id=group.group_id, generation=group.generation)
+
+
+def _following(group: ClassicGroup, soft: ClassicSoft) -> int:
+    """The next generation: higher than any that a member has ever been in."""
+    known = max(group.generation, soft.seen_generation, newest_claim(group)) if group.adopted else group.generation
+    return known + 1
+
+
+# ---- the way back to the broker -----------------------------------------------------------------------------------
+def _drained(group: ClassicGroup, soft: ClassicSoft) -> bool:
+    """Everybody has joined, and nobody owns anything. Who joins other than consumers do has no such words."""
+    if group.type != CONSUMER_TYPE or soft.rounds >= DRAIN_ROUNDS:
+        return True
+    return not anybody_owns(group, group.select_protocol())
+
+
+def _send_away(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
+    why = "the group goes back to the broker"
+    joins, soft.joins = soft.joins, {}
+    for member_id, token in joins.items():
+        turn.reply(token, JoinReply(Code.NOT_COORDINATOR, member_id=member_id))
+    for member_id in list(group.members):
+        forget(turn, group, member_id, why)
+    _empty(turn, group, why)
+
+
+def _nothing(group: ClassicGroup) -> dict[str, bytes]:
+    """An assignment without partitions for everybody."""
+    said = {m.member_id: subscription(m.metadata(group.protocol)) for m in group.members.values()}
+    return {member_id: assignment(0 if s is None else s.version, ()) for member_id, s in said.items()}
 
 
 def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
@@ -149,9 +192,10 @@ def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None
         group,
         State.COMPLETING,
         f"{len(soft.joins)} of {len(group.members)} members joined",
-        generation=group.generation + 1,
+        generation=_following(group, soft),
         protocol=protocol,
         leader=leader,
+        adopted=False,
     )
     members = leaders_view(turn, group)
     joins, soft.joins = soft.joins, {}
@@ -193,10 +237,13 @@ def stabilize(turn: Turn, group: ClassicGroup, given: dict[str, bytes]) -> None:
     """The leader's assignments are here: write them down, then answer everybody who waits."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     why = f"assigned by {group.leader} in generation {group.generation}"
+    if soft.draining and group.type == CONSUMER_TYPE:
+        why, given = f"the group goes back to the broker: nothing in generation {group.generation}", _nothing(group)
+        soft.rounds += 1
     for member_id in group.members:
-        assignment = given.get(member_id, b"")
-        if group.assignments.get(member_id) != assignment:
-            turn.write(AssignmentRecord(group.group_id, member_id, group.generation, assignment, why))
+        part = given.get(member_id, b"")
+        if group.assignments.get(member_id) != part:
+            turn.write(AssignmentRecord(group.group_id, member_id, group.generation, part, why))
     go(turn, group, State.STABLE, why, assigned_generation=group.generation)
     missing = [m for m in group.members if m not in given]
     if missing:
@@ -206,6 +253,7 @@ def stabilize(turn: Turn, group: ClassicGroup, given: dict[str, bytes]) -> None:
         turn.reply(token, synced(group, member_id))
         arm_session(turn, group, member_id)
     turn.fx.count("completed_rebalances", group.kind)
+    go_on_draining(turn, group)
 
 
 def synced(group: ClassicGroup, member_id: str) -> SyncReply:
@@ -219,6 +267,13 @@ def has_synced(turn: Turn, group: ClassicGroup, member_id: str) -> None:
     soft.unsynced.discard(member_id)
     if not soft.unsynced:
         turn.timers.cancel((SYNC, group.group_id))
+
+
+def go_on_draining(turn: Turn, group: ClassicGroup) -> None:
+    """Once everybody has been told to give up what it owns, all must come once more, and say so."""
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    if soft.draining and group.state is State.STABLE and not soft.unsynced:
+        prepare(turn, group, "the group goes back to the broker")
 
 
 def sync_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], generation: int) -> None:

@@ -55,6 +55,8 @@ class GroupRecord:
     since_ms: int
     """When the group came into this state, Unix milliseconds."""
     why: str = ""
+    adopted: bool = False
+    """It was taken over from the broker, and its members have not joined here yet: nobody knows their generation."""
 
     kind = Kind.GROUP
 
@@ -63,12 +65,12 @@ class GroupRecord:
         return ""
 
     def body(self) -> dict[str, Any]:
-        return {n: getattr(self, n) for n in GROUP_FIELDS} | {"state": str(self.state)}
+        return {n: getattr(self, n) for n in GROUP_FIELDS} | {"state": str(self.state), "adopted": self.adopted}
 
     @classmethod
     def of(cls, group_id: str, sub_id: str, b: Body) -> GroupRecord:
         fields = {n: b[n] for n in GROUP_FIELDS if n != "state"}
-        return cls(group_id, State(b["state"]), **fields, why=b["why"])
+        return cls(group_id, State(b["state"]), **fields, why=b["why"], adopted=b.get("adopted", False))
 
 
 GROUP_FIELDS = ("state", "generation", "protocol_type", "protocol", "leader", "assigned_generation", "since_ms")
@@ -180,5 +182,5 @@ class AssignmentRecord:
 RECORDS = (
     RecordKind(Kind.MEMBER, MemberRecord, "classic_member-v1"),
     RecordKind(Kind.ASSIGNMENT, AssignmentRecord, "classic_assignment-v1"),
-    RecordKind(Kind.GROUP, GroupRecord, "classic_group-v1", root=True),
+    RecordKind(Kind.GROUP, GroupRecord, "classic_group-v2", root=True),
 )

@@ -26,6 +26,12 @@ class ClassicSoft(Soft):
     """A member came in the initial rebalance since its delay was last extended."""
     nobody: bool = False
     """Nobody came within the time of the rebalance under way, and it was said so."""
+    draining: bool = False
+    """The group goes back to the broker."""
+    rounds: int = 0
+    """Generations in which nobody was assigned anything for that reason."""
+    seen_generation: int = 0
+    """The highest that members of an adopted group said they are in."""
     delay_ms: int = 0
     left_ms: int = 0
     """Of the initial rebalance: the delay that runs, and how much more of it there may be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup, classic_group
-from sidecar.core.classic.rebalance import arm_session, has_synced, stabilize, synced
+from sidecar.core.classic.rebalance import arm_session, go_on_draining, has_synced, stabilize, synced
 from sidecar.core.classic.records import State
 from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.effects import Grant
@@ -15,7 +15,7 @@ from sidecar.core.turn import Turn
 
 def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     group = _member_of(turn, e)
-    if e.generation != group.generation:
+    if not group.in_generation(e.generation):
         raise CoordinatorError(Code.ILLEGAL_GENERATION, f"The group is in generation {group.generation}.")
     if _other(e.protocol_type, group.type) or _other(e.protocol, group.protocol):
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, f"The group uses {group.type}, {group.protocol}.")
@@ -25,6 +25,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     has_synced(turn, group, e.member_id)
     if group.state is State.STABLE:
         turn.reply(token, synced(group, e.member_id))
+        go_on_draining(turn, group)
         return
     older = soft.syncs.pop(e.member_id, None)
     if older is not None:
@@ -41,13 +42,14 @@ def _other(said: str | None, known: str | None) -> bool:
 
 def heartbeat(turn: Turn, e: ClassicHeartbeat, token: int) -> None:
     group = _member_of(turn, e)
-    if e.generation != group.generation:
+    if not group.in_generation(e.generation):
         raise CoordinatorError(Code.ILLEGAL_GENERATION, f"The group is in generation {group.generation}.")
     arm_session(turn, group, e.member_id)
+    soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.PREPARING:
+        soft.seen_generation = max(soft.seen_generation, e.generation)
         turn.reply(token, Answer(Code.REBALANCE_IN_PROGRESS))
         return
-    soft: ClassicSoft = turn.soft_of(group.group_id)
     until_ms = turn.now.mono_ms + group.members[e.member_id].session_timeout_ms
     turn.reply(token, Answer(), Grant(group.group_id, e.member_id, soft.revision, until_ms))
 

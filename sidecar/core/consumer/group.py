@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -124,6 +124,9 @@ class ConsumerGroup:
 
     def member_count(self) -> int:
         return len(self.members)
+
+    def member_ids(self) -> Collection[str]:
+        return self.members.keys()
 
     def tombstones(self, why: str) -> list[Tombstone]:
         """Every key of the group, the group itself last. One that becomes a classic group has members."""

@@ -10,6 +10,7 @@ from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from sidecar.core.consumer.leave import leave
+from sidecar.core.consumer.moves import sent_away
 from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.consumer.step import step
 from sidecar.core.consumer.waiting import under_way, wait
@@ -22,6 +23,8 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     check_request(hb, config)
     if hb.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         leave(turn, hb, token)
+        return
+    if sent_away(turn, hb, token):
         return
     fx = turn.fx
     reply = step(turn, hb, token, config)

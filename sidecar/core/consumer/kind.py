@@ -9,6 +9,7 @@ from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGrou
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.heartbeat import heartbeat
 from sidecar.core.consumer.members import arm_rebalance, arm_session, rebalance_timeout, session_timeout
+from sidecar.core.consumer.moves import AdoptConsumer, adopt, drain, rebalance
 from sidecar.core.consumer.offsets import check_commit, check_fetch
 from sidecar.core.consumer.records import RECORDS
 from sidecar.core.consumer.regexes import RegexResolved, regex_resolved
@@ -16,6 +17,7 @@ from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.consumer.target import AssignorDone, assign_due, assignor_done, run_overdue
 from sidecar.core.consumer.waiting import answer_all, give_up, waited_enough, wake
 from sidecar.core.effects import TOUCH_MS
+from sidecar.core.events import Drain, Rebalance
 from sidecar.core.groups import GroupKind
 from sidecar.core.offsets import CommitCheck, FetchCheck
 from sidecar.core.turn import Turn
@@ -78,6 +80,9 @@ CONSUMER = GroupKind(
         DescribeConsumerGroup: describe,
         AssignorDone: _assignor_done,
         RegexResolved: _regex_resolved,
+        AdoptConsumer: adopt,
+        Rebalance: rebalance,
+        Drain: drain,
     },
     timers={
         "session": session_timeout,

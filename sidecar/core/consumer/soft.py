@@ -52,5 +52,7 @@ class ConsumerSoft(Soft):
     """Monotonic: no run before then."""
     resolving: bool = False
     """The group's regular expressions are being resolved."""
+    draining: bool = False
+    """The group goes back to the broker: its target is that nobody owns anything."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """By member id: a member has one request that counts."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 from sidecar.core.consumer.config import ConsumerConfig, config_of
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.members import refresh_metadata_hash
-from sidecar.core.consumer.records import TargetRecord
+from sidecar.core.consumer.records import TargetMemberRecord, TargetMetadataRecord, TargetRecord
 from sidecar.core.consumer.run import RunInput, RunOutput, run, snapshot
 from sidecar.core.consumer.soft import ConsumerSoft, Flight
 from sidecar.core.events import Event
@@ -56,6 +56,9 @@ def update_target(turn: Turn, group: ConsumerGroup) -> None:
     if group.assignment_epoch >= group.epoch or not group.members:
         return
     soft: ConsumerSoft = turn.soft_of(group.group_id)
+    if soft.draining:
+        _take_all(turn, group)
+        return
     if soft.flight is not None:
         return
     config = config_of(turn, group.group_id)
@@ -78,6 +81,15 @@ def update_target(turn: Turn, group: ConsumerGroup) -> None:
         _failed(turn, group, inp.assignor, repr(exc))
         return
     _finish(turn, group, inp, out, Flight(inp.run_id))
+
+
+def _take_all(turn: Turn, group: ConsumerGroup) -> None:
+    """Nobody is to own anything."""
+    why = "the group goes back to the broker"
+    turn.timers.cancel(("assign", group.group_id))
+    for member_id in group.members:
+        turn.write(TargetMemberRecord(group.group_id, member_id, {}, {}, why))
+    turn.write(TargetMetadataRecord(group.group_id, group.epoch, turn.now.wall_ms, group.assignor, why))
 
 
 def assignor_done(turn: Turn, event: AssignorDone) -> None:

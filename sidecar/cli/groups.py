@@ -1,0 +1,233 @@
+"""`sidecar groups`: move a group between the broker and the sidecars, have it assigned anew, look at it.
+
+Everything goes over the Kafka protocol through any sidecar, as settings of the group (core/config.py), so the broker's
+authorizer decides, and Kafka's own kafka-configs can do the same. `describe` asks a sidecar's admin address.
+
+Exit codes: 0 done, 1 refused, 2 wrong usage, 3 timed out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+REFUSED, TIMED_OUT = 1, 3
+LOOK_S, AGAIN_S = 0.2, 2.0
+ANSWER_S = 30
+groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
+Group = Annotated[str, typer.Argument(help="The group's id.")]
+Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A sidecar, as clients reach it.")]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(help="A file of client properties, key=value: security and so on."),
+]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. What was said stays said.")]
+
+
+@groups.command()
+def adopt(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = None, timeout: Timeout = 120) -> None:
+    """Take a group over from the broker, under its live members."""
+    desk = _Desk(group, bootstrap, command_config, timeout)
+    desk.say("sidecar.managed", "true")
+
+    def arrived() -> str:
+        told = desk.look()
+        if told["sidecar.managed"] == "false":
+            desk.refused(told["sidecar.why"])
+        if told["sidecar.state"] == "sidecar":
+            return f"{group} is with the sidecars now."
+        if told["sidecar.managed"] == "true" and desk.nobody():
+            return f"{group} is the sidecars' now; nobody is a member of it."
+        return ""
+
+    desk.wait(arrived)
+
+
+@groups.command()
+def release(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = None, timeout: Timeout = 330) -> None:
+    """Give a group back to the broker, under its live members."""
+    desk = _Desk(group, bootstrap, command_config, timeout)
+    desk.say("sidecar.managed", "false")
+    desk.wait(lambda: f"{group} is with the broker now." if desk.look()["sidecar.state"] == "broker" else "")
+
+
+@groups.command()
+def rebalance(
+    group: Group,
+    bootstrap: Bootstrap,
+    reason: Annotated[str, typer.Option(help="Why; it is recorded in the state topic.")] = "asked for by hand",
+    remove_instance: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Remove this static member first."),
+    ] = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 330,
+) -> None:
+    """Have a group assigned anew."""
+    desk = _Desk(group, bootstrap, command_config, timeout)
+    # Only what was said of a group alone is told of one that is not managed.
+    before = desk.look().get("sidecar.epoch")
+    if before is None:
+        desk.refused(f"{group} is not with the sidecars.")
+    for line in _removed(desk, remove_instance or []):
+        typer.echo(line)
+    desk.say("sidecar.rebalance", reason)
+
+    def done() -> str:
+        epoch = int(desk.look()["sidecar.epoch"])
+        if epoch > int(before or -1):
+            return f"{group} was assigned anew, in epoch or generation {epoch}."
+        return f"{group} has no members to assign anything to." if desk.nobody() else ""
+
+    desk.wait(done)
+
+
+def _removed(desk: _Desk, instances: list[str]) -> list[str]:
+    """AdminClient of confluent-kafka has no such call, so this goes over the sidecar's own client, without security."""
+    if not instances:
+        return []
+    import asyncio
+
+    from sidecar.core.errors import name_of
+    from sidecar.kafka.cluster import Cluster, ConnectionLost
+    from sidecar.wire.generated import leave_group as lg
+
+    if desk.secured:
+        desk.refused("--remove-instance knows no security settings; use Kafka's kafka-consumer-groups for that.")
+
+    async def leave() -> list[tuple[str, int]]:
+        host, _, port = desk.bootstrap.split(",")[0].rpartition(":")
+        cluster = Cluster([(host, int(port))], "sidecar-groups", {})
+        try:
+            members = [lg.MemberIdentity("", i, "removed by the administrator") for i in instances]
+            conn = await cluster.coordinator(desk.group, 0)
+            res = await conn.request(lg, "LeaveGroup", lg.LeaveGroupRequest(desk.group, members=members), low=3)
+            if res.error_code:
+                return [(i, res.error_code) for i in instances]
+            return [(m.group_instance_id or "", m.error_code) for m in res.members]
+        finally:
+            cluster.close()
+
+    try:
+        found = asyncio.run(leave())
+    except (ConnectionLost, TimeoutError) as exc:
+        desk.refused(str(exc) or "no answer")
+        raise
+    bad = [f"{i}: {name_of(code)}" for i, code in found if code]
+    if bad:
+        desk.refused("not removed: " + ", ".join(bad))
+    return [f"{i} was removed." for i, _ in found]
+
+
+@groups.command()
+def describe(
+    group: Group,
+    admin: Annotated[str, typer.Option(metavar="HOST:PORT", help="The admin address of any sidecar.")],
+) -> None:
+    """Show where a group is, its members and what they own, its epoch or generation, and stale claims (KIP-792)."""
+    import json
+    from urllib.error import HTTPError, URLError
+    from urllib.parse import quote
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(f"http://{admin}/group?id={quote(group, safe='')}", timeout=10) as res:
+            found = json.load(res)
+    except HTTPError as exc:
+        typer.echo(f"{group}: {'no such group here' if exc.code == 404 else exc}", err=True)
+        raise typer.Exit(REFUSED) from None
+    except (URLError, OSError, ValueError) as exc:
+        typer.echo(f"{admin}: {exc}", err=True)
+        raise typer.Exit(REFUSED) from None
+    for line in _lines(found):
+        typer.echo(line)
+
+
+def _lines(found: Mapping[str, Any]) -> list[str]:
+    members = found.get("members", [])
+    out = [f"{name}: {value}" for name, value in found.items() if name != "members" and value not in ("", None)]
+    out.append(f"members: {len(members)}")
+    for m in members:
+        who = m["member"] + (f" as {m['instance']}" if m.get("instance") else "")
+        told = ", ".join(f"{n} {m[n]}" for n in ("client", "host", "protocol", "epoch", "state") if n in m)
+        out.append(f"  {who} ({told})")
+        out += [f"    {n.replace('_', ' ')}: {m[n]}" for n in ("owns", "gives_up") if m.get(n)]
+        for c in m.get("stale_claims", []):
+            held = f"held by {c['holder']}" if c["holder"] else "held by nobody"
+            out.append(f"    stale claim: {c['topic']} {c['partitions']} of generation {c['generation']}, {held}")
+    return out
+
+
+# ---- the way to the sidecars --------------------------------------------------------------------------------------
+class _Desk:
+    """One group, as an administrator's client speaks of it."""
+
+    def __init__(self, group: str, bootstrap: str, command_config: Path | None, timeout_s: float) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self.group, self.bootstrap = group, bootstrap
+        config = {} if command_config is None else _properties(command_config)
+        self.secured = bool(config)
+        self._until = time.monotonic() + timeout_s
+        self._admin: Any = AdminClient({**config, "bootstrap.servers": bootstrap, "log_level": 2})
+
+    def _resource(self, **entries: str) -> Any:
+        from confluent_kafka.admin import (  # type: ignore[attr-defined]
+            AlterConfigOpType,
+            ConfigEntry,
+            ConfigResource,
+            ResourceType,
+        )
+
+        ops = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in entries.items()]
+        return ConfigResource(ResourceType.GROUP, self.group, incremental_configs=ops or None)
+
+    def say(self, name: str, value: str) -> None:
+        self._result(self._admin.incremental_alter_configs([self._resource(**{name: value})], request_timeout=ANSWER_S))
+
+    def look(self) -> dict[str, str]:
+        """What is said of this group that only sidecars know."""
+        found = self._result(self._admin.describe_configs([self._resource()], request_timeout=ANSWER_S))
+        return {n: e.value or "" for n, e in found.items() if n.startswith("sidecar.")}
+
+    def nobody(self) -> bool:
+        """Whether the group has no members, wherever it is."""
+        (future,) = self._admin.describe_consumer_groups([self.group], request_timeout=ANSWER_S).values()
+        try:
+            return not future.result().members
+        except Exception as exc:  # noqa: BLE001 - a group that is not there is an error to this client
+            return "not found" in str(exc).lower() or "GROUP_ID_NOT_FOUND" in str(exc)
+
+    def _result(self, futures: Mapping[Any, Any]) -> Any:
+        from confluent_kafka import KafkaException
+
+        (future,) = futures.values()
+        try:
+            return future.result()
+        except KafkaException as exc:
+            self.refused(exc.args[0].str())
+            raise
+
+    def refused(self, text: str) -> None:
+        typer.echo(text, err=True)
+        raise typer.Exit(REFUSED)
+
+    def wait(self, done: Callable[[], str]) -> None:
+        """Until `done` says what has happened."""
+        while time.monotonic() < self._until:
+            if told := done():
+                typer.echo(told)
+                return
+            time.sleep(LOOK_S)
+        typer.echo(f"{self.group}: not done in time; what was asked for goes on.", err=True)
+        raise typer.Exit(TIMED_OUT)
+
+
+def _properties(path: Path) -> dict[str, str]:
+    lines = (line.strip() for line in path.read_text().splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {k.strip(): v.strip() for k, _, v in pairs}

@@ -1,0 +1,413 @@
+"""Groups move between the brokers and the sidecars while their members live (docs/decisions.md 46).
+
+rules.py says which groups are wanted here. The owner of a group brings that about:
+
+**Taking in.** The first request of a group that has no records here waits until its broker has been asked. A group
+that has members there is taken in if it is stable: it is written down here as the broker describes it, and then its
+members are removed from the broker's group. One that is not stable is left to the broker until it is (`later`).
+**Giving back.** The members of a group that is not wanted any more give up what they own (core, `Drain`). When the
+group has no members and its placeholder has left the broker's group, its records go; with the last of them it is the
+broker's.
+
+A takeover in the middle needs no memory: a group with records that is not wanted is given back, and a member of the
+broker's group that is a member here was taken in, and is removed there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.native_groups import adoption, obstacle
+from sidecar.coordinator.rules import Rules
+from sidecar.core import config as cf
+from sidecar.core.classic.events import JoinGroup
+from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.errors import TEXT, Code, name_of
+from sidecar.core.events import Answer, DeleteGroup, Drain, DrainReply, Event, Rebalance
+from sidecar.core.service import Service
+from sidecar.kafka import native
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.native import Native
+from sidecar.link.messages import Reply, ToFront
+from sidecar.link.ports import Figures, Logger, Tasks
+from sidecar.wire.primitives import WireError
+
+LANE = -5
+"""The connection to each broker over which groups are described."""
+ANSWER_S = 5.0
+PAUSE_S, PAUSE_MAX_S = 0.05, 2.0
+TROUBLE = (ConnectionLost, TimeoutError, WireError)
+COORDINATORS_OWN = (1 << 16) - 1
+"""In the place of a front's number: this coordinator asks itself."""
+
+
+@dataclass(frozen=True)
+class MoveSettings:
+    """`settle_s`: so long after a change every sidecar has heard of it; `hold_s`: how long a request waits while its
+    group is taken in; `limit_s`: how long a group is waited for that is not stable; `at_once`: groups that are given
+    back at the same time."""
+
+    settle_s: float = 0.5
+    hold_s: float = 5.0
+    limit_s: float = 300.0
+    look_s: float = 0.5
+    at_once: int = 100
+    parked_max: int = 100_000
+
+
+@dataclass(frozen=True)
+class MovePorts:
+    """What the coordinator gives. `answer(token, answer)`; `drain()` carries out what the core wants done;
+    `store(group, values, why)` writes settings; `seat_given_up(group)`: no placeholder is left there;
+    `tell(rules)` tells all fronts."""
+
+    leader_of: Callable[[int], int]
+    answer: Callable[[int, Answer], None]
+    drain: Callable[[], None]
+    store: Callable[[str, dict[str, str | None], str], Awaitable[None]]
+    seat_given_up: Callable[[str], bool]
+    tell: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Parked:
+    token: int
+    event: Event
+    until_s: float
+
+
+@dataclass(slots=True)
+class _Intake:
+    """A group whose broker is being asked."""
+
+    parked: list[_Parked] = field(default_factory=list)
+
+
+class Moves:
+    def __init__(
+        self,
+        settings: MoveSettings,
+        rules: Rules,
+        service: Service,
+        cluster: Cluster,
+        ports: MovePorts,
+        figures: Figures,
+        log: Logger,
+        tasks: Tasks,
+    ) -> None:
+        self.rules = rules
+        self._settings = settings
+        self._service = service
+        self._cluster = cluster
+        self._ports = ports
+        self._figures = figures
+        self._log = log
+        self._tasks = tasks
+        self._settled: set[str] = set()
+        """Groups whose requests need no look: they are wanted, and here, or nobody is at the broker."""
+        self._intakes: dict[str, _Intake] = {}
+        self._early: list[_Parked] = []
+        """Requests that came before the state topic was read to its end."""
+        self._leaving: set[str] = set()
+        self._watched: set[str] = set()
+        self._first_try_s: dict[str, float] = {}
+        self._sent_away: set[str] = set()
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._last = 0
+        figures("groups_leaving").set_function(lambda: len(self.rules.kept))
+
+    # ---- requests -----------------------------------------------------------------------------------------
+    def request(self, token: int, event: Event) -> None:
+        """Of a client. It goes on to the core, waits, or is refused."""
+        group_id = event.group_id
+        if group_id in self._settled or not group_id:
+            self._service.request(token, event, now())
+        elif not self.rules.ready:
+            self._park(self._early, token, event)
+        else:
+            self._consider(token, event)
+
+    def _consider(self, token: int, event: Event) -> None:
+        group_id = event.group_id
+        owner = self._service.owner_of(group_id)
+        if owner.shard is None or not self._service.lease_valid(now()):
+            self._service.request(token, event, now())
+            return
+        here = group_id in owner.shard.groups or group_id in owner.undecoded
+        if self.rules.wanted(group_id):
+            if here and group_id not in self._intakes:
+                self._settled.add(group_id)
+                self._service.request(token, event, now())
+            else:
+                self._park(self._intake(group_id).parked, token, event)
+        elif here and not _joins(event):
+            self._service.request(token, event, now())
+        else:
+            self._refuse(token, event, Code.NOT_COORDINATOR)
+
+    def _park(self, where: list[_Parked], token: int, event: Event) -> None:
+        if len(where) >= self._settings.parked_max:
+            self._refuse(token, event, Code.COORDINATOR_NOT_AVAILABLE)
+        else:
+            where.append(_Parked(token, event, time.monotonic() + self._settings.hold_s))
+
+    def _refuse(self, token: int, event: Event, code: Code) -> None:
+        self._ports.answer(token, event.refused(code, TEXT[code]))
+
+    def _go_on(self, parked: list[_Parked]) -> None:
+        waiting, parked[:] = list(parked), []
+        for p in waiting:
+            self.request(p.token, p.event)
+
+    # ---- what the state topic says ------------------------------------------------------------------------
+    def begin(self) -> None:
+        """It has been read to its end."""
+        self.rules.begin()
+        self._ports.tell()
+        self._go_on(self._early)
+        self._ports.drain()
+
+    def stored(self, group_id: str, name: str) -> None:
+        """This setting stands there, or is gone from there."""
+        if self.rules.stored(group_id, name):
+            if group_id:
+                self._settled.discard(group_id)
+            else:
+                self._settled.clear()
+            if self.rules.ready:
+                self.rules.dirty = False
+                self._ports.tell()
+                if group_id and self._mine(group_id) and self.rules.wanted(group_id):
+                    self._consider_intake(group_id)
+        elif group_id and name == cf.REBALANCE and self.rules.ready:
+            self._rebalance(group_id)
+
+    def stopped(self, partition: int) -> None:
+        """The partition is not served here any more."""
+        self._settled.clear()
+
+    def _mine(self, group_id: str) -> bool:
+        return self._service.owner_of(group_id).shard is not None and self._service.lease_valid(now())
+
+    def _rebalance(self, group_id: str) -> None:
+        reason = self.rules.value(group_id, cf.REBALANCE)
+        if reason is not None and self._mine(group_id):
+            who = self.rules.why(group_id, cf.REBALANCE)
+            self._log.info("rebalance asked for", group_id=group_id, reason=reason, why=who)
+            self._tasks.spawn(self._told(Rebalance(group_id, f"{reason} ({who})")), "rebalance")
+
+    async def _told(self, event: Event) -> None:
+        await self._ask(event)
+
+    # ---- the core, asked by the coordinator itself ----------------------------------------------------------
+    async def _ask(self, event: Event) -> Answer:
+        """The answer comes when all is committed that was written for it."""
+        self._last = key = self._last + 1
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[key] = future
+        self._service.request(key << 16 | COORDINATORS_OWN, event, now())
+        self._ports.drain()
+        return await future
+
+    def from_coordinator(self, message: ToFront) -> None:
+        """As a front hears it."""
+        if isinstance(message, Reply):
+            future = self._asked.pop(message.token, None)
+            if future is not None and not future.done():
+                future.set_result(message.answer)
+
+    # ---- time ---------------------------------------------------------------------------------------------
+    def tick(self) -> None:
+        """Every 50 ms or so."""
+        self.rules.tick()
+        if self.rules.dirty and self.rules.ready:
+            self.rules.dirty = False
+            self._ports.tell()
+        at_s = time.monotonic()
+        self._expire(self._early, at_s)
+        for intake in self._intakes.values():
+            self._expire(intake.parked, at_s)
+        if self.rules.ready:
+            self._look_after(at_s)
+
+    def _expire(self, parked: list[_Parked], at_s: float) -> None:
+        late = [p for p in parked if p.until_s <= at_s]
+        if late:
+            parked[:] = [p for p in parked if p.until_s > at_s]
+            for p in late:
+                self._refuse(p.token, p.event, Code.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _look_after(self, at_s: float) -> None:
+        for group_id in self.rules.kept:
+            if len(self._leaving) >= self._settings.at_once:
+                break
+            if group_id not in self._leaving and self._mine(group_id):
+                self._leaving.add(group_id)
+                self._tasks.spawn(self._leave(group_id), "group leaves")
+        for group_id, said in self.rules.overrides.items():
+            if said == cf.LATER and group_id not in self._watched and self._mine(group_id):
+                self._watched.add(group_id)
+                self._tasks.spawn(self._watch(group_id), "group not stable")
+
+    # ---- giving back --------------------------------------------------------------------------------------
+    async def _leave(self, group_id: str) -> None:
+        try:
+            await self._give_back(group_id)
+        finally:
+            self._leaving.discard(group_id)
+
+    async def _give_back(self, group_id: str) -> None:
+        began_s = time.monotonic()
+        why = self.rules.why(group_id, cf.MANAGED) or "the patterns leave it to the broker"
+        while not self.rules.wanted(group_id):
+            reply = await self._ask(Drain(group_id, f"goes back to the broker: {why}"))
+            if not isinstance(reply, DrainReply) or reply.code != Code.NONE:
+                return  # it is gone, or another sidecar goes on
+            if reply.members == 0 and self._ports.seat_given_up(group_id):
+                gone = await self._ask(DeleteGroup(group_id))
+                if gone.code == Code.NONE:
+                    seconds = round(time.monotonic() - began_s, 3)
+                    self._log.info("group given back to the broker", group_id=group_id, seconds=seconds, why=why)
+                    self._figures("moves", "broker", "done").inc()
+                    return
+            await asyncio.sleep(PAUSE_S)
+        await self._ask(Drain(group_id, "stays with the sidecars", stop=True))
+
+    # ---- taking in ----------------------------------------------------------------------------------------
+    def _consider_intake(self, group_id: str) -> None:
+        owner = self._service.owner_of(group_id)
+        if owner.shard is not None and group_id not in owner.shard.groups and group_id not in owner.undecoded:
+            self._intake(group_id)
+
+    def _intake(self, group_id: str) -> _Intake:
+        found = self._intakes.get(group_id)
+        if found is None:
+            found = self._intakes[group_id] = _Intake()
+            self._tasks.spawn(self._take_in(group_id), "group comes")
+        return found
+
+    async def _take_in(self, group_id: str) -> None:
+        intake = self._intakes[group_id]
+        pause_s = PAUSE_S
+        try:
+            while self._mine(group_id) and self.rules.wanted(group_id):
+                wait_s = self._settings.settle_s - self.rules.in_force_s(group_id)
+                if wait_s > 0:
+                    await asyncio.sleep(wait_s)
+                    continue
+                try:
+                    found = await self._described(group_id)
+                    await self._decide(group_id, found)
+                    break
+                except TROUBLE as exc:
+                    problem = str(exc) or "timed out"
+                    self._log.debug("the broker does not tell of a group", group_id=group_id, problem=problem)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        finally:
+            del self._intakes[group_id]
+        self._go_on(intake.parked)
+        self._ports.drain()
+
+    async def _described(self, group_id: str) -> Native:
+        node_id = self._ports.leader_of(self._service.partition_of(group_id))
+        if node_id < 0:
+            raise ConnectionLost("no leader of the offsets is known")
+        return await native.describe(await self._cluster.lane(node_id, LANE), group_id, ANSWER_S)
+
+    async def _decide(self, group_id: str, found: Native) -> None:
+        if not self._mine(group_id) or not self.rules.wanted(group_id):
+            return
+        problem = obstacle(found)
+        if found.kind == native.NOBODY or (found.kind == native.OTHER and self.rules.matches(group_id)):
+            # Of a share or streams group that the patterns match, api/one_name.py keeps members of ours away.
+            self._settled.add(group_id)
+        elif found.kind == native.OTHER or problem:
+            await self._give_up(group_id, problem or "it is a share or streams group")
+        elif not found.stable:
+            self._first_try_s.setdefault(group_id, time.monotonic())
+            await self._store(group_id, cf.LATER, f"it is {found.state} at the broker: taken in when it is stable")
+        elif not self._knows(group_id, found.topics):
+            raise ConnectionLost("topics that it owns are not known here yet")
+        else:
+            await self._adopt(group_id, found)
+
+    def _knows(self, group_id: str, topics: Collection[bytes]) -> bool:
+        shard = self._service.owner_of(group_id).shard
+        return shard is not None and all(t in shard.image.by_id for t in topics)
+
+    async def _adopt(self, group_id: str, found: Native) -> None:
+        why = self.rules.why(group_id, cf.MANAGED) or "the patterns name it"
+        reply = await self._ask(adoption(group_id, found, f"taken over from the broker: {why}"))
+        if reply.code not in (Code.NONE, Code.NON_EMPTY_GROUP):
+            raise ConnectionLost(f"not taken in: {name_of(reply.code)}")
+        await self._send_away(group_id, found)
+        self._first_try_s.pop(group_id, None)
+        self._settled.add(group_id)
+        self._figures("moves", "sidecar", "done").inc()
+
+    async def _send_away(self, group_id: str, found: Native) -> None:
+        """From the broker's group: those who are members here."""
+        shard = self._service.owner_of(group_id).shard
+        group = None if shard is None else shard.groups.get(group_id)
+        if group is None:
+            return
+        here = group.member_ids()
+        members = [m for m in found.members if m.member_id in here]
+        if members:
+            node_id = self._ports.leader_of(self._service.partition_of(group_id))
+            conn = await self._cluster.lane(node_id, LANE)
+            await native.send_away(conn, group_id, members, "the group is taken over by the sidecars", ANSWER_S)
+
+    def strangers(self, group_id: str) -> None:
+        """The placeholder finds others in the broker's group. Those that were taken in are removed there."""
+        if group_id not in self._sent_away and group_id not in self._intakes and self._mine(group_id):
+            self._sent_away.add(group_id)
+            self._tasks.spawn(self._removed(group_id), "strangers")
+
+    async def _removed(self, group_id: str) -> None:
+        try:
+            await self._send_away(group_id, await self._described(group_id))
+        except TROUBLE as exc:
+            self._log.debug("members stay at the broker", group_id=group_id, problem=str(exc) or "timed out")
+        finally:
+            self._sent_away.discard(group_id)
+
+    # ---- groups that are not stable -------------------------------------------------------------------------
+    async def _watch(self, group_id: str) -> None:
+        """Until the broker's group is stable, or it has been waited for long enough."""
+        first_s = self._first_try_s.setdefault(group_id, time.monotonic())
+        try:
+            while self._mine(group_id) and self.rules.overrides.get(group_id) == cf.LATER:
+                await asyncio.sleep(self._settings.look_s)
+                try:
+                    found = await self._described(group_id)
+                    if time.monotonic() - first_s > self._settings.limit_s:
+                        await self._give_up(group_id, f"it does not become stable at the broker: {found.state}")
+                    elif found.kind in (native.NOBODY, native.OTHER) or found.stable:
+                        by_pattern = self.rules.matches(group_id)
+                        await self._store(group_id, None if by_pattern else "true", "it is stable at the broker now")
+                except TROUBLE as exc:
+                    self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
+        finally:
+            self._watched.discard(group_id)
+
+    async def _give_up(self, group_id: str, problem: str) -> None:
+        self._first_try_s.pop(group_id, None)
+        self._log.error("group not taken in", group_id=group_id, problem=problem)
+        self._figures("moves", "sidecar", "given up").inc()
+        await self._store(group_id, "false", f"not taken in: {problem}")
+
+    async def _store(self, group_id: str, value: str | None, why: str) -> None:
+        await self._ports.store(group_id, {cf.MANAGED: value}, why)
+
+
+def _joins(event: Event) -> bool:
+    """Whether somebody wants to become a member."""
+    if isinstance(event, JoinGroup):
+        return not event.member_id
+    return isinstance(event, ConsumerHeartbeat) and event.member_epoch == 0

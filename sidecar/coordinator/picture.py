@@ -1,0 +1,106 @@
+"""One group as this sidecar's copy of the state topic has it, for people: any sidecar can tell, not its owner alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sidecar.coordinator.rules import Rules
+from sidecar.coordinator.tail import StateLog
+from sidecar.core import config as cf
+from sidecar.core.classic import records as classic
+from sidecar.core.classic.embedded import assigned
+from sidecar.core.consumer import records as consumer
+from sidecar.core.placement import partition_for
+from sidecar.core.records import Record
+from sidecar.state.codec import StateCodec
+from sidecar.state.schema import StateError
+
+PROGRESS = (classic.Kind.GROUP, consumer.Kind.TARGET_METADATA)
+
+
+def _records(state: StateLog, codec: StateCodec, group_id: str, kinds: tuple[str, ...] = ()) -> Iterable[Record]:
+    there = state.partitions[partition_for(group_id, len(state.partitions))].groups.get(group_id, {})
+    for key, value in there.items():
+        if kinds and key.kind not in kinds:
+            continue
+        try:
+            yield codec.decode(key, value)[0]
+        except StateError:
+            continue
+
+
+def last_assignment(state: StateLog, codec: StateCodec, group_id: str) -> int:
+    """Generation or epoch of the last assignment; -1 if there is none."""
+    for r in _records(state, codec, group_id, PROGRESS):
+        if isinstance(r, classic.GroupRecord):
+            return r.assigned_generation
+        if isinstance(r, consumer.TargetMetadataRecord):
+            return r.assignment_epoch
+    return -1
+
+
+def picture(state: StateLog, codec: StateCodec, rules: Rules, group_id: str) -> dict[str, object] | None:
+    """None: neither is it here nor was anything said of it."""
+    records = list(_records(state, codec, group_id))
+    if not records and group_id not in rules.overrides and not rules.wanted(group_id):
+        return None
+    found: dict[str, object] = {
+        "group": group_id,
+        "where": rules.whereabouts(group_id),
+        "managed": rules.overrides.get(group_id, "as the patterns say"),
+        "why": rules.why(group_id, cf.MANAGED),
+    }
+    if any(isinstance(r, classic.GroupRecord) for r in records):
+        found |= _classic(records)
+    elif records:
+        found |= _consumer(records)
+    return found
+
+
+def _classic(records: Iterable[Record]) -> dict[str, object]:
+    found: dict[str, object] = {"type": "classic"}
+    members: dict[str, dict[str, Any]] = {}
+    for r in records:
+        if isinstance(r, classic.GroupRecord):
+            found |= {"state": str(r.state), "generation": r.generation, "protocol": r.protocol, "because": r.why}
+            found |= {"leader": r.leader} | ({"generation": "unknown until all have joined"} if r.adopted else {})
+        elif isinstance(r, classic.MemberRecord):
+            claims = [
+                {"topic": c.topic, "partitions": list(c.partitions), "generation": c.generation, "holder": c.holder}
+                for c in r.stale_claims
+            ]
+            members.setdefault(r.member_id, {}).update(
+                instance=r.instance_id, client=r.client_id, host=r.client_host, stale_claims=claims
+            )
+        elif isinstance(r, classic.AssignmentRecord):
+            owned = assigned(r.assignment)
+            told = f"{len(r.assignment)} bytes" if owned is None else {t: list(ps) for t, ps in owned.items()}
+            members.setdefault(r.member_id, {})["owns"] = told
+    return {**found, "members": [{"member": m, **of} for m, of in sorted(members.items())]}
+
+
+def _consumer(records: Iterable[Record]) -> dict[str, object]:
+    found: dict[str, object] = {"type": "consumer"}
+    members: dict[str, dict[str, Any]] = {}
+    for r in records:
+        if isinstance(r, consumer.GroupRecord):
+            found |= {"epoch": r.epoch, "because": r.why}
+        elif isinstance(r, consumer.TargetMetadataRecord):
+            found |= {"assignment_epoch": r.assignment_epoch, "assignor": r.assignor}
+        elif isinstance(r, consumer.MemberRecord):
+            members.setdefault(r.member_id, {}).update(
+                instance=r.instance_id,
+                client=r.client_id,
+                host=r.client_host,
+                protocol="consumer" if r.classic is None else "classic",
+            )
+        elif isinstance(r, consumer.CurrentRecord):
+            names = r.names
+            members.setdefault(r.member_id, {}).update(
+                epoch=r.member_epoch,
+                state=str(r.state),
+                owns={names.get(t, t.hex()): sorted(ps) for t, ps in r.assigned.items()},
+                gives_up={names.get(t, t.hex()): sorted(ps) for t, ps in r.pending.items()},
+            )
+    return {**found, "members": [{"member": m, **of} for m, of in sorted(members.items())]}

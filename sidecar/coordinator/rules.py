@@ -1,0 +1,188 @@
+"""Which groups the sidecars coordinate: patterns and what was said of single groups, as the state topic has it. So all
+sidecars follow one value; where nothing is stored, each sidecar's own settings count.
+
+**A group is the sidecars' as long as it has records in the state topic**, whatever the patterns say since: so a group
+that goes back to the broker is the broker's for every front when its last record is gone, and not before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sidecar.coordinator.tail import StateLog
+from sidecar.core import config as cf
+from sidecar.core.patterns import Patterns, fault, split
+from sidecar.core.placement import partition_for
+from sidecar.link.messages import GroupRules
+from sidecar.link.ports import Logger
+from sidecar.state.codec import StateCodec
+from sidecar.state.schema import StateError
+
+RECOUNT_S = (1.0, 5.0)
+"""A record of a group that is managed no more may have been under way when that was said."""
+
+
+@dataclass(frozen=True)
+class OwnRules:
+    """The sidecar's own settings. `never`: groups of the sidecars' own."""
+
+    matches: Callable[[str], bool]
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    never: frozenset[str] = frozenset()
+
+
+class Rules:
+    def __init__(self, own: OwnRules, codec: StateCodec, state: StateLog, log: Logger) -> None:
+        self.ready = False
+        """All that is stored has been read."""
+        self.dirty = False
+        """Fronts have not been told of the last change."""
+        self.overrides: dict[str, str] = {}
+        """Group id -> true, false or later."""
+        self.kept: set[str] = set()
+        """Groups that have records here, though they are not wanted here."""
+        self._own = own
+        self._codec = codec
+        self._state = state
+        self._log = log
+        self._stored: Patterns | None = None
+        self._patterns_s = 0.0
+        self._since_s: dict[str, float] = {}
+        self._recounts: list[float] = []
+
+    # ---- questions ----------------------------------------------------------------------------------------
+    def wanted(self, group_id: str) -> bool:
+        """Whether the sidecars are to coordinate this group."""
+        said = self.overrides.get(group_id)
+        if said is not None:
+            return said == "true" and group_id not in self._own.never
+        return self.matches(group_id)
+
+    def matches(self, group_id: str) -> bool:
+        """What the patterns say."""
+        return (self._own.matches if self._stored is None else self._stored)(group_id)
+
+    def managed(self, group_id: str) -> bool:
+        """Whether the sidecars coordinate it now."""
+        return self.wanted(group_id) or self._has_records(group_id)
+
+    def whereabouts(self, group_id: str) -> str:
+        """Where the group is, as far as this sidecar knows."""
+        here = self._has_records(group_id)
+        if self.wanted(group_id):
+            return "sidecar" if here else "comes"
+        return "leaves" if here else "broker"
+
+    def in_force_s(self, group_id: str) -> float:
+        """For how long what is said of this group has counted here."""
+        return time.monotonic() - max(self._patterns_s, self._since_s.get(group_id, 0.0))
+
+    def message(self) -> GroupRules:
+        moved = {g: said == "true" for g, said in self.overrides.items()}
+        moved.update(dict.fromkeys(self.kept, True))
+        moved.update(dict.fromkeys(self._own.never & moved.keys(), False))
+        if self._stored is None:
+            return GroupRules(moved=moved)
+        moved.update(dict.fromkeys(self._own.never, False))
+        return GroupRules(self._stored.include, self._stored.exclude, moved)
+
+    # ---- changes ------------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        """The state topic has been read to its end."""
+        if not self.ready:
+            self.ready = True
+            self._patterns_s, self._since_s = 0.0, {}
+            self._recount()
+
+    def stored(self, group_id: str, name: str) -> bool:
+        """This setting stands in the topic, or is gone from there. Returns whether that changes what is wanted."""
+        if group_id and name == cf.MANAGED:
+            return self._override(group_id)
+        if not group_id and name in [f"/{n}" for n in cf.BROKER_MOVES]:
+            return self._patterns()
+        return False
+
+    def _override(self, group_id: str) -> bool:
+        before = self.overrides.get(group_id)
+        now = self.value(group_id, cf.MANAGED)
+        if now == before:
+            return False
+        if now is None:
+            del self.overrides[group_id]
+        else:
+            self.overrides[group_id] = now
+        self._since_s[group_id] = time.monotonic()
+        self.dirty = True
+        if self.ready:
+            self._count(group_id)
+            self._recounts = [time.monotonic() + s for s in RECOUNT_S]
+            self._log.info("group moves", group_id=group_id, managed=now or "as the patterns say")
+        return True
+
+    def _patterns(self) -> bool:
+        include, exclude = (self.value("", f"/{n}") for n in cf.BROKER_MOVES)
+        broken = fault(include or "") or fault(exclude or "")
+        if broken:
+            self._log.error("stored patterns are void", problem=broken)
+            return False
+        self._stored = None
+        if include is not None or exclude is not None:
+            own = self._own
+            these = own.include if include is None else split(include)
+            those = own.exclude if exclude is None else split(exclude)
+            self._stored = Patterns(these, those, own.never)
+            if (these, those) != (own.include, own.exclude):
+                self._log.warning("stored patterns count, not the sidecar's own", include=these, exclude=those)
+        self._patterns_s = time.monotonic()
+        self.dirty = True
+        if self.ready:
+            self._recount()
+            self._recounts = [time.monotonic() + s for s in RECOUNT_S]
+        return True
+
+    def value(self, group_id: str, name: str) -> str | None:
+        raw = self._raw(group_id, name)
+        try:
+            return None if raw is None else self._codec.config_value(raw)[0]
+        except StateError as exc:
+            self._log.error("setting skipped", group_id=group_id, name=name, error=str(exc))
+            return None
+
+    def why(self, group_id: str, name: str) -> str:
+        raw = self._raw(group_id, name)
+        try:
+            return "" if raw is None else str(self._codec.schemas.decode(raw)["why"])
+        except StateError:
+            return ""
+
+    def _raw(self, group_id: str, name: str) -> bytes | None:
+        partition = partition_for(group_id, len(self._state.partitions)) if group_id else 0
+        return self._state.partitions[partition].configs.get(group_id, {}).get(name)
+
+    # ---- groups that are still here -------------------------------------------------------------------------
+    def _recount(self) -> None:
+        self.kept = {g for part in self._state.partitions for g in part.groups if not self.wanted(g)}
+        self.dirty = True
+
+    def _count(self, group_id: str) -> None:
+        if self._has_records(group_id) and not self.wanted(group_id):
+            self.kept.add(group_id)
+        else:
+            self.kept.discard(group_id)
+
+    def _has_records(self, group_id: str) -> bool:
+        return group_id in self._state.partitions[partition_for(group_id, len(self._state.partitions))].groups
+
+    def tick(self) -> None:
+        """Every 50 ms or so: groups whose last record is gone are the broker's."""
+        if self.kept and (gone := [g for g in self.kept if not self._has_records(g)]):
+            self.kept.difference_update(gone)
+            self.dirty = True
+        if self._recounts and time.monotonic() >= self._recounts[0]:
+            self._recounts.pop(0)
+            before = self.kept
+            self._recount()
+            self.dirty = before != self.kept

@@ -1,0 +1,47 @@
+"""Which groups this front's sidecar coordinates, as it was told last; until then, as its own settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sidecar.core.patterns import Patterns
+from sidecar.link.messages import GroupRules
+
+KEPT = 65_536
+
+
+class Managed:
+    """`own`: what the settings say; `managing`: whether they name any group."""
+
+    def __init__(self, own: Callable[[str], bool], managing: bool) -> None:
+        self.known = False
+        """The coordinator has said which groups are its."""
+        self.managing = managing
+        self._own, self._own_managing = own, managing
+        self._matches = own
+        self._moved: dict[str, bool] = {}
+        self._kept: dict[str, bool] = {}
+
+    def __call__(self, group_id: str) -> bool:
+        found = self._kept.get(group_id)
+        if found is None:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            moved = self._moved.get(group_id)
+            found = self._kept[group_id] = self._matches(group_id) if moved is None else moved
+        return found
+
+    def moved(self, group_id: str) -> bool:
+        """Something was said of this group alone; "": patterns were stored."""
+        return group_id in self._moved if group_id else self._matches is not self._own
+
+    def follow(self, rules: GroupRules) -> None:
+        if rules.include is None and rules.exclude is None:
+            self._matches, managing = self._own, self._own_managing
+        else:
+            self._matches = Patterns(rules.include or (), rules.exclude or ())
+            managing = bool(rules.include)
+        self._moved = rules.moved
+        self.managing = managing or any(rules.moved.values())
+        self._kept.clear()
+        self.known = True

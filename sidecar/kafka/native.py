@@ -1,0 +1,142 @@
+"""A group as the broker that coordinates it describes it, and the way its members are sent away from there.
+
+DescribeGroups tells of classic groups, and since version 6 that a group is of another kind; ConsumerGroupDescribe tells
+of consumer groups. What neither knows is a share or a streams group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from sidecar.core.errors import Code, name_of
+from sidecar.kafka.membership import INSTANCE_ID
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.wire.generated import consumer_group_describe as cd
+from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import leave_group as lg
+from sidecar.wire.primitives import WireError
+
+NOBODY, CLASSIC, CONSUMER, OTHER = "nobody", "classic", "consumer", "other"
+TELLS_KINDS_SINCE = 6
+CONSUMER_MEMBER = 1
+"""Member type of those that speak the consumer protocol."""
+Owned = dict[bytes, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`subscribed`: names and expression, of a consumer group; `metadata`, `assignment`: of a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes = b""
+    assignment: bytes = b""
+    rack_id: str | None = None
+    names: tuple[str, ...] = ()
+    regex: str | None = None
+    epoch: int = 0
+    owned: Owned = field(default_factory=dict)
+    target: Owned = field(default_factory=dict)
+    classic: bool = False
+    """It speaks the classic protocol in a consumer group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """`kind`: NOBODY has members there, or of what kind the group is."""
+
+    kind: str
+    state: str = ""
+    members: tuple[Member, ...] = ()
+    protocol_type: str = ""
+    protocol: str = ""
+    epoch: int = -1
+    assignor: str = ""
+    topics: dict[bytes, str] = field(default_factory=dict)
+
+    @property
+    def stable(self) -> bool:
+        """Every member has what it should, and nothing is under way."""
+        if self.kind != CONSUMER:
+            return self.state == "Stable"
+        return self.state == "Stable" and all(m.epoch == self.epoch and _same(m.owned, m.target) for m in self.members)
+
+
+def _same(a: Owned, b: Owned) -> bool:
+    return {t: frozenset(ps) for t, ps in a.items() if ps} == {t: frozenset(ps) for t, ps in b.items() if ps}
+
+
+async def describe(conn: BrokerConnection, group_id: str, timeout_s: float) -> Native:
+    """Without the sidecars' own placeholder. Raises ConnectionLost, TimeoutError, WireError."""
+    req = dg.DescribeGroupsRequest(groups=[group_id])
+    (g,) = (await conn.request(dg, "DescribeGroups", req, low=4, timeout_s=timeout_s)).groups
+    if g.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
+        raise ConnectionLost(f"DescribeGroups: {name_of(g.error_code)}")
+    members = tuple(
+        Member(m.member_id, m.group_instance_id, m.client_id, m.client_host, m.member_metadata, m.member_assignment)
+        for m in g.members
+        if m.group_instance_id != INSTANCE_ID
+    )
+    if members:
+        return Native(CLASSIC, g.group_state, members, g.protocol_type, g.protocol_data)
+    said = g.error_message or ""
+    if g.error_code == Code.GROUP_ID_NOT_FOUND and "is not a classic group" not in said:
+        return Native(NOBODY)
+    if g.error_code == Code.NONE and g.group_state != "Dead":
+        return Native(NOBODY)
+    found = await _consumer(conn, group_id, timeout_s)
+    if found is None:
+        return Native(OTHER if g.error_code == Code.GROUP_ID_NOT_FOUND else NOBODY)
+    return found
+
+
+async def _consumer(conn: BrokerConnection, group_id: str, timeout_s: float) -> Native | None:
+    """None: it is no consumer group, or the broker has none."""
+    req = cd.ConsumerGroupDescribeRequest(group_ids=[group_id])
+    try:
+        (g,) = (await conn.request(cd, "ConsumerGroupDescribe", req, timeout_s=timeout_s)).groups
+    except WireError:
+        return None
+    if g.error_code in (Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION):
+        return None
+    if g.error_code != Code.NONE:
+        raise ConnectionLost(f"ConsumerGroupDescribe: {name_of(g.error_code)}")
+    if not g.members:
+        return Native(NOBODY)
+    topics = {p.topic_id: p.topic_name for m in g.members for p in m.assignment.topic_partitions}
+    members = tuple(
+        Member(
+            m.member_id,
+            m.instance_id,
+            m.client_id,
+            m.client_host,
+            rack_id=m.rack_id,
+            names=tuple(sorted(m.subscribed_topic_names)),
+            regex=m.subscribed_topic_regex,
+            epoch=m.member_epoch,
+            owned=_parts(m.assignment),
+            target=_parts(m.target_assignment),
+            classic=m.member_type not in (-1, CONSUMER_MEMBER),
+        )
+        for m in g.members
+    )
+    return Native(CONSUMER, g.group_state, members, epoch=g.group_epoch, assignor=g.assignor_name, topics=topics)
+
+
+def _parts(a: cd.Assignment) -> Owned:
+    return {p.topic_id: tuple(sorted(p.partitions)) for p in a.topic_partitions}
+
+
+async def send_away(
+    conn: BrokerConnection, group_id: str, members: Collection[Member], reason: str, timeout_s: float
+) -> None:
+    """Remove these members, of whichever protocol, from the broker's group. Raises what `describe` raises."""
+    who = [lg.MemberIdentity(m.member_id, m.instance_id, reason) for m in members]
+    req = lg.LeaveGroupRequest(group_id=group_id, members=who)
+    res = await conn.request(lg, "LeaveGroup", req, low=3, timeout_s=timeout_s)
+    bad = [m.error_code for m in res.members if m.error_code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID)]
+    if res.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND) or bad:
+        raise ConnectionLost(f"LeaveGroup: {name_of(bad[0] if bad else res.error_code)}")
