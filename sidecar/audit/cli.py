@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     table = Table(title=f"{found.records} records of {a.topic}")
     table.add_column("table")
     table.add_column("rows", justify="right")
-    for name in ("intervals", "claims", "epochs", "gaps", "settings", "overlaps", "stale"):
+    for name in ("intervals", "claims", "epochs", "gaps", "settings", "stale_claims", "overlaps", "stale"):
         table.add_row(name, str(len(getattr(found, name))))
     console.print(table)
     if a.group:

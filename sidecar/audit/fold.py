@@ -3,6 +3,9 @@
 A member owns what its current assignment holds, assigned or pending revocation, until a later record of that member
 lacks it or removes the member. If two members own a partition at the same offset, that is an overlap; there must be
 none.
+
+A member of a classic group owns what the leader assigned to it, until the leader assigns anew or the member is removed.
+All assignments of a generation count from the same moment.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sidecar.core.classic.embedded import CONSUMER_TYPE, assigned
 from sidecar.state.fold import UNFENCED, Claims
 
 Place = tuple[str, str, int]
-"""Group id, topic id in hex, partition."""
+"""Group id, topic id in hex (or the name, of a classic group), partition."""
 
 
 @dataclass(slots=True)
@@ -67,14 +71,32 @@ class Claim:
 
 @dataclass(slots=True)
 class Epoch:
-    """A group's epoch rose, and why."""
+    """A group's epoch rose, or a classic group came into another state or generation, and why."""
 
     group_id: str
     epoch: int
+    state: str | None
     state_partition: int
     offset: int
     time_ms: int
     why: str
+
+
+@dataclass(slots=True)
+class StaleClaim:
+    """A member of a classic group said that it owned partitions which were another's (KIP-792). `generation`: in which
+    it got them, -1 if its client does not say; `holder`: who had them, empty if nobody."""
+
+    group_id: str
+    member_id: str
+    client_id: str
+    topic: str
+    partitions: list[int]
+    generation: int
+    holder: str
+    state_partition: int
+    offset: int
+    time_ms: int
 
 
 @dataclass(slots=True)
@@ -121,12 +143,31 @@ class Folded:
     stale: list[Stale] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
+    stale_claims: list[StaleClaim] = field(default_factory=list)
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Yield (table, row as JSON)."""
-        for table in ("intervals", "overlaps", "claims", "epochs", "stale", "gaps", "settings"):
+        for table in ("intervals", "overlaps", "claims", "epochs", "stale", "gaps", "settings", "stale_claims"):
             for row in getattr(self, table):
                 yield table, json.dumps(asdict(row))
+
+
+Held = dict[Place, str]
+"""What a member owns, with the names of the topics."""
+
+
+@dataclass(slots=True)
+class _Classic:
+    """What the log has said of a classic group so far."""
+
+    type: str | None = None
+    assigned_generation: int = -1
+    members: set[str] = field(default_factory=set)
+    """Who was ever assigned something."""
+    staged: dict[str, tuple[Any, Held, int]] = field(default_factory=dict)
+    """Member id -> its next assignment, which counts from the group's next record on."""
+    claims: dict[str, list[Any]] = field(default_factory=dict)
+    """Member id -> its stale claims, as they were last written."""
 
 
 class Fold:
@@ -136,7 +177,8 @@ class Fold:
         self.p = state_partition
         self.result = Folded()
         self._open: dict[Place, dict[str, Interval]] = {}
-        self._held: dict[tuple[str, str], dict[Place, str]] = {}
+        self._held: dict[tuple[str, str], Held] = {}
+        self._classic: dict[str, _Classic] = {}
         self._clients: dict[tuple[str, str], str] = {}
         self._revisions: dict[tuple[str, str, str], int] = {}
         self._owners = Claims()
@@ -159,7 +201,7 @@ class Fold:
             else:
                 self._clients[member] = body["client_id"]
         elif kind == "current":
-            held: dict[Place, str] = {}
+            held: Held = {}
             for item in [] if tomb else [*body["assigned"], *body["pending"]]:
                 for partition in item["partitions"]:
                     held[(row["group_id"], item["topic_id"], partition)] = item["topic_name"]
@@ -170,9 +212,70 @@ class Fold:
                 Setting(row["group_id"], row["sub_id"], value, self.p, row["offset"], row["time_ms"], row["why"])
             )
         elif kind == "group" and not tomb:
-            self.result.epochs.append(
-                Epoch(row["group_id"], body["epoch"], self.p, row["offset"], row["time_ms"], row["why"])
+            self._epoch(row, body["epoch"], None)
+        elif kind == "classic_group":
+            self._classic_group(row, body)
+        elif kind == "classic_member":
+            self._classic_member(row, body)
+        elif kind == "classic_assignment":
+            self._classic_assignment(row, body)
+
+    def _epoch(self, row: Any, epoch: int, state: str | None) -> None:
+        self.result.epochs.append(
+            Epoch(row["group_id"], epoch, state, self.p, row["offset"], row["time_ms"], row["why"])
+        )
+
+    # ---- classic groups -------------------------------------------------------------------------------------
+    def _classic_group(self, row: Any, body: dict[str, Any]) -> None:
+        group_id = row["group_id"]
+        if row["tombstone"]:
+            gone = self._classic.pop(group_id, _Classic())
+            for member_id in sorted(gone.members):
+                self._hold(row, (group_id, member_id), {}, -1)
+            return
+        group = self._classic.setdefault(group_id, _Classic())
+        group.type, group.assigned_generation = body["protocol_type"], body["assigned_generation"]
+        self._epoch(row, body["generation"], body["state"])
+        staged, group.staged = group.staged, {}
+        for member_id, (why, held, _) in staged.items():
+            self._release(why, (group_id, member_id), held)
+        for member_id, (why, held, generation) in staged.items():
+            self._hold(why, (group_id, member_id), held if group.type == CONSUMER_TYPE else {}, generation)
+
+    def _classic_member(self, row: Any, body: dict[str, Any]) -> None:
+        member = (row["group_id"], row["sub_id"])
+        group = self._classic.setdefault(member[0], _Classic())
+        if row["tombstone"]:
+            group.staged.pop(member[1], None)
+            group.claims.pop(member[1], None)
+            self._hold(row, member, {}, -1)
+            self._clients.pop(member, None)
+            return
+        self._clients[member] = body["client_id"]
+        if body["stale_claims"] == group.claims.get(member[1], []):
+            return  # written for another reason
+        group.claims[member[1]] = body["stale_claims"]
+        for c in body["stale_claims"]:
+            told = (c["topic"], c["partitions"], c["generation"], c["holder"])
+            self.result.stale_claims.append(
+                StaleClaim(*member, body["client_id"], *told, self.p, row["offset"], row["time_ms"])
             )
+
+    def _classic_assignment(self, row: Any, body: dict[str, Any]) -> None:
+        """A new one of a generation that has its assignments already is a static member's that came back."""
+        group_id, member_id = row["group_id"], row["sub_id"]
+        group = self._classic.setdefault(group_id, _Classic())
+        if row["tombstone"]:
+            group.staged.pop(member_id, None)
+            self._hold(row, (group_id, member_id), {}, -1)
+            return
+        group.members.add(member_id)
+        given = assigned(bytes.fromhex(body["assignment"])) or {}
+        held: Held = {(group_id, topic, p): topic for topic, partitions in given.items() for p in partitions}
+        if body["generation"] > group.assigned_generation:
+            group.staged[member_id] = (row, held, body["generation"])
+        else:
+            self._hold(row, (group_id, member_id), held if group.type == CONSUMER_TYPE else {}, body["generation"])
 
     def _count(self, row: Any) -> None:
         key = (row["kind"], row["group_id"], row["sub_id"])
@@ -194,11 +297,17 @@ class Fold:
             Claim(self.p, epoch, body["node_id"], body["address"], row["offset"], row["time_ms"], row["why"])
         )
 
-    def _hold(self, row: Any, member: tuple[str, str], held: dict[Place, str], epoch: int) -> None:
+    def _release(self, row: Any, member: tuple[str, str], held: Held) -> None:
+        """The member has no more than this."""
         before = self._held.get(member, {})
         for place in sorted(before.keys() - held.keys()):
             ended = self._open[place].pop(member[1])
             ended.to_offset, ended.to_ms, ended.to_why = row["offset"], row["time_ms"], row["why"]
+            del before[place]
+
+    def _hold(self, row: Any, member: tuple[str, str], held: Held, epoch: int) -> None:
+        self._release(row, member, held)
+        before = self._held.get(member, {})
         for place in sorted(held.keys() - before.keys()):
             topic = held[place] or before.get(place, "") or place[1]
             owners = self._open.setdefault(place, {})

@@ -22,10 +22,12 @@ SCHEMAS = {
     "offset long, time_ms long",
     "claims": "state_partition int, owner_epoch long, node_id int, address string, offset long, from_ms long, "
     "why string, to_ms long",
-    "epochs": "group_id string, epoch int, state_partition int, offset long, time_ms long, why string",
+    "epochs": "group_id string, epoch int, state string, state_partition int, offset long, time_ms long, why string",
     "stale": "state_partition int, offset long, owner_epoch long, claimed_epoch long",
     "settings": "group_id string, name string, value string, state_partition int, offset long, time_ms long, "
     "why string",
+    "stale_claims": "group_id string, member_id string, client_id string, topic string, partitions array<int>, "
+    "generation int, holder string, state_partition int, offset long, time_ms long",
     "gaps": "state_partition int, kind string, group_id string, sub_id string, offset long, missing long",
 }
 TABLES = tuple(SCHEMAS)
@@ -43,6 +45,7 @@ class Audit:
     stale: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[dict[str, Any]] = field(default_factory=list)
     settings: list[dict[str, Any]] = field(default_factory=list)
+    stale_claims: list[dict[str, Any]] = field(default_factory=list)
 
 
 def session(cores: int = 2) -> SparkSession:

@@ -152,6 +152,23 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
+def _stale_claims(audit: Audit, group: str) -> str:
+    """What members of a classic group said that they owned, and others had. Nothing if there is nothing to say."""
+    rows = [
+        (
+            _clock(c["time_ms"]),
+            c["client_id"] or c["member_id"],
+            f"{c['topic']}: {', '.join(map(str, c['partitions']))}",
+            c["generation"] if c["generation"] >= 0 else "not said",
+            c["holder"] or "nobody",
+        )
+        for c in audit.stale_claims
+        if c["group_id"] == group
+    ]
+    head = ("time", "client", "partitions", "got in generation", "whose they were")
+    return f"<h2>Stale claims</h2>{_table(head, rows)}" if rows else ""
+
+
 def render(
     audit: Audit,
     group: str,
@@ -166,7 +183,8 @@ def render(
         for label, v, ok in cards
     )
     mine = [i for i in audit.intervals if i["group_id"] == group]
-    partition = mine[0]["state_partition"] if mine else -1
+    told = [e for e in audit.epochs if e["group_id"] == group]
+    partition = next((r["state_partition"] for r in (*mine, *told)), -1)
     intervals = [
         (
             f"{i['topic']}-{i['partition']}",
@@ -179,7 +197,7 @@ def render(
         )
         for i in sorted(mine, key=lambda i: (i["topic"], i["partition"], i["from_ms"], i["from_offset"]))
     ]
-    epochs = [(e["epoch"], _clock(e["time_ms"]), e["why"]) for e in audit.epochs if e["group_id"] == group]
+    epochs = [(e["epoch"], e["state"] or "", _clock(e["time_ms"]), e["why"]) for e in told]
     claims = [
         (_clock(c["from_ms"]), f"sidecar {c['node_id']}", c["owner_epoch"], c["offset"], c["why"])
         for c in audit.claims
@@ -190,9 +208,10 @@ def render(
         f"<h1>{_esc(title)}</h1><p class='sub'>Replayed from {audit.records} records of __group_state; times are UTC, "
         f"the axis starts with the first event. Group {_esc(group)} lives in state partition {partition}.</p>"
         f'<div class="cards">{boxes}</div><h2>Who owned which partition when</h2>{gantt(audit, group, marks, end_ms)}'
-        f"<h2>Why it rebalanced</h2>{_table(('group epoch', 'time', 'why'), epochs)}"
+        f"<h2>Why it rebalanced</h2>{_table(('group epoch or generation', 'state', 'time', 'why'), epochs)}"
+        f"{_stale_claims(audit, group)}"
         f"<h2>Who coordinated it</h2>{_table(('from', 'sidecar', 'owner epoch', 'offset', 'why'), claims)}"
         f"<h2>Ownership intervals</h2><details><summary>{len(intervals)} intervals</summary>"
-        f"{_table(('partition', 'client', 'member epoch', 'from', 'to', 'began', 'ended'), intervals)}</details>"
+        f"{_table(('partition', 'client', 'member epoch or generation', 'from', 'to', 'began', 'ended'), intervals)}</details>"
         "</body></html>"
     )

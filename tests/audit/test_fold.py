@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
+
+import pytest
 
 from sidecar.audit.fold import Fold, fold_partition
 from sidecar.audit.job import SCHEMAS, Audit
 from sidecar.audit.report import Mark, render
+from sidecar.audit.source import _jsonable
+from sidecar.core.classic.embedded import assigned
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.state.codec import Stamp, StateCodec
+from tests.core.mixed_actors import make
+from tests.core.test_random_mixed import one_event
+from tests.core.test_stories import Story
+from tests.core.world import World
 
 T = "01" * 16
 Row = dict[str, Any]
@@ -104,6 +115,7 @@ def test_claims_end_where_the_next_begins() -> None:
 
 
 def test_rows_have_the_columns_of_their_table() -> None:
+    claimed = {"topic": "a", "partitions": [0], "generation": 1, "holder": "m2"}
     claim = {"node_id": 2, "address": "h:1"}
     rows = [
         row(0, "owner_claim", "5", claim, epoch=5),
@@ -112,6 +124,7 @@ def test_rows_have_the_columns_of_their_table() -> None:
         current(3, "m1", [0], epoch=5, revision=3),
         current(4, "m2", [0], epoch=5),
         row(5, "config", "consumer.session.timeout.ms", {"value": "50000"}, epoch=0),
+        row(6, "classic_member", "m", {"client_id": "c", "stale_claims": [claimed]}, epoch=5, group="h"),
     ]
     seen = set()
     for table, text in fold_partition(rows):
@@ -123,9 +136,190 @@ def test_rows_have_the_columns_of_their_table() -> None:
 def test_the_report_escapes_what_clients_call_themselves() -> None:
     evil = "<script>alert(1)</script>"
     found = fold(row(0, "member", "m1", {"client_id": evil}), current(1, "m1", [0]))
-    from dataclasses import asdict
-
     audit = Audit(records=2, intervals=[asdict(i) for i in found.intervals])
     page = render(audit, "g", [Mark(1001, "SIGKILL", True)], 2000, [("lost", 0, True)], "title")
     assert evil not in page and "&lt;script&gt;" in page
     assert "http" not in page.replace("http-equiv", ""), "opens offline: nothing is fetched"
+
+
+# ---- classic groups -------------------------------------------------------------------------------------------------
+def classic_rows(world: World) -> list[Row]:
+    """The log of a world as the source gives it."""
+    codec, rows = StateCodec(), []
+    for offset, r in enumerate(world.log):
+        e = codec.encode(r, Stamp(1, 1000 + offset), 1)
+        body = None
+        if e.value is not None:
+            body = codec.schemas.decode(e.value)
+            for common in ("owner_epoch", "time_ms", "revision", "why"):
+                del body[common]
+            body = _jsonable(body)
+        made = row(offset, str(r.kind), r.sub_id, body, why=getattr(r, "why", ""))
+        rows.append(made | {"revision": None})
+    return rows
+
+
+def spans(found: Any) -> list[tuple[int, str, int, str | None]]:
+    return sorted((i.partition, i.member_id, i.member_epoch, i.to_why) for i in found.intervals)
+
+
+def story(text: str) -> Any:
+    """What the audit makes of a story's log."""
+    told = Story()
+    for line in filter(None, map(str.strip, text.splitlines())):
+        told.run(line)
+    return fold(*classic_rows(told.world))
+
+
+BEGIN = """
+    topics a=4
+    m1 join-group protocols=coop
+    m2 join-group protocols=coop
+    sleep 6000
+    m1 sync-group m1=a:0,1 m2=a:2,3
+    m2 sync-group
+"""
+
+
+def test_classic_members_own_what_the_leader_assigns_from_one_generation_to_the_next() -> None:
+    found = story(
+        BEGIN
+        + """
+        m1 join-group
+        m2 join-group
+        m1 sync-group m1=a:1,2 m2=a:3
+    """
+    )
+    assert not found.overlaps, "all assignments of a generation count from the same moment"
+    assert spans(found) == [
+        (0, "m1-1", 1, "assigned by m1-1 in generation 2"),
+        (1, "m1-1", 1, None),
+        (2, "m1-1", 2, None),
+        (2, "m2-1", 1, "assigned by m1-1 in generation 2"),
+        (3, "m2-1", 1, None),
+    ]
+    assert {(i.topic, i.client_id) for i in found.intervals} == {("a", "m1"), ("a", "m2")}
+    states = [(e.epoch, e.state) for e in found.epochs]
+    assert states[-4:] == [(1, "Stable"), (1, "PreparingRebalance"), (2, "CompletingRebalance"), (2, "Stable")]
+    assert found.epochs[-3].why == "the leader joins again: not provided"
+
+
+def test_who_leaves_a_classic_group_owns_nothing_and_a_generation_that_broke_off_gives_nothing() -> None:
+    found = story(
+        BEGIN
+        + """
+        m2 leave-group
+        m1 join-group
+        m1 join-group topics=b
+        m1 sync-group m1=a:0
+    """
+    )
+    assert spans(found) == [
+        (0, "m1-1", 1, None),
+        (1, "m1-1", 1, "assigned by m1-1 in generation 3"),
+        (2, "m2-1", 1, "left: not provided"),
+        (3, "m2-1", 1, "left: not provided"),
+    ]
+
+
+def test_a_leader_that_assigns_twice_makes_an_overlap() -> None:
+    found = story(BEGIN.replace("m2=a:2,3", "m2=a:1,3"))
+    assert [(o.topic, o.partition, o.first, o.second) for o in found.overlaps] == [("a", 1, "m1-1", "m2-1")]
+
+
+def test_a_static_member_that_restarts_goes_on_with_what_it_had() -> None:
+    found = story(
+        """
+        s1 join-group instance=i1
+        s2 join-group instance=i2
+        sleep 6000
+        s1 sync-group s1=a:0 s2=a:1
+        s2 sync-group
+        s2 join-group id=
+        """
+    )
+    why = "instance i2: i2-2 replaces i2-1: not provided"
+    assert spans(found) == [(0, "i1-1", 1, None), (1, "i2-1", 1, why), (1, "i2-2", 1, None)]
+    assert not found.overlaps
+
+
+def test_a_group_that_changes_its_protocol_and_back() -> None:
+    found = story(
+        BEGIN
+        + """
+        config assignment_interval_ms=0
+        c1 join names=a
+        m1 join-group owned=a:0,1 of=1
+        m2 join-group owned=a:2 of=1
+        c1 heartbeat
+        c1 leave
+    """
+    )
+    assert not found.overlaps
+    mine = [i for i in found.intervals if i.partition == 3]
+    assert [(i.member_id, i.member_epoch) for i in mine] == [("m2-1", 1), ("m2-1", 1), ("c1", 2)]
+    now = [(i.partition, i.member_id, i.member_epoch) for i in found.intervals if i.to_ms is None]
+    assert sorted(now) == [(0, "m1-1", 2), (1, "m1-1", 2), (2, "m2-1", 2)]
+    assert [(e.epoch, e.state) for e in found.epochs][-3:] == [(2, None), (2, "Stable"), (2, "PreparingRebalance")]
+
+
+def test_what_is_no_consumers_assignment_is_not_read() -> None:
+    found = story(
+        """
+        w1 join-group type=connect protocols=eager:w1
+        sleep 3000
+        w1 sync-group w1=a:0
+        """
+    )
+    assert not found.intervals and [e.state for e in found.epochs][-1] == "Stable"
+
+
+STALE = (
+    BEGIN
+    + """
+        sleep 9900
+        m2 beat
+        sleep 100
+        m2 join-group owned=a:2,3 of=1
+        m2 sync-group m2=a:0,1,2,3
+        m1 join-group id=
+        m1 join-group owned=a:0,1 of=1
+        m2 join-group owned=a:0,1,2,3 of=2
+        m2 sync-group m2=a:0,1,2,3
+        m2 join-group owned=a:0,1,2,3 of=3
+        m1 join-group
+    """
+)
+
+
+def test_stale_claims_are_told_once() -> None:
+    found = story(STALE)
+    assert [(c.member_id, c.client_id, c.topic, c.partitions, c.generation, c.holder) for c in found.stale_claims] == [
+        ("m1-2", "m1", "a", [0, 1], 1, "m2-1")
+    ]
+
+
+def test_the_report_shows_generations_and_stale_claims() -> None:
+    found = story(STALE)
+    tables = {name: [asdict(r) for r in getattr(found, name)] for name in ("intervals", "epochs", "stale_claims")}
+    page = render(Audit(records=9, **tables), "g", [], 9000, [], "title")
+    assert "Stale claims" in page and "<td>a: 0, 1</td><td>1</td><td>m2-1</td>" in page
+    assert "<td>3</td><td>Stable</td>" in page
+    assert "Stale claims" not in render(Audit(records=9), "g", [], 9000, [], "title")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_audit_of_random_mixed_groups_knows_who_owns_what(seed: int) -> None:
+    mixed = make(seed)
+    for _ in range(120):
+        one_event(mixed)
+        mixed.sleep(200)
+    found = fold(*classic_rows(mixed.world))
+    group = mixed.world.now_is
+    owned: set[tuple[int, str]] = set()
+    if isinstance(group, ConsumerGroup):
+        owned = {(p, member) for owners in group.owners.values() for p, member in owners.items()}
+    elif group is not None:
+        owned = {(p, m) for m, a in group.assignments.items() for p in (assigned(a) or {}).get("t", ())}
+    assert {(i.partition, i.member_id) for i in found.intervals if i.to_ms is None} == owned
+    assert not found.overlaps and not found.stale

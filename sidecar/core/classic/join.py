@@ -230,6 +230,7 @@ def _hand_over(turn: Turn, group: ClassicGroup, e: JoinGroup, old_id: str, new_i
         session_timeout_ms=e.session_timeout_ms,
         rebalance_timeout_ms=e.rebalance_timeout_ms,
         generation=group.generation,
+        stale_claims=(),
         why=why,
     )
     turn.write(new)
