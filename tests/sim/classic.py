@@ -59,6 +59,8 @@ class ClassicMember(Peer):
     """Partitions of the group's topics when it assigned, if it leads."""
     owned: Owned = field(default_factory=dict)
     held_since: int = -1
+    committed: bool = False
+    """Its last request was a commit: in a consumer group that keeps no session, so that a heartbeat comes next."""
 
     @property
     def cooperative(self) -> bool:
@@ -82,9 +84,10 @@ class ClassicMember(Peer):
             self._join()
         elif self.wants == "sync" and self.world.now >= self.busy_until:
             self._sync()
-        elif self.wants == "beat" and self.world.rng.random() < 0.15:
+        elif self.wants == "beat" and self.world.rng.random() < 0.15 and not self.committed:
             self._commit()
         else:
+            self.committed = False
             self.ask(ClassicHeartbeat(self.group_id, self.member_id, self.instance_id, self.epoch), self._beaten)
 
     def unsure(self) -> None:
@@ -139,6 +142,7 @@ class ClassicMember(Peer):
     def _commit(self) -> None:
         places = tuple((t, ZERO_ID, p) for t, ps in self.owned.items() for p in ps)
         event = CommitCheck(self.group_id, self.member_id, self.epoch, self.instance_id, self.version, False, places)
+        self.committed = True
         self.ask(event, self._beaten)
 
     def _leave(self) -> None:
