@@ -37,6 +37,8 @@ KNOWN = (("alpha",), ("alpha", "range"), ("range", "alpha"), ("range",), ("stead
 """Protocols of a member. Of a tie Kafka takes the first in its hash table's order; for these that is the alphabet's."""
 
 
+SUBSCRIBED = 86
+"""GROUP_SUBSCRIBED_TO_TOPIC."""
 UNKNOWN_SERVER_ERROR = -1
 """Kafka breaks where a consumer joins a classic group that has no protocol selected yet."""
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
@@ -173,8 +175,9 @@ class ClassicSide:
         return await self.pool.request(module, name, req, version)
 
     def excused(self, n: int, theirs: ClassicSide) -> bool:
-        """Whether the answers to this request differ on purpose."""
-        return False
+        """Whether the answers to this request differ on purpose: while the first members join after a group was empty,
+        nobody can tell here what they will subscribe to, so that no offset is deleted."""
+        return self.answers[n] == (0, [(0, SUBSCRIBED)]) and theirs.answers[n] == (0, [(0, 0)])
 
     # ---- members --------------------------------------------------------------------------------------------
     async def do_join(
