@@ -10,7 +10,7 @@ from struct import unpack_from
 import pytest
 from crc32c import crc32c
 from fastavro import schemaless_reader, schemaless_writer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.assign.layout import Layout
@@ -197,6 +197,7 @@ PARTS = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(PARTS, PARTS, st.text(max_size=9), st.sampled_from(list(MemberState)), st.integers(-2, 2**31 - 1))
 def test_current_records_are_fastavros_bytes(
     assigned: dict[bytes, dict[int, int]],
