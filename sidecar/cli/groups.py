@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 
 REFUSED, TIMED_OUT = 1, 3
-LOOK_S, AGAIN_S = 0.2, 2.0
-ANSWER_S = 30
+LOOK_S = 0.2
+ANSWER_S, GLANCE_S = 30, 5
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
 Group = Annotated[str, typer.Argument(help="The group's id.")]
 Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A sidecar, as clients reach it.")]
@@ -35,12 +35,12 @@ def adopt(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = No
     desk.say("sidecar.managed", "true")
 
     def arrived() -> str:
-        told = desk.look()
-        if told["sidecar.managed"] == "false":
+        told = desk.glance()
+        if told.get("sidecar.managed") == "false":
             desk.refused(told["sidecar.why"])
-        if told["sidecar.state"] == "sidecar":
+        if told.get("sidecar.state") == "sidecar":
             return f"{group} is with the sidecars now."
-        if told["sidecar.managed"] == "true" and desk.nobody():
+        if told.get("sidecar.managed") == "true" and desk.nobody():
             return f"{group} is the sidecars' now; nobody is a member of it."
         return ""
 
@@ -52,7 +52,7 @@ def release(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = 
     """Give a group back to the broker, under its live members."""
     desk = _Desk(group, bootstrap, command_config, timeout)
     desk.say("sidecar.managed", "false")
-    desk.wait(lambda: f"{group} is with the broker now." if desk.look()["sidecar.state"] == "broker" else "")
+    desk.wait(lambda: f"{group} is with the broker now." if desk.glance().get("sidecar.state") == "broker" else "")
 
 
 @groups.command()
@@ -78,7 +78,7 @@ def rebalance(
     desk.say("sidecar.rebalance", reason)
 
     def done() -> str:
-        epoch = int(desk.look()["sidecar.epoch"])
+        epoch = int(desk.glance().get("sidecar.epoch", -1))
         if epoch > int(before or -1):
             return f"{group} was assigned anew, in epoch or generation {epoch}."
         return f"{group} has no members to assign anything to." if desk.nobody() else ""
@@ -193,6 +193,16 @@ class _Desk:
         """What is said of this group that only sidecars know."""
         found = self._result(self._admin.describe_configs([self._resource()], request_timeout=ANSWER_S))
         return {n: e.value or "" for n, e in found.items() if n.startswith("sidecar.")}
+
+    def glance(self) -> dict[str, str]:
+        """The same while something is waited for: nothing, if nobody can tell just now."""
+        from confluent_kafka import KafkaException
+
+        (future,) = self._admin.describe_configs([self._resource()], request_timeout=GLANCE_S).values()
+        try:
+            return {n: e.value or "" for n, e in future.result().items() if n.startswith("sidecar.")}
+        except KafkaException:
+            return {}
 
     def nobody(self) -> bool:
         """Whether the group has no members, wherever it is."""

@@ -350,7 +350,7 @@ class Placeholders:
         assert isinstance(chair, _Group)
         self._figures("placeholder_troubles").inc()
         chair.problem, chair.resting = problem, True
-        if problem == STRANGERS:
+        if chair.wanted and problem.startswith((STRANGERS, "JoinGroup")):
             self._ports.strangers(chair.group_id)
         chair.pause_ms = min(max(2 * chair.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
         asyncio.get_running_loop().call_later(chair.pause_ms / 1000, self._rested, chair)
