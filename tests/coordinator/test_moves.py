@@ -1,0 +1,299 @@
+"""Groups come from the brokers and go back, over brokers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator import moves as module
+from sidecar.coordinator import placeholders, seating
+from sidecar.coordinator.moves import MoveSettings
+from sidecar.core import config as cf
+from sidecar.core.classic.embedded import assignment
+from sidecar.core.errors import Code
+from sidecar.kafka import native
+from sidecar.kafka.native import Member, Native
+from sidecar.link.messages import GroupRules
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.generated import join_group as jg
+from tests.core.classic_client import subscription
+from tests.inprocess.house import Heard, House, HouseClient, until
+from tests.inprocess.messages import beat, commit, join
+
+QUICK = MoveSettings(settle_s=0.01, hold_s=0.5, limit_s=0.3, look_s=0.01)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAUSE_S", 0.005)
+    monkeypatch.setattr(seating, "EARLY_S", 0.005)
+    monkeypatch.setattr(placeholders, "PAUSE_MS", 5)
+    monkeypatch.setattr(placeholders, "PAUSE_MAX_MS", 20)
+
+
+class Broker:
+    """What the broker says of a group, and whom it was asked to send away."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, group: Native) -> None:
+        self.group = group
+        self.asked = 0
+        self.gone: list[str] = []
+        monkeypatch.setattr(native, "describe", self._describe)
+        monkeypatch.setattr(native, "send_away", self._send_away)
+
+    async def _describe(self, conn: object, group_id: str, timeout_s: float) -> Native:
+        self.asked += 1
+        return self.group
+
+    async def _send_away(self, conn: object, group_id: str, members: Any, reason: str, timeout_s: float) -> None:
+        self.gone += [m.member_id for m in members]
+        left = tuple(m for m in self.group.members if m.member_id not in self.gone)
+        self.group = replace(self.group, members=left) if left else Native(native.NOBODY)
+
+
+def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
+    async def whole() -> None:
+        house = House(**{"partitions": 1, "consumer": {"join_wait_ms": 0}, **given})
+        house.coordinator.moves._settings = QUICK
+        async with house:
+            await house.topics(orders=2)
+            await test(house)
+
+    asyncio.run(whole())
+
+
+async def say(house: House, group_id: str, **values: str | None) -> None:
+    named = {f"sidecar.{n}": v for n, v in values.items()}
+    await house.configs.put(group_id, named, "changed by a test", house.coordinator.append_unfenced)
+
+
+def classic(*members: str, state: str = "Stable") -> Native:
+    said, given = subscription(["orders"], {}, 4), assignment(3, [("orders", (0,))])
+    natives = tuple(Member(m, None, "app", "/h", said, given) for m in members)
+    return Native(native.CLASSIC, state, natives, "consumer", "range")
+
+
+def beats(member_id: str, generation: int, group: str = "g") -> hb.HeartbeatRequest:
+    return hb.HeartbeatRequest(group, generation, member_id)
+
+
+async def joins(client: HouseClient, member_id: str, group: str = "g") -> Any:
+    protocols = [jg.JoinGroupRequestProtocol("range", subscription(["orders"], {"orders": (0,)}, 7))]
+    return await client.ask(jg.JoinGroupRequest(group, 10_000, 60_000, member_id, None, "consumer", protocols), 9)
+
+
+async def at_work(house: House, client: HouseClient) -> int:
+    """Member m1 of group g owns both partitions; its epoch."""
+    epoch = (await client.ask(join("g", "m1"), 1)).member_epoch
+    group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+    while not group.members["m1"].assigned:
+        epoch = (await client.ask(beat("g", "m1", epoch), 1)).member_epoch
+        await asyncio.sleep(0.005)
+    return int(epoch)
+
+
+def test_a_classic_group_of_the_broker_is_taken_in_at_its_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, classic("n1"))
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
+        assert broker.gone == ["n1"]
+        done = await client.ask(commit("g", "n1", 7, "orders", {0: 5}), 8)
+        assert done.topics[0].partitions[0].error_code == Code.NONE, "in the placeholder's name"
+        joined = await joins(client, "n1")
+        assert (joined.error_code, joined.member_id, joined.generation_id) == (Code.NONE, "n1", 8)
+        assert house.metrics.value("moves", "sidecar", "done") == 1
+        assert broker.asked == 1
+
+    run(test)
+
+
+def test_a_group_that_nobody_is_in_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, Native(native.NOBODY))
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        for member in ("m1", "m2"):
+            assert (await client.ask(join("g", member), 1)).error_code == Code.NONE
+        assert broker.asked == 1
+
+    run(test)
+
+
+def test_a_group_that_is_not_stable_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        assert (await client.ask(join("g", "m1"), 1)).error_code == Code.NOT_COORDINATOR
+        assert house.rules.overrides == {"g": "later"} and not house.rules.managed("g")
+        broker.group = classic("n1")
+        await until(lambda: house.rules.overrides == {}, 3)
+        assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
+
+    run(test)
+
+
+def test_what_never_becomes_stable_stays_with_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
+
+    async def test(house: House) -> None:
+        await say(house, "theirs", managed="true")
+        await until(lambda: house.rules.overrides == {"theirs": "false"}, 3)
+        assert "does not become stable" in house.lines.fields("group not taken in")["problem"]
+        assert house.metrics.value("moves", "sidecar", "given up") == 1
+        assert "not taken in" in house.rules.why("theirs", cf.MANAGED)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("group", "problem"),
+    [
+        (Native(native.OTHER), "share or streams"),
+        (Native(native.CONSUMER, "Stable", (Member("n1", None, "", "", classic=True),)), "members of the classic"),
+    ],
+)
+def test_what_cannot_be_taken_in_is_refused(monkeypatch: pytest.MonkeyPatch, group: Native, problem: str) -> None:
+    Broker(monkeypatch, group)
+
+    async def test(house: House) -> None:
+        await say(house, "theirs", managed="true")
+        await until(lambda: house.rules.overrides == {"theirs": "false"})
+        assert problem in house.lines.fields("group not taken in")["problem"]
+
+    run(test)
+
+
+def test_a_stable_consumer_group_goes_on_with_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(house: House) -> None:
+        orders = house.topic_id("orders")
+        owned: dict[bytes, tuple[int, ...]] = {orders: (0, 1)}
+        member = Member("n1", None, "app", "/h", names=("orders",), epoch=5, owned=owned, target=owned)
+        group = Native(native.CONSUMER, "Stable", (member,), epoch=5, assignor="uniform", topics={orders: "orders"})
+        broker = Broker(monkeypatch, group)
+        client = await house.client()
+        reply = await client.ask(beat("g", "n1", 5), 1)
+        assert (reply.error_code, reply.member_epoch, reply.assignment) == (Code.NONE, 5, None)
+        assert broker.gone == ["n1"]
+
+    run(test)
+
+
+def test_requests_wait_until_the_broker_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, classic("n1"))
+    answers = broker._describe
+
+    async def silent(conn: object, group_id: str, timeout_s: float) -> Native:
+        broker.asked += 1
+        raise TimeoutError
+
+    monkeypatch.setattr(native, "describe", silent)
+
+    async def test(house: House) -> None:
+        client, patient = await house.client(), await house.client()
+        patient.post(join("g", "m1"), 1)
+        assert (await patient.answer(join("g", "m1"), 1)).error_code == Code.COORDINATOR_LOAD_IN_PROGRESS
+        client.post(beats("n1", 7), 4)
+        await until(lambda: broker.asked > 2)
+        monkeypatch.setattr(native, "describe", answers)
+        assert (await client.answer(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
+
+    run(test)
+
+
+# ---- giving back ----------------------------------------------------------------------------------------------------
+def test_a_group_goes_back_when_its_members_own_nothing_and_its_seat_is_free() -> None:
+    async def test(house: House) -> None:
+        heard = Heard(house.coordinator)
+        client = await house.client()
+        epoch = await at_work(house, client)
+        await house.seated()
+        await say(house, "g", managed="false")
+        assert heard.of(GroupRules)[-1].moved == {"g": True}, "it has records here"
+        other = await client.ask(join("g", "m2"), 1)
+        assert other.error_code == Code.NOT_COORDINATOR, "nobody joins any more"
+        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        await until(lambda: not group.target.of("m1"))
+        told = await client.ask(beat("g", "m1", epoch, {house.topic_id("orders"): [0, 1]}), 1)
+        assert told.assignment is not None and not told.assignment.topic_partitions
+        done = await client.ask(commit("g", "m1", epoch, "orders", {0: 5}), 9)
+        assert done.topics[0].partitions[0].error_code == Code.NONE, "what it gives up can be committed"
+        acknowledged = await client.ask(beat("g", "m1", epoch, {}), 1)
+        assert acknowledged.error_code == Code.NONE
+        gone = await client.ask(beat("g", "m1", acknowledged.member_epoch), 1)
+        assert gone.error_code == Code.UNKNOWN_MEMBER_ID
+        await until(lambda: heard.of(GroupRules)[-1].moved == {"g": False})
+        assert house.brokers.seats["g"].state == "Empty", "before, no native client could have joined"
+        assert house.metrics.value("moves", "broker", "done") == 1
+        assert not house.state.partitions[0].groups
+
+    run(test)
+
+
+def test_a_new_owner_goes_on_with_what_is_to_leave() -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        epoch = await at_work(house, client)
+        await house.seated()
+        await say(house, "g", managed="false")
+        await until(lambda: house.coordinator.moves._leaving)
+        house.assign(2)
+        await until(lambda: not house.coordinator.moves._leaving)
+        await house.own()
+        await until(lambda: house.coordinator.moves._leaving)
+        await asyncio.sleep(0.05)
+        for owned in ({house.topic_id("orders"): [0, 1]}, {}, {}, {}):
+            told = await client.ask(beat("g", "m1", epoch, owned), 1)
+            epoch = told.member_epoch or epoch
+        assert told.error_code in (Code.UNKNOWN_MEMBER_ID, Code.NOT_COORDINATOR)
+        await until(lambda: not house.rules.managed("g"))
+
+    run(test)
+
+
+def test_a_group_that_is_wanted_again_stays() -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        epoch = await at_work(house, client)
+        await say(house, "g", managed="false")
+        await until(lambda: house.coordinator.moves._leaving)
+        await say(house, "g", managed=None)
+        await until(lambda: not house.coordinator.moves._leaving)
+        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        assert group.epoch > epoch
+        assert (await client.ask(join("g", "m2"), 1)).error_code == Code.NONE
+
+    run(test)
+
+
+# ---- rules ----------------------------------------------------------------------------------------------------------
+def test_stored_patterns_count_for_everybody_until_they_go() -> None:
+    async def test(house: House) -> None:
+        heard = Heard(house.coordinator)
+        include = {f"/{cf.INCLUDE}": "theirs-[0-9]{1,2},theirs-more"}
+        await house.configs.put("", include, "a test", house.coordinator.append_unfenced)
+        assert heard.of(GroupRules)[-1].include == ("theirs-[0-9]{1,2}", "theirs-more")
+        assert house.rules.wanted("theirs-12") and not house.rules.wanted("g") and house.front._managed("theirs-more")
+        assert not house.front._managed("g")
+        await house.configs.put("", {f"/{cf.INCLUDE}": None}, "a test", house.coordinator.append_unfenced)
+        assert house.rules.wanted("g") and house.front._managed("g") and not house.front._managed("theirs-more")
+
+    run(test)
+
+
+def test_a_rebalance_is_forced_with_its_reason() -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        epoch = await at_work(house, client)
+        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        await say(house, "g", rebalance="lag is uneven")
+        await until(lambda: group.epoch == epoch + 1)
+        assert "lag is uneven (changed by a test)" in house.lines.fields("group epoch")["why"]
+
+    run(test)
