@@ -133,7 +133,7 @@ class Front:
         self._managed = Managed(settings.managed, settings.managing)
         self._scope = Scope(
             settings.node_id,
-            self._managed,
+            self._managed.managed,
             settings.managing,
             settings.access_keep_ms,
             lambda: str(uuid4()),

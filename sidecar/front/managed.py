@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from sidecar.core.patterns import Patterns
 from sidecar.link.messages import GroupRules
@@ -20,16 +21,12 @@ class Managed:
         self._own, self._own_managing = own, managing
         self._matches = own
         self._moved: dict[str, bool] = {}
-        self._kept: dict[str, bool] = {}
+        self.managed = lru_cache(maxsize=KEPT)(self._managed)
+        """Whether the sidecars coordinate this group."""
 
-    def __call__(self, group_id: str) -> bool:
-        found = self._kept.get(group_id)
-        if found is None:
-            if len(self._kept) >= KEPT:
-                self._kept.clear()
-            moved = self._moved.get(group_id)
-            found = self._kept[group_id] = self._matches(group_id) if moved is None else moved
-        return found
+    def _managed(self, group_id: str) -> bool:
+        moved = self._moved.get(group_id)
+        return self._matches(group_id) if moved is None else moved
 
     def moved(self, group_id: str) -> bool:
         """Something was said of this group alone; "": patterns were stored."""
@@ -43,5 +40,5 @@ class Managed:
             managing = bool(rules.include)
         self._moved = rules.moved
         self.managing = managing or any(rules.moved.values())
-        self._kept.clear()
+        self.managed.cache_clear()
         self.known = True

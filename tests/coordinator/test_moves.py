@@ -279,10 +279,18 @@ def test_stored_patterns_count_for_everybody_until_they_go() -> None:
         include = {f"/{cf.INCLUDE}": "theirs-[0-9]{1,2},theirs-more"}
         await house.configs.put("", include, "a test", house.coordinator.append_unfenced)
         assert heard.of(GroupRules)[-1].include == ("theirs-[0-9]{1,2}", "theirs-more")
-        assert house.rules.wanted("theirs-12") and not house.rules.wanted("g") and house.front._managed("theirs-more")
-        assert not house.front._managed("g")
+        assert (
+            house.rules.wanted("theirs-12")
+            and not house.rules.wanted("g")
+            and house.front._managed.managed("theirs-more")
+        )
+        assert not house.front._managed.managed("g")
         await house.configs.put("", {f"/{cf.INCLUDE}": None}, "a test", house.coordinator.append_unfenced)
-        assert house.rules.wanted("g") and house.front._managed("g") and not house.front._managed("theirs-more")
+        assert (
+            house.rules.wanted("g")
+            and house.front._managed.managed("g")
+            and not house.front._managed.managed("theirs-more")
+        )
 
     run(test)
 
