@@ -272,7 +272,11 @@ def describe_configs(call: Call) -> Handler:
         for r in res.results
         if _ours(call, r.resource_type, r.resource_name) and r.error_code != Code.GROUP_AUTHORIZATION_FAILED
     ]
-    others = [r for r in res.results if (r.resource_type, r.resource_name) in moved and r.error_code == Code.NONE]
+    others = [
+        r
+        for r in res.results
+        if (r.resource_type, r.resource_name) in moved and (r.error_code == Code.NONE or r in results)
+    ]
     named = [r.resource_name for r in (*results, *others) if r.resource_type == cf.GROUP]
     settings = yield from _in_force(named, bool(others))
     for result in results:
