@@ -233,3 +233,10 @@ def test_a_broker_that_knows_no_settings_of_groups(tmp_path_factory: pytest.Temp
     with old:
         old.wait_ready()
         test_there_and_back_under_live_members(old, "eager")
+
+
+def test_sidecars_of_two_processes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    split = LocalKafka(tmp_path_factory.mktemp("moves-split"), brokers=1, split=True, sidecar_env=ENV)
+    with split:
+        split.wait_ready()
+        test_there_and_back_under_live_members(split, "consumer")
