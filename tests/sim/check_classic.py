@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sidecar.core.classic.embedded import assigned
 from sidecar.core.classic.events import ClassicHeartbeat, JoinReply, LeaveGroup, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
@@ -16,13 +17,15 @@ from sidecar.core.consumer.records import MemberRecord as ConsumerMemberRecord
 from sidecar.core.events import Answer, Event
 from sidecar.core.mixed.upgrade import WHY as UPGRADED
 from sidecar.core.offsets import CommitCheck
-from sidecar.core.records import Record, Tombstone
+from sidecar.core.records import Epochs, Record, Tombstone
 from tests.sim.front import Ask
 from tests.sim.log import Writer
-from tests.sim.world import SESSION_MS, TICK_MS, Violation, World
+from tests.sim.world import SESSION_MS, TICK_MS, TOPIC_IDS, Violation, World
 
 Generation = tuple[str, int]
 """Group and generation."""
+NOBODY_WAS_IN_IT = ("an empty", "group deleted")
+"""How reasons begin for which a group goes."""
 IN_ANY_CASE_MS = 4_000
 """No member has a rebalance timeout as short as that."""
 
@@ -46,6 +49,8 @@ class Generations:
         """The generation with which the group became a classic one; what was assigned before is not known here."""
         self.stable_ms: dict[str, int] = {}
         """When a classic group was assigned last, or came into being with what its members had."""
+        self._had: dict[tuple[str, str], list[Epochs]] = {}
+        """What a member of a consumer group was assigned in its present epoch, one after the other."""
         self._states: dict[str, State] = {}
         self._began: dict[str, tuple[int, int]] = {}
         """When a rebalance of a group that was not empty began, and in which owner epoch."""
@@ -88,6 +93,8 @@ class Generations:
             key = (group_id, record.sub_id)
             if self._turned.get(key, (-1, 0, writer))[0] != record.member_epoch:
                 self._turned[key] = (record.member_epoch, self.world.sched.now, writer)
+                self._had[key] = []
+            self._had[key].append(record.assigned)
         elif isinstance(record, Tombstone) and is_root(record):
             _, before = self._assigned.pop(group_id, (0, 0))
             if record.why == UPGRADED:
@@ -96,12 +103,14 @@ class Generations:
                 _forget(self._given, group_id)
             if self.begins_anew(record):
                 self._era.pop(group_id, None)
-                for of in (self._sets, self._told, self._given):
+                for of in (self._sets, self._told, self._given, self._back, self._turned, self._had):
                     _forget(of, group_id)
 
     def begins_anew(self, record: Record) -> bool:
         """Whether generations of the group begin anew: nobody was in it."""
-        return isinstance(record, Tombstone) and is_root(record) and record.why.startswith("an empty")
+        return (
+            isinstance(record, Tombstone) and is_root(record) and record.why.startswith(("an empty", "group deleted"))
+        )
 
     def _note_group(self, r: GroupRecord, writer: Writer, owner_epoch: int) -> None:
         group_id, key, now = r.group_id, (r.group_id, r.generation), self.world.sched.now
@@ -181,8 +190,8 @@ class Generations:
             raise Violation(f"the leader of {key} is told of {members}, but it was given to {self._sets[key]}")
 
     def _synced(self, event: SyncGroup, answer: SyncReply) -> None:
-        """An answer of a consumer group is judged by what clients have then."""
         if isinstance(self.group(event.group_id), ConsumerGroup):
+            self._synced_consumer(event, answer)
             return
         key = (event.group_id, event.generation)
         given = self._given.get(key)
@@ -193,6 +202,18 @@ class Generations:
         if given.get(event.member_id, b"") != answer.assignment:
             raise Violation(f"{event.member_id} is given what {key} does not assign to it")
 
+    def _synced_consumer(self, event: SyncGroup, answer: SyncReply) -> None:
+        """The member may have come further meanwhile, and a topic may have gone; the group may have been a classic one
+        when the answer was made."""
+        key = (event.group_id, event.member_id)
+        epoch, _, _ = self._turned.get(key, (-1, 0, None))
+        if epoch != event.generation:
+            return
+        told = assigned(answer.assignment) or {}
+        places = {(TOPIC_IDS[t], p) for t, ps in told.items() for p in ps}
+        if not any(all(p in had.get(t, ()) for t, p in places) for had in self._had[key]):
+            raise Violation(f"{event.member_id} is given {told}, which {key} does not have in epoch {epoch}")
+
     def _current(self, ask: Ask, member_id: str, generation: int, writer: Writer, lease_end_ms: int) -> None:
         group_id = ask.event.group_id
         key = (group_id, "" if isinstance(self.group(group_id), ClassicGroup) else member_id)
@@ -201,7 +222,7 @@ class Generations:
             raise Violation(f"{member_id} is told that all is well in {generation}, but {group_id} is in {now}")
 
 
-def _forget(of: dict[Generation, Any], group_id: str) -> None:
+def _forget(of: dict[Any, Any], group_id: str) -> None:
     for key in [k for k in of if k[0] == group_id]:
         del of[key]
 

@@ -15,7 +15,7 @@ from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord, Kind, MemberRecord
 from sidecar.core.effects import TOUCH_MS
 from sidecar.core.errors import Code, InvariantError
-from sidecar.core.events import Answer, Event
+from sidecar.core.events import Answer, DeleteGroup, Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
 from sidecar.core.records import Record, Tombstone
@@ -266,7 +266,7 @@ def key_of(event: Event, answer: Answer) -> MemberKey:
 
 def as_a_member(event: Event, answer: Answer) -> bool:
     """Whether somebody is answered as a member that stays, or will be one."""
-    if isinstance(event, LeaveGroup) or (isinstance(event, ConsumerHeartbeat) and event.member_epoch < 0):
+    if isinstance(event, LeaveGroup | DeleteGroup) or (isinstance(event, ConsumerHeartbeat) and event.member_epoch < 0):
         return False
     return not answer.code or (type(event), answer.code) in AS_A_MEMBER
 

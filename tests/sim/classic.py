@@ -27,12 +27,11 @@ from sidecar.core.offsets import CheckReply, CommitCheck
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 from tests.sim.leader import share, topics_of
 from tests.sim.peer import Peer, Place
+from tests.sim.world import TOPIC_IDS
 
 COOPERATIVE = "cooperative-sticky"
 STATIC_SINCE, NAMES_SINCE = 5, 7
 """Versions of JoinGroup: it may carry an instance id; clients of about that age name the protocol when they sync."""
-TOPIC_IDS = {"t1": (2).to_bytes(16, "big"), "t2": (3).to_bytes(16, "big")}
-"""Of the topics that keep their ids for a whole run: to these members of the classic protocol subscribe."""
 
 
 @dataclass(kw_only=True, eq=False)

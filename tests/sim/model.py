@@ -11,11 +11,11 @@ from sidecar.core.classic.records import State
 from sidecar.core.consumer.group import GroupState
 from sidecar.core.topics import Topic
 from tests.sim.checks import Checks
-from tests.sim.classic import TOPIC_IDS, ClassicMember
+from tests.sim.classic import ClassicMember
 from tests.sim.client import Client
 from tests.sim.node import Node
 from tests.sim.peer import Place
-from tests.sim.world import GROUPS, LEASE_MS, TICK_MS, World
+from tests.sim.world import GROUPS, LEASE_MS, TICK_MS, TOPIC_IDS, World
 
 SIDECARS = 3
 Member = Client | ClassicMember

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 import sidecar.core.classic.kind as classic_kind
+import sidecar.core.classic.offsets as offsets
 import sidecar.core.classic.rebalance as rebalance
 import sidecar.core.classic.sync as sync
 import sidecar.core.mixed.downgrade as downgrade
@@ -18,9 +19,11 @@ import sidecar.core.mixed.upgrade as upgrade
 from sidecar.core.classic.config import CLASSIC
 from sidecar.core.classic.events import ClassicHeartbeat, JoinedMember, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.kind import CLASSIC as CLASSIC_KIND
 from sidecar.core.classic.records import AssignmentRecord, State
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import Kind
+from sidecar.core.errors import Code
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
 from sidecar.core.records import Tombstone
@@ -127,6 +130,10 @@ def takes_any_generation(patch: Patch, sim: Cluster) -> None:
     patch.setitem(REGISTRY.events[ClassicHeartbeat], CLASSIC, planted)
 
 
+def takes_any_commit(patch: Patch, sim: Cluster) -> None:
+    patch.setattr(offsets, "_commit", lambda group, c: Code.NONE)
+
+
 def waits_for_a_leader_for_ever(patch: Patch, sim: Cluster) -> None:
     """Nobody looks whether the leader ever assigns."""
     patch.setitem(REGISTRY.timers, "classic_sync", lambda *args: None)
@@ -185,6 +192,22 @@ def leaves_records_of_a_downgraded_group(patch: Patch, sim: Cluster) -> None:
     patch.setattr(ConsumerGroup, "tombstones", planted)
 
 
+def arms_no_sessions_of_a_changed_group(patch: Patch, sim: Cluster) -> None:
+    patch.setattr(downgrade, "arm_classic_session", lambda *args: None)
+    patch.setattr(upgrade, "arm_session", lambda *args: None)
+
+
+def forgets_who_joins_an_upgraded_group(patch: Patch, sim: Cluster) -> None:
+    """A JoinGroup that waits when the group is upgraded is never answered."""
+
+    def released(turn: Any, group: Any) -> None:
+        soft = turn.soft_of(group.group_id)
+        soft.joins, soft.syncs = {}, {}
+        CLASSIC_KIND.released(turn, group)
+
+    patch.setattr(upgrade, "CLASSIC", replace(CLASSIC_KIND, released=released))
+
+
 def believes_that_classic_members_own_nothing(patch: Patch, sim: Cluster) -> None:
     """What a cooperative member says that it owns is not read: so it is taken to have given it up."""
     patch.setattr(mixed_join, "_by_id", lambda owned, image: {})
@@ -221,6 +244,7 @@ PLANTED_CLASSIC: dict[Bug, str] = {
     waits_for_nobody: "not settled|was given its id",
     answers_with_the_last_assignment: "before its records|does not assign|two owners",
     takes_any_generation: "all is well in",
+    takes_any_commit: "all is well",
     waits_for_a_leader_for_ever: "waits for its answer|not settled",
     waits_for_the_late_for_ever: "waits for its answer|not settled",
     loses_the_handed_over_assignment: "assignments",
@@ -228,7 +252,9 @@ PLANTED_CLASSIC: dict[Bug, str] = {
     upgrades_below_the_generation: "went back",
     downgrades_to_a_stale_target: "not settled",
     leaves_records_of_a_downgraded_group: "a turn broke",
+    arms_no_sessions_of_a_changed_group: "no session timer",
+    forgets_who_joins_an_upgraded_group: "waits for its answer",
     believes_that_classic_members_own_nothing: "two owners",
-    syncs_the_target: "two owners",
+    syncs_the_target: "two owners|does not have in epoch",
 }
 """The words in which the violation is told."""

@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sidecar.core.classic.config import ClassicConfig
+from sidecar.core.classic.events import LeaveGroup, Leaving
+from sidecar.core.events import DeleteGroup
 from tests.core.world import topic
 from tests.sim.classic import COOPERATIVE, STATIC_SINCE, ClassicMember
 from tests.sim.client import Client
+from tests.sim.front import Ask
 from tests.sim.model import SIDECARS, Cluster, Member
 from tests.sim.node import Node
 from tests.sim.world import GROUPS, REBALANCE_MS, SESSION_MS, Faults
@@ -190,6 +193,16 @@ class Play:
             c.gone = True
             self.world.say(f"{c.member_id} dies")
 
+    def administer(self) -> None:
+        """An administrator removes a static member, whichever protocol it speaks, or deletes a group that is empty."""
+        rng, group_id = self.rng, self.rng.choice(GROUPS)
+        static = Leaving("", f"i{rng.randrange(3)}", None)
+        event = DeleteGroup(group_id) if rng.random() < 0.5 else LeaveGroup(group_id, (static,))
+        owner = self.world.owners[self.world.partition_of(group_id)]
+        ask = Ask(event, lambda reply: None, lambda: True, lambda: None)
+        self.world.net(lambda: self.sim.fronts[owner].receive(ask), duplicate=False)
+        self.world.say(f"an administrator: {event}")
+
     # ---- topics and settings ------------------------------------------------------------------------------------
     def change_topics(self) -> None:
         rng, counts = self.rng, self.counts
@@ -253,16 +266,17 @@ class Play:
 
 
 ACTIONS: tuple[tuple[float, Callable[[Play], None]], ...] = (
-    (0.22, Play.join),
-    (0.06, Play.roll),
-    (0.04, Play.doze),
+    (0.21, Play.join),
+    (0.05, Play.roll),
+    (0.03, Play.doze),
     (0.09, Play.leave),
     (0.05, Play.die),
+    (0.04, Play.administer),
     (0.08, Play.change_topics),
     (0.10, Play.crash),
     (0.08, Play.pause),
     (0.08, Play.cut_off),
-    (0.08, Play.skew),
+    (0.07, Play.skew),
     (0.05, Play.compact),
     (0.04, Play.move),
     (0.04, Play.change_settings),

@@ -24,6 +24,8 @@ MODES = ("consumer", "classic", "mixed")
 SESSION_MS = 6_000
 REBALANCE_MS = 8_000
 """The longest rebalance timeout of a member of the classic protocol."""
+TOPIC_IDS = {"t1": (2).to_bytes(16, "big"), "t2": (3).to_bytes(16, "big")}
+"""Of the topics that keep their ids for a whole run: to these members of the classic protocol subscribe."""
 LEASE_MS = 3_000
 """The brokers give the partitions of a sidecar away half a second after this at the earliest."""
 TICK_MS = 100
