@@ -43,8 +43,6 @@ class Generations:
         """The generation of a group, with the member id "", or the epoch of a member; since when; by whom."""
         self._instances: dict[str, str] = {}
         """Member id -> instance id."""
-        self._back: dict[tuple[str, str], int] = {}
-        """The epoch of the group when a member came that had been in it before."""
         self._era: dict[str, int] = {}
         """The generation with which the group became a classic one; what was assigned before is not known here."""
         self.stable_ms: dict[str, int] = {}
@@ -63,16 +61,9 @@ class Generations:
         """A static member by its instance id, whatever its member id is now."""
         return self._instances.get(member_id, member_id)
 
-    def returned(self, group_id: str, member_id: str) -> None:
-        """A member that was removed is in the group again."""
-        group = self.group(group_id)
-        if isinstance(group, ConsumerGroup):
-            self._back[group_id, member_id] = group.epoch
-
-    def floor(self, group_id: str, member_id: str) -> int:
-        """Who was given its partitions in an earlier generation may not know that they are somebody else's: it missed
-        one, or it was removed and joined again under the same id."""
-        return max(self._assigned.get(group_id, (0, 0))[1], self._back.get((group_id, member_id), 0))
+    def floor(self, group_id: str) -> int:
+        """Who was given its partitions in an earlier generation may not know that they are somebody else's."""
+        return self._assigned.get(group_id, (0, 0))[1]
 
     # ---- the log --------------------------------------------------------------------------------------------
     def note(self, record: Record, writer: Writer, owner_epoch: int) -> None:
@@ -103,7 +94,7 @@ class Generations:
                 _forget(self._given, group_id)
             if self.begins_anew(record):
                 self._era.pop(group_id, None)
-                for of in (self._sets, self._told, self._given, self._back, self._turned, self._had):
+                for of in (self._sets, self._told, self._given, self._turned, self._had):
                     _forget(of, group_id)
 
     def begins_anew(self, record: Record) -> bool:
@@ -210,7 +201,7 @@ class Generations:
         if epoch != event.generation:
             return
         told = assigned(answer.assignment) or {}
-        places = {(TOPIC_IDS[t], p) for t, ps in told.items() for p in ps}
+        places = {(TOPIC_IDS[t], p) for t, ps in told.items() for p in ps if t in TOPIC_IDS}
         if not any(all(p in had.get(t, ()) for t, p in places) for had in self._had[key]):
             raise Violation(f"{event.member_id} is given {told}, which {key} does not have in epoch {epoch}")
 

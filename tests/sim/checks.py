@@ -70,6 +70,8 @@ class Claimant(Protocol):
     @property
     def held(self) -> int | None: ...
     @property
+    def held_ms(self) -> int: ...
+    @property
     def gone(self) -> bool: ...
     def partitions(self) -> set[tuple[bytes, int]]: ...
 
@@ -89,6 +91,8 @@ class Checks:
         """When a member was removed, and by whom."""
         self._changed: dict[str, tuple[int, Writer]] = {}
         """When the log has last had a record of a group, and of whom."""
+        self._back: dict[MemberKey, int] = {}
+        """When a member came that had been removed."""
         self._batch: dict[str, None] = {}
         """Groups of the batch that is being appended."""
         world.on_append, world.on_batch = self._appended, self._whole
@@ -120,8 +124,9 @@ class Checks:
         self._changed[record.group_id] = when
         key = (record.group_id, record.sub_id)
         if isinstance(record, MemberRecord | ClassicMemberRecord):
-            if self._removed.pop(key, None) is not None:
-                self.generations.returned(*key)
+            removed, _ = self._removed.pop(key, when)
+            if removed < when[0]:  # else the group becomes one of another kind
+                self._back[key] = when[0]
         elif isinstance(record, CurrentRecord):
             self._reached[key] = max(record.member_epoch, self._reached.get(key, 0))
         elif isinstance(record, Tombstone) and record.kind in MEMBERS:
@@ -159,9 +164,11 @@ class Checks:
 
     def _valid(self, c: Claimant, group: ConsumerGroup | ClassicGroup) -> bool:
         """Whether the group would let this member commit. Of the classic protocol, it also must have been given what
-        it has in the last assignment, or in the one before while it waits for its own: one that missed a generation
-        may be in the present one and not know yet that its partitions are somebody else's (KIP-792)."""
-        if c.held is not None and c.held < self.generations.floor(c.group_id, c.member_id):
+        it has in the last assignment, or in the one before while it waits for its own: one that missed a generation,
+        or was removed and is back under its id, may not know yet that its partitions are somebody else's (KIP-792)."""
+        if c.held is not None and (
+            c.held < self.generations.floor(c.group_id) or c.held_ms < self._back.get((c.group_id, c.member_id), 0)
+        ):
             return False
         if isinstance(group, ClassicGroup):
             return c.epoch == group.generation and c.member_id in group.members

@@ -66,11 +66,16 @@ class ClassicMember(Peer):
         return all(s == COOPERATIVE for s in self.strategies)
 
     @property
+    def calm(self) -> bool:
+        return self.wants == "beat"
+
+    @property
     def held(self) -> int | None:
         return self.held_since
 
     def partitions(self) -> set[Place]:
-        return {(TOPIC_IDS[t], p) for t, ps in self.owned.items() for p in ps}
+        """A group that was downgraded may know an assignment of what a static member subscribed to before."""
+        return {(TOPIC_IDS[t], p) for t, ps in self.owned.items() for p in ps if t in TOPIC_IDS}
 
     def lets_go(self) -> None:
         self.owned, self.held_since = {}, -1
@@ -194,7 +199,8 @@ class ClassicMember(Peer):
         assert given is not None
         revoked = {(t, p) for t, ps in self.owned.items() for p in ps if p not in given.get(t, ())}
         self.owned, self.held_since, self.wants = given, self.epoch, "beat"
-        if revoked:
+        self.held_ms = self.world.now
+        if revoked or not set(given) <= set(self.names):
             self.wants = "join"
             self.soon()
         self.check(self.group_id)

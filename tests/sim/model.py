@@ -81,7 +81,7 @@ class Cluster:
             return True
         if group.state() is not GroupState.STABLE:
             return False
-        if any(c.epoch != group.members[c.member_id].member_epoch for c in present.values()):
+        if any(c.epoch != group.members[c.member_id].member_epoch or not c.calm for c in present.values()):
             return False
         return _owned(present) == self._all({n for m in group.members.values() for n in group.topics_of(m)})
 
@@ -92,9 +92,9 @@ class Cluster:
             return False
         for member_id, c in present.items():
             told = assigned(group.assignments.get(member_id, b"")) or {}
-            if not isinstance(c, ClassicMember) or c.wants != "beat" or c.epoch != group.generation:
+            if not isinstance(c, ClassicMember) or not c.calm or c.epoch != group.generation:
                 return False
-            if c.partitions() != {(TOPIC_IDS[t], p) for t, ps in told.items() for p in ps}:
+            if c.partitions() != {(TOPIC_IDS[t], p) for t, ps in told.items() for p in ps if t in TOPIC_IDS}:
                 return False
         leader = present.get(group.leader or "")
         unaware = not isinstance(leader, ClassicMember) or leader.seen is None

@@ -7,7 +7,6 @@ all the same. A crash makes a new process with an empty service.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -121,7 +120,7 @@ class Node:
         self.lived_ms = 0
         """How long this process has run with a valid lease."""
         self._generation = -1
-        self._runs: Counter[tuple[int, int, str]] = Counter()
+        self._runs: dict[tuple[int, int, str], tuple[Any, int]] = {}
         self._tokens = 0
         self._acking = False
         self._broke = ""
@@ -412,20 +411,30 @@ class Node:
 
     def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
         world, inp = self.world, ask.input
+        soft = self._soft(c.partition, inp.group_id)
         key = (c.partition, c.attempt, inp.group_id)
-        self._runs[key] += 1
-        if self._runs[key] > 1 and not world.runs_may_be_late:
+        known, under_way = self._runs.get(key, (soft, 0))
+        if known is not soft:  # the group has become a classic one meanwhile, and one of consumers again
+            under_way = 0
+        self._runs[key] = (soft, under_way + 1)
+        if under_way and not world.runs_may_be_late:
             raise Violation(f"two assignor runs in flight for {inp.group_id}")
         fails = world.strikes(world.faults.assignor_fails)
 
         def end() -> None:
-            self._runs[key] -= 1
+            known, under_way = self._runs[key]
+            if known is soft:
+                self._runs[key] = (soft, under_way - 1)
             output = None if fails else run(inp, world.assignors[inp.assignor])
             done = AssignorDone(inp.group_id, inp, output, "planted" if fails else "")
             self.service.owners[c.partition].done(c.attempt, done, self.clock())
             self.drain()
 
         self.later(world.rng.choice((1, 20, 300, 1500)) if world.faults.on else 20, end)
+
+    def _soft(self, partition: int, group_id: str) -> Any:
+        shard = self.service.owners[partition].shard
+        return None if shard is None else shard.soft.get(group_id)
 
     def _resolve(self, c: Work, ask: ResolveRegex) -> None:
         owner = self.service.owners[c.partition]

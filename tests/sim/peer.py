@@ -35,6 +35,8 @@ class Peer:
     """It reads nothing and says nothing until then."""
     busy_until: int = 0
     """It makes an assignment, or calls its rebalance listener, and beats meanwhile, as Java's clients do (KIP-62)."""
+    held_ms: int = 0
+    """When it was given what it has."""
     waiting: int = 0
     tokens: int = 0
     sent_ms: int = 0
@@ -56,9 +58,9 @@ class Peer:
         raise NotImplementedError
 
     @property
-    def counts(self) -> bool:
-        """Whether what it has is its own, as far as the member itself can know."""
-        return self.epoch > 0
+    def calm(self) -> bool:
+        """It has nothing to say but that it is there."""
+        return True
 
     @property
     def held(self) -> int | None:
