@@ -3,11 +3,14 @@ it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sidecar.core.classic.embedded import assignment
 from sidecar.core.classic.events import JoinReply, LeaveReply
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.errors import Code
 from tests.core.classic_client import ClassicClient, subscription
-from tests.core.world import Client, World, topic
+from tests.core.world import Client, World, topic, topic_id
 
 
 def _world() -> World:
@@ -64,3 +67,43 @@ def test_a_group_whose_last_member_left_while_it_joined_becomes_a_consumer_group
 
     assert reply.code == Code.NONE
     assert world.group("g").members.keys() == {"new"}
+
+
+def test_topics_of_a_consumer_group_without_members_of_the_consumer_protocol_are_looked_at() -> None:
+    """Where a group may not be downgraded: nobody but its classic members sends heartbeats (seed 1477)."""
+    world = _world()
+    world.config = replace(world.config, migration_policy="upgrade", assignment_interval_ms=0)
+    new = Client(world, "g", "new", names=("t",))
+    new.heartbeat()
+    old = _classic("old")
+    _joins(world, old)
+    new.leave()
+    _joins(world, old)
+    assert world.ask(old.beat()).code == Code.NONE
+    world.topics(topic(1, "t", 3))
+
+    assert world.ask(old.beat()).code == Code.REBALANCE_IN_PROGRESS
+
+    _joins(world, old)
+    assert world.group("g").members[old.member_id].assigned_partitions() == {topic_id(1): (0, 1, 2)}
+
+
+def test_what_a_group_was_assigned_before_its_upgrade_may_be_out_of_date() -> None:
+    """A static member that comes back with the consumer protocol and the same subscription asks for no new target; but
+    the topic has grown since the leader assigned."""
+    world = _world()
+    old = _classic("old", "i1")
+    world.request(old.join())
+    world.sleep(world.classic.initial_rebalance_delay_ms)
+    reply = world.replies.popitem()[1].answer
+    assert isinstance(reply, JoinReply)
+    old.joined(reply)
+    world.ask(old.sync({old.member_id: assignment(3, [("t", (0, 1))])}))
+    world.topics(topic(1, "t", 3))
+
+    new = Client(world, "g", "new", names=("t",), instance_id="i1")
+    new.heartbeat()
+    world.sleep(2_000)
+    new.heartbeat()
+
+    assert new.partitions() == {(topic_id(1), 0), (topic_id(1), 1), (topic_id(1), 2)}

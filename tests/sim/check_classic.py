@@ -15,6 +15,7 @@ from sidecar.core.consumer.records import CurrentRecord
 from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.consumer.records import MemberRecord as ConsumerMemberRecord
 from sidecar.core.events import Answer, Event
+from sidecar.core.mixed.downgrade import WHY as DOWNGRADED
 from sidecar.core.mixed.upgrade import WHY as UPGRADED
 from sidecar.core.offsets import CommitCheck
 from sidecar.core.records import Epochs, Record, Tombstone
@@ -43,6 +44,8 @@ class Generations:
         """The generation of a group, with the member id "", or the epoch of a member; since when; by whom."""
         self._instances: dict[str, str] = {}
         """Member id -> instance id."""
+        self._downgraded: dict[str, str] = {}
+        """Groups of which half a turn is in the log, and why they became classic ones."""
         self._era: dict[str, int] = {}
         """The generation with which the group became a classic one; what was assigned before is not known here."""
         self.stable_ms: dict[str, int] = {}
@@ -88,6 +91,8 @@ class Generations:
             self._had[key].append(record.assigned)
         elif isinstance(record, Tombstone) and is_root(record):
             _, before = self._assigned.pop(group_id, (0, 0))
+            if record.why.startswith(DOWNGRADED):
+                self._downgraded[group_id] = record.why
             if record.why == UPGRADED:
                 self._assigned[group_id] = (before, before)
                 self._era.pop(group_id, None)
@@ -96,6 +101,13 @@ class Generations:
                 self._era.pop(group_id, None)
                 for of in (self._sets, self._told, self._given, self._turned, self._had):
                     _forget(of, group_id)
+
+    def whole(self, group_id: str) -> None:
+        """All of a turn is in the log."""
+        why = self._downgraded.pop(group_id, "")
+        group = self.group(group_id)
+        if why and "replaces" not in why and isinstance(group, ClassicGroup) and group.state is State.STABLE:
+            raise Violation(f"{group_id} was {why}, and does not rebalance")
 
     def begins_anew(self, record: Record) -> bool:
         """Whether generations of the group begin anew: nobody was in it."""

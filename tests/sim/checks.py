@@ -143,6 +143,7 @@ class Checks:
             if epoch < self._epochs.get(group_id, 0):
                 raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {epoch}")
             self._epochs[group_id] = epoch
+            self.generations.whole(group_id)
             if isinstance(group, ConsumerGroup) and group.assignment_epoch > epoch:
                 raise Violation(f"the target of {group_id} is of an epoch that is not yet")
             self.no_two_owners(group_id)

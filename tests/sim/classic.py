@@ -60,6 +60,8 @@ class ClassicMember(Peer):
     held_since: int = -1
     committed: bool = False
     """Its last request was a commit: in a consumer group that keeps no session, so that a heartbeat comes next."""
+    beaten_ms: int = 0
+    """When a heartbeat was answered last: nothing else moves its session in every case."""
 
     @property
     def cooperative(self) -> bool:
@@ -67,7 +69,7 @@ class ClassicMember(Peer):
 
     @property
     def calm(self) -> bool:
-        return self.wants == "beat"
+        return self.wants == "beat" and self.beaten_ms > self.held_ms
 
     @property
     def held(self) -> int | None:
@@ -169,7 +171,7 @@ class ClassicMember(Peer):
             return
         if reply.code == Code.MEMBER_ID_REQUIRED:
             self.member_id = reply.member_id
-            if self.world.rng.random() < 0.7:
+            if self.world.rng.random() < 0.4:  # others come with their next poll
                 self.soon()
             return
         if reply.code == Code.INCONSISTENT_GROUP_PROTOCOL and self.world.config.migration_policy == "disabled":
@@ -211,6 +213,8 @@ class ClassicMember(Peer):
             code = Code(reply.partition_code)
         if code:
             self._refused(code)
+        elif isinstance(event, ClassicHeartbeat):
+            self.beaten_ms = self.world.now
 
     def _left(self, event: Event, reply: Answer) -> None:
         self.gone = True

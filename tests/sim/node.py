@@ -7,9 +7,7 @@ all the same. A crash makes a new process with an empty service.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sidecar.core.classic.config import ClassicConfig
@@ -35,46 +33,8 @@ from tests.sim.checks import MEMBERS, Checks, MemberKey, as_a_member, key_of, le
 from tests.sim.front import Ask, Front, Granted
 from tests.sim.log import Writer
 from tests.sim.peer import ASK_ELSEWHERE
+from tests.sim.tenure import Copy, Outcome, Tenure
 from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
-
-
-class Outcome(Enum):
-    DONE = "done"
-    FENCED = "fenced"
-    LOST = "lost"
-    """Nobody can say whether it is in the log."""
-
-
-@dataclass(slots=True)
-class Tenure:
-    """One attempt at owning a partition: what it has written and what it still has to write."""
-
-    attempt: int = 0
-    epoch: int = -1
-    seen: int = 0
-    """Where the log ended when the fence was set."""
-    since_ms: int = 0
-    """When serving began."""
-    queue: list[tuple[int, list[Record]]] = field(default_factory=list)
-    sending: bool = False
-    written: int = 0
-    acked: int = 0
-    """Serials."""
-    compared: tuple[int, int] = (-1, -1)
-    """Length of the log and changes of the live state when they were last compared."""
-
-
-class Copy:
-    """A sidecar's copy of the log, as it was at the last takeover."""
-
-    def __init__(self) -> None:
-        self.values: list[dict[str, list[Record]]] = [{} for _ in range(PARTITIONS)]
-
-    def groups(self, partition: int) -> Collection[str]:
-        return self.values[partition].keys()
-
-    def records(self, partition: int, group_id: str) -> Sequence[Record]:
-        return self.values[partition][group_id]
 
 
 class Node:

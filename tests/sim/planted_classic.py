@@ -250,7 +250,7 @@ PLANTED_CLASSIC: dict[Bug, str] = {
     loses_the_handed_over_assignment: "assignments",
     upgrades_without_assignments: "two owners",
     upgrades_below_the_generation: "went back",
-    downgrades_to_a_stale_target: "not settled",
+    downgrades_to_a_stale_target: "does not rebalance",
     leaves_records_of_a_downgraded_group: "a turn broke",
     arms_no_sessions_of_a_changed_group: "no session timer",
     forgets_who_joins_an_upgraded_group: "waits for its answer",

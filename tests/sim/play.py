@@ -213,7 +213,7 @@ class Play:
         if rng.random() < 0.2:
             kinds[0] = (rng.choice((1, 7)), "t0", counts[0])  # made anew under another id
         if rng.random() < 0.1:
-            kinds.pop(1)
+            kinds.pop(0)  # no topic of the classic protocol, whose members know names and no ids
         self.sim.set_topics(*(topic(*k) for k in kinds))
         self.world.say(f"topics {kinds}")
 

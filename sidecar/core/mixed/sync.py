@@ -9,8 +9,9 @@ from __future__ import annotations
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, subscription
 from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.members import arm_session
+from sidecar.core.consumer.members import arm_session, refresh_metadata_hash
 from sidecar.core.consumer.records import MemberState
+from sidecar.core.consumer.target import update_target
 from sidecar.core.effects import Grant
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import Answer
@@ -41,6 +42,10 @@ def heartbeat(turn: Turn, e: ClassicHeartbeat, token: int) -> None:
     group: ConsumerGroup = turn.groups[e.group_id]
     member = _caller(group, e)
     until_ms = arm_session(turn, e.group_id, member)
+    if group.classic_members == len(group.members):
+        # Nobody else looks at the topics. In Kafka nobody does: partitions that a topic gains would be left out.
+        refresh_metadata_hash(turn, group)
+        update_target(turn, group)
     if (
         member.member_epoch < group.assignment_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS

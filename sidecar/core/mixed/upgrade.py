@@ -39,6 +39,9 @@ from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Turn
 
 BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+UNKNOWN_HASH = 0
+"""Nobody knows which topics the leader saw when it assigned, or whether it has. So there is a new target even if the
+member that joins asks for none, as a static one that comes back; Kafka takes the topics as they are now for seen."""
 WHY = "upgraded from the classic protocol"
 
 
@@ -92,10 +95,9 @@ def as_consumer_group(group: ClassicGroup, image: TopicImage) -> list[Record]:
     records: list[Record] = []
     for member in group.members.values():
         records += _member(group, member, protocol, image)
-    preview = _preview(group.group_id, records)
     epoch = epoch_of(group)
     records.append(TargetMetadataRecord(group.group_id, epoch, 0, "", WHY))
-    records.append(GroupRecord(group.group_id, epoch, preview.hash_over(image), WHY))
+    records.append(GroupRecord(group.group_id, epoch, UNKNOWN_HASH, WHY))
     return records
 
 

@@ -1,0 +1,49 @@
+"""What a sidecar keeps of its attempts at owning partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sidecar.core.records import Record
+from tests.sim.world import PARTITIONS
+
+
+class Outcome(Enum):
+    DONE = "done"
+    FENCED = "fenced"
+    LOST = "lost"
+    """Nobody can say whether it is in the log."""
+
+
+@dataclass(slots=True)
+class Tenure:
+    """One attempt at owning a partition: what it has written and what it still has to write."""
+
+    attempt: int = 0
+    epoch: int = -1
+    seen: int = 0
+    """Where the log ended when the fence was set."""
+    since_ms: int = 0
+    """When serving began."""
+    queue: list[tuple[int, list[Record]]] = field(default_factory=list)
+    sending: bool = False
+    written: int = 0
+    acked: int = 0
+    """Serials."""
+    compared: tuple[int, int] = (-1, -1)
+    """Length of the log and changes of the live state when they were last compared."""
+
+
+class Copy:
+    """A sidecar's copy of the log, as it was at the last takeover."""
+
+    def __init__(self) -> None:
+        self.values: list[dict[str, list[Record]]] = [{} for _ in range(PARTITIONS)]
+
+    def groups(self, partition: int) -> Collection[str]:
+        return self.values[partition].keys()
+
+    def records(self, partition: int, group_id: str) -> Sequence[Record]:
+        return self.values[partition][group_id]
