@@ -69,7 +69,7 @@ class ClassicMember(Peer):
 
     @property
     def calm(self) -> bool:
-        return self.wants == "beat" and self.beaten_ms > self.held_ms
+        return self.wants == "beat" and self.beaten_ms > max(self.held_ms, self.world.now - 2_000)
 
     @property
     def held(self) -> int | None:

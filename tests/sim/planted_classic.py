@@ -16,6 +16,7 @@ import sidecar.core.mixed.join as mixed_join
 import sidecar.core.mixed.leave as mixed_leave
 import sidecar.core.mixed.sync as mixed_sync
 import sidecar.core.mixed.upgrade as upgrade
+import sidecar.core.mixed.waiting as mixed_waiting
 from sidecar.core.classic.config import CLASSIC
 from sidecar.core.classic.events import ClassicHeartbeat, JoinedMember, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup
@@ -210,7 +211,8 @@ def forgets_who_joins_an_upgraded_group(patch: Patch, sim: Cluster) -> None:
 
 def believes_that_classic_members_own_nothing(patch: Patch, sim: Cluster) -> None:
     """What a cooperative member says that it owns is not read: so it is taken to have given it up."""
-    patch.setattr(mixed_join, "_by_id", lambda owned, image: {})
+    for module in (mixed_join, mixed_waiting):
+        patch.setattr(module, "by_id", lambda owned, image: {})
 
 
 def syncs_the_target(patch: Patch, sim: Cluster) -> None:
