@@ -96,6 +96,7 @@ class Play:
         clock: Clock | None = None,
         client_id: str | None = "app",
         modern_as_classic: bool = False,
+        moved: Collection[str] = (),
     ) -> None:
         body = request if isinstance(request, bytes) else request.encode(version)
         self.request = request
@@ -104,7 +105,15 @@ class Play:
         told, pos = None, PREFIX.size
         if api not in READ_THEIR_HEADER:
             told, pos = header_end(frame, pos, flexible(api, version))
-        scope = Scope(NODE, lambda g: g in managed, bool(managed), KEEP_MS, lambda: "new-id", modern_as_classic)
+        scope = Scope(
+            NODE,
+            lambda g: g in managed,
+            bool(managed),
+            KEEP_MS,
+            lambda: "new-id",
+            modern_as_classic,
+            lambda g: g in moved,
+        )
         self._clock = clock or Clock()
         self._call = Call(scope, self.client, view, api, version, CORRELATION, frame, pos, told, self._clock())
         self._handler = HANDLERS[api](self._call)

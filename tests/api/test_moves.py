@@ -87,7 +87,7 @@ def test_patterns_are_the_same_for_all_brokers() -> None:
 )
 def test_what_is_said_of_a_group_is_told(code: Code, shown: bool) -> None:
     wanted = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(cf.GROUP, "g", None)])
-    p = Play(Api.DESCRIBE_CONFIGS, wanted, 4).asks()
+    p = Play(Api.DESCRIBE_CONFIGS, wanted, 4, moved=("g",)).asks()
     p.broker(dc.DescribeConfigsResponse(results=[dc.DescribeConfigsResult(code, None, cf.GROUP, "g")]))
     if shown:
         told = {cf.MANAGED: "true", cf.STATE: "sidecar"}

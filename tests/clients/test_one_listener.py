@@ -165,13 +165,13 @@ def test_commits_are_fenced_by_member_and_epoch(kafka: LocalKafka, topic: str) -
     ]
 
 
-def test_the_classic_protocol_is_refused_for_managed_groups(kafka: LocalKafka) -> None:
+def test_a_member_of_the_classic_protocol_is_given_an_id_first(kafka: LocalKafka) -> None:
     async def run(conn: BrokerConnection) -> int:
         protocols = [jg.JoinGroupRequestProtocol("range", b"")]
         req = jg.JoinGroupRequest("managed-classic", 10_000, 10_000, protocol_type="consumer", protocols=protocols)
         return int((await conn.request(jg, "JoinGroup", req)).error_code)
 
-    assert talk(kafka, run) == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert talk(kafka, run) == Code.MEMBER_ID_REQUIRED
 
 
 def test_errors_are_the_brokers(kafka: LocalKafka, topic: str) -> None:
