@@ -79,8 +79,9 @@ class Output:
         self.consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
 
     def read(self) -> int:
-        """The number of records so far."""
-        while messages := self.consumer.consume(2_000, 0.3):
+        """The number of records so far; new ones come all the time, so it reads no longer than a second."""
+        until = time.monotonic() + 1
+        while time.monotonic() < until and (messages := self.consumer.consume(2_000, 0.3)):
             for m in messages:
                 value = m.value()
                 if m.error() is None and isinstance(value, bytes):
