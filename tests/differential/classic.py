@@ -228,7 +228,7 @@ class ClassicSide:
         instance = "i9" if wrong == "instance" else self.instances.get(member)
         kind, name = self.types.get(member, (None, None))
         given = [
-            sy.SyncGroupRequestAssignment(m, self.assignment(i))
+            sy.SyncGroupRequestAssignment(m, self.assignment(i, len(self.leads[member])))
             for i, m in enumerate(sorted(self.leads.get(member, []), key=self.label))
         ]
         req = sy.SyncGroupRequest(
@@ -244,8 +244,9 @@ class ClassicSide:
         return res.error_code, res.protocol_type, res.protocol_name, res.assignment
 
     @staticmethod
-    def assignment(i: int) -> bytes:
-        given = ca.ConsumerProtocolAssignment([ca.TopicPartition("diff-a", [2 * i, 2 * i + 1])])
+    def assignment(i: int, members: int) -> bytes:
+        """Of the member at this place, so that no partition is left out."""
+        given = ca.ConsumerProtocolAssignment([ca.TopicPartition("diff-a", list(range(TOPICS["diff-a"]))[i::members])])
         return b"\0\1" + given.encode(1)
 
     async def do_beat(self, member: str, by: int) -> object:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from sidecar.core.classic.config import config_of as classic_config
 from sidecar.core.classic.embedded import Subscription, subscription
 from sidecar.core.classic.events import JoinGroup, JoinReply
+from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.join import MEMBER_ID_REQUIRED_SINCE
 from sidecar.core.classic.join import join as classic_join
 from sidecar.core.consumer.group import ConsumerGroup, Member
@@ -47,7 +48,11 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
     before = group.static_member(e.instance_id)
     if before is not None and before.classic is None and downgrades(turn, group, [before], joining=1):
         final = _replaces_the_last(turn, group, checked, owned)
-        turn.reply(token, reply_to(e, final))
+        reply = reply_to(e, final)
+        made = turn.groups[e.group_id]
+        if type(made) is ClassicGroup:
+            reply.protocol = made.protocol  # it syncs with what the group has chosen, or is refused
+        turn.reply(token, reply)
     else:
         final = advance(turn, group, checked, owned, NO_TOKEN)
         arm_session(turn, e.group_id, final)
