@@ -89,7 +89,7 @@ class Side:
             line = re.sub(r"^\[[-0-9:, ]+\] ", "", line)
             if not re.match(r"^\s+at [\w.$/<>]+\(", line):  # frames of a stack
                 out.append(re.sub(r"\s+", " ", line).strip())
-        return [line for line in out if line]
+        return [line for line in out if line and not line.startswith("SLF4J:")]  # said once in a JVM
 
 
 def _has_all(c: Consumer) -> Callable[[], bool]:
