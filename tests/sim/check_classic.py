@@ -90,6 +90,8 @@ class Generations:
                 self._had[key] = []
             self._had[key].append(record.assigned)
         elif isinstance(record, Tombstone) and is_root(record):
+            for gone in (self._pending, self._states, self._began):
+                gone.pop(group_id, None)
             _, before = self._assigned.pop(group_id, (0, 0))
             if record.why.startswith(DOWNGRADED):
                 self._downgraded[group_id] = record.why
