@@ -111,12 +111,16 @@ class MixedSide(ClassicSide):
         self.owned: dict[str, Owned] = {}
         self.unsynced = False
         """A generation of the classic protocol has not come to its assignments."""
+        self.midway = False
+        """The group was upgraded in the midst of a rebalance."""
         self.refused = False
         """A JoinGroup to an empty consumer group was refused."""
 
     def excused(self, n: int, theirs: ClassicSide) -> bool:
         """Differences that are meant (docs/differences.md):
         * A group whose classic generation came to no assignment keeps the last one when it upgrades; Kafka drops it.
+        * One that is upgraded before the rebalance of its downgrade is over keeps what members have; Kafka takes the
+          target for that, which may be another member's still.
         * A due target is computed by a timer, too; in Kafka only by a heartbeat of the consumer protocol.
         * A JoinGroup that is refused leaves an empty consumer group as it is; Kafka forgets it, but not in its log.
         * A downgrade by a static member is a rebalance, too, if somebody still has what the target gives to another;
@@ -132,7 +136,7 @@ class MixedSide(ClassicSide):
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) == HEARTBEAT_FIELDS and a[0] == b[0] == 0:
             return bool(a[2] == b[2] + 1)
         early = (a, b) == (REBALANCE_IN_PROGRESS, 0) or (code_of(a), code_of(b)) == (REBALANCE_IN_PROGRESS, 0)
-        return early or self.unsynced or self.refused
+        return early or self.unsynced or self.midway or self.refused
 
     async def do_join(self, member: str, **options: Any) -> object:  # type: ignore[override]
         answer = await super().do_join(member, **options)
@@ -168,6 +172,9 @@ class MixedSide(ClassicSide):
 
     # ---- members of the consumer protocol -------------------------------------------------------------------------
     async def do_cjoin(self, member: str) -> object:
+        described = await self.do_describe(member)
+        if isinstance(described, tuple) and described[2] == "PreparingRebalance":
+            self.midway = True
         return await self.consumers.do_join(member, "range", ["diff-a"], INSTANCES[member])
 
     async def do_ack(self, member: str) -> object:

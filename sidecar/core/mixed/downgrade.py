@@ -1,7 +1,7 @@
 """A consumer group becomes a classic one when its last member of the consumer protocol goes (KIP-848 'Downgrade').
 
-Source: Kafka's GroupMetadataManager.convertToClassicGroup and ClassicGroup.fromConsumerGroup. The members that stay
-keep their target as their assignment; the group is stable at a generation that is its epoch, and rebalances.
+Source: Kafka's GroupMetadataManager.convertToClassicGroup and ClassicGroup.fromConsumerGroup. The group is stable at a
+generation that is its epoch, and its members keep their target; or it rebalances, and they keep what they have.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def downgrade(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], reb
     """`leaving`: members that go with it. Who stays speaks the classic protocol."""
     gone = {m.member_id for m in leaving}
     staying = [m for m in group.members.values() if m.member_id not in gone]
-    records = as_classic_group(group, staying, turn)
+    records = as_classic_group(group, staying, turn, rebalance)
     drop(turn, group, f"{WHY}: {why}")
     for record in records:
         turn.write(record)
@@ -49,7 +49,10 @@ def drop(turn: Turn, group: ConsumerGroup, why: str) -> None:
         turn.write(tombstone)
 
 
-def as_classic_group(group: ConsumerGroup, staying: Collection[Member], turn: Turn) -> list[Record]:
+def as_classic_group(group: ConsumerGroup, staying: Collection[Member], turn: Turn, rebalance: bool) -> list[Record]:
+    """With a rebalance nobody is given its target. What counts as assigned until the next generation, if the group is
+    upgraded again or claims are judged, is what each member has: its target may be another member's still. (Kafka
+    writes the target, and so gives a partition to two members if the group is upgraded before it has rebalanced.)"""
     preview = ClassicGroup(group.group_id)
     records: list[Record] = []
     for m in staying:
@@ -73,7 +76,7 @@ def as_classic_group(group: ConsumerGroup, staying: Collection[Member], turn: Tu
     protocol = preview.select_protocol()
     for m in staying:
         said = subscription(preview.members[m.member_id].metadata(protocol))
-        given = _named(group.target.of(m.member_id), turn.image)
+        given = _named(m.held_partitions() if rebalance else group.target.of(m.member_id), turn.image)
         data = assignment(0 if said is None else said.version, given)
         records.append(AssignmentRecord(group.group_id, m.member_id, group.epoch, data, WHY))
     leader = next(iter(preview.members))
