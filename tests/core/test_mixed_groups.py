@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sidecar.core.classic.embedded import assignment
 from sidecar.core.classic.events import JoinReply, LeaveReply
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.errors import Code
@@ -108,3 +109,24 @@ def test_a_group_that_is_upgraded_before_it_has_rebalanced_knows_who_has_what() 
     Client(world, "g", "coming", names=("u",)).heartbeat()
 
     assert world.group("g").owners[topic_id(1)] == {0: has.member_id, 1: has.member_id}
+
+
+def test_what_a_group_was_assigned_before_its_upgrade_may_be_out_of_date() -> None:
+    """A static member that comes back with the consumer protocol and the same subscription asks for no new target; but
+    the topic has grown since the leader assigned."""
+    world = _world()
+    old = _classic("old", "i1")
+    world.request(old.join())
+    world.sleep(world.classic.initial_rebalance_delay_ms)
+    reply = world.replies.popitem()[1].answer
+    assert isinstance(reply, JoinReply)
+    old.joined(reply)
+    world.ask(old.sync({old.member_id: assignment(3, [("t", (0, 1))])}))
+    world.topics(topic(1, "t", 3))
+
+    new = Client(world, "g", "new", names=("t",), instance_id="i1")
+    new.heartbeat()
+    world.sleep(2_000)
+    new.heartbeat()
+
+    assert new.partitions() == {(topic_id(1), 0), (topic_id(1), 1), (topic_id(1), 2)}

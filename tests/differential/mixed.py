@@ -111,13 +111,17 @@ class MixedSide(ClassicSide):
         self.owned: dict[str, Owned] = {}
         self.unsynced = False
         """A generation of the classic protocol has not come to its assignments."""
+        self.modern = False
+        """The group has been a consumer group since a generation of the classic protocol came to its assignments."""
+        self.led: set[str] = set()
+        """Members whose last generation was one of the classic protocol: somebody led it."""
         self.midway = False
-        """The group was upgraded in the midst of a rebalance."""
+        """It was downgraded, and upgraded again before the rebalance was over."""
         self.refused = False
         """A JoinGroup to an empty consumer group was refused."""
 
-    def excused(self, n: int, theirs: ClassicSide) -> bool:
-        """Differences that are meant (docs/differences.md):
+    def excused(self, n: int, theirs: ClassicSide) -> str:
+        """Why the answers differ, if they are meant to (docs/differences.md):
         * A group whose classic generation came to no assignment keeps the last one when it upgrades; Kafka drops it.
         * One that is upgraded before the rebalance of its downgrade is over keeps what members have; Kafka takes the
           target for that, which may be another member's still.
@@ -130,19 +134,26 @@ class MixedSide(ClassicSide):
         if isinstance(a, dict) and isinstance(b, dict):
             other = {k for k in a if a[k] != b.get(k)}
             by_downgrade = a["leader"] == b["leader"] == "nobody" and a["codes"] == b["codes"] == (0, 0)
-            return by_downgrade and other <= {"protocol", "generation", "then"}
+            by_downgrade = by_downgrade and other <= {"protocol", "generation", "then"}
+            return "downgrade by a static member" if by_downgrade else ""
         if isinstance(a, dict) or isinstance(b, dict):
-            return False
+            return ""
+        for reason in ("unsynced", "midway", "refused"):
+            if getattr(self, reason):
+                return reason
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) == HEARTBEAT_FIELDS and a[0] == b[0] == 0:
-            return bool(a[2] == b[2] + 1)
+            return "partitions left out" if a[2] == b[2] + 1 else ""
         early = (a, b) == (REBALANCE_IN_PROGRESS, 0) or (code_of(a), code_of(b)) == (REBALANCE_IN_PROGRESS, 0)
-        return early or self.unsynced or self.midway or self.refused
+        return "due target" if early else ""
 
     async def do_join(self, member: str, **options: Any) -> object:  # type: ignore[override]
         answer = await super().do_join(member, **options)
         assert isinstance(answer, dict)
         if answer["codes"][1] == 0 and answer["leader"] != "nobody":
             self.unsynced = True
+            self.led.add(member)
+        elif answer["codes"][1] == 0:
+            self.led.discard(member)
         answer["then"] = ""
         if answer["codes"][1] == 0 and answer["leader"] == "nobody":
             described = await self.do_describe(member)
@@ -167,15 +178,18 @@ class MixedSide(ClassicSide):
             given = ca.ConsumerProtocolAssignment.decode(1, data, 2)
             owned = {t.topic: sorted(t.partitions) for t in sorted(given.assigned_partitions, key=lambda t: t.topic)}
         if code == 0:
+            self.modern = self.modern and member not in self.led
             self.owned[member], self.unsynced = owned, False
         return code, kind, name, owned
 
     # ---- members of the consumer protocol -------------------------------------------------------------------------
     async def do_cjoin(self, member: str) -> object:
         described = await self.do_describe(member)
-        if isinstance(described, tuple) and described[2] == "PreparingRebalance":
+        if self.modern and isinstance(described, tuple) and described[2] == "PreparingRebalance":
             self.midway = True
-        return await self.consumers.do_join(member, "range", ["diff-a"], INSTANCES[member])
+        answer = await self.consumers.do_join(member, "range", ["diff-a"], INSTANCES[member])
+        self.modern = self.modern or code_of(answer) == 0
+        return answer
 
     async def do_ack(self, member: str) -> object:
         return await self.consumers.do_ack(member)

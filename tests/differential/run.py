@@ -11,6 +11,7 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -145,16 +146,18 @@ CLASSIC, MIXED = Play("c", make_classic, ClassicSide), Play("m", make_mixed, Mix
 
 async def play_classic(
     what: Play, seed: int, ours: Pool, theirs: Pool, ids: dict[str, bytes], tell: bool, again: str = ""
-) -> int:
-    """Like `play`, for the classic protocol. `again` makes other groups of the same script."""
+) -> tuple[int, str]:
+    """Like `play`, for the classic protocol: and why the script was not played to its end, if so. `again` makes other
+    groups of the same script."""
     name = f"{what.name}{seed}{again}"
     sides = what.side(ours, f"managed-{name}", ids), what.side(theirs, f"unmanag-{name}", ids)
     steps = what.make(seed)
+    agreed_on: dict[int, object] = {}
     try:
         for n, s in enumerate(steps):
             for side in sides:
                 side.send(n, s)
-            same = await settle(n, *sides)
+            same = await settle(n, s, *sides)
             if tell:
                 for side, name in zip(sides, ("sidecar", "Kafka"), strict=True):
                     print(f"{n:3} {s} {name} {side.answers.get(n, 'waits')}", flush=True)
@@ -162,18 +165,19 @@ async def play_classic(
                 a, b = (side.answers for side in sides)
                 wrong = {i: (a.get(i, "waits"), b.get(i, "waits")) for i in a.keys() | b.keys() if a.get(i) != b.get(i)}
                 told = "\n".join(f" {steps[i]}\n  sidecar {x}\n  Kafka   {y}" for i, (x, y) in wrong.items())
-                trail = "\n".join(f"   {i:3} {t}" for i, t in enumerate(steps[: n + 1]))
-                raise Difference(f"seed {seed}, step {n}, {s}\n{told}\n{trail if tell else ''}")
+                trail = "\n".join(f"   {i:3} {steps[i]}: {agreed_on.get(i, '')}" for i in range(n + 1))
+                raise Difference(f"seed {seed}, step {n}, {s}\n{told}\n{trail}")
+            agreed_on.update(sides[1].answers)
             for side in sides:
                 for i in [i for i in side.answers if i != n]:
                     del side.answers[i]
                 side.answers.pop(n, None)
-    except Parted:
-        return n
+    except Parted as why:
+        return n, str(why)
     finally:
         for side in sides:
             side.close()
-    return len(steps)
+    return len(steps), ""
 
 
 async def play_classics(
@@ -182,6 +186,7 @@ async def play_classics(
     left = iter(seeds)
     node = kafka.nodes[0]
     found: list[str] = []
+    ended: Counter[str] = Counter()
     total = 0
 
     async def worker(warm_up: int) -> None:
@@ -193,10 +198,14 @@ async def play_classics(
         with suppress(Difference):  # the first requests of a cold broker take long
             await play_classic(what, warm_up, ours, theirs, ids, False)
         for seed in left:
+            told = ""
             for look in ("", "-2", "-3"):  # a pause of either side looks like a difference, but not every time
                 try:
-                    steps = await play_classic(what, seed, ours, theirs, ids, tell, look)
+                    steps, why = await play_classic(what, seed, ours, theirs, ids, tell, look)
                     total += steps
+                    if look:
+                        print(f"another look at seed {seed} showed no difference; the first: {told}")
+                    ended[why or "the whole script"] += 1
                     break
                 except Difference as exc:
                     told = str(exc)
@@ -206,6 +215,7 @@ async def play_classics(
         theirs.close()
 
     await asyncio.gather(*(worker(-1 - i) for i in range(min(CLASSIC_AT_ONCE, len(seeds)))))
+    print("scripts by where they ended:", ", ".join(f"{why} {n:,}" for why, n in ended.most_common()))
     return total, found
 
 

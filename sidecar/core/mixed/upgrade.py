@@ -39,6 +39,7 @@ from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Turn
 
 BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+UNKNOWN_HASH = 0
 WHY = "upgraded from the classic protocol"
 
 
@@ -95,8 +96,17 @@ def as_consumer_group(group: ClassicGroup, image: TopicImage) -> list[Record]:
     preview = _preview(group.group_id, records)
     epoch = epoch_of(group)
     records.append(TargetMetadataRecord(group.group_id, epoch, 0, "", WHY))
-    records.append(GroupRecord(group.group_id, epoch, preview.hash_over(image), WHY))
+    metadata_hash = preview.hash_over(image) if _all_assigned(preview, image) else UNKNOWN_HASH
+    records.append(GroupRecord(group.group_id, epoch, metadata_hash, WHY))
     return records
+
+
+def _all_assigned(group: ConsumerGroup, image: TopicImage) -> bool:
+    """If not, topics have grown since the leader assigned, or it has not assigned in this generation. Then there must
+    be a new target, even if the member that joins asks for none, as a static one that comes back does not. (In Kafka
+    the partitions stay unassigned until something else changes.)"""
+    topics = (image.by_name[name] for name in group.subscribed_topics() if name in image.by_name)
+    return all(p in group.owners.get(t.id, ()) for t in topics for p in range(t.partitions))
 
 
 def epoch_of(group: ClassicGroup) -> int:
