@@ -52,6 +52,9 @@ KAFKA_CLASSES = {
 }
 AUTHORIZER = "authorizer.class.name"
 POLICY = PREFIX + "migration.policy"
+RETENTION_CHECK = "offsets.retention.check.interval.ms"
+RETENTION_CHECK_MS = 600_000
+"""Kafka's default."""
 
 
 def _kafka_name(field: str) -> str:
@@ -139,6 +142,11 @@ class Configs:
     @property
     def assignor_timeout_s(self) -> float:
         return float(self._own.values["assignor_timeout_ms"]) / 1000
+
+    @property
+    def retention_check_ms(self) -> int:
+        """How often the broker looks for offsets that have expired, and so for groups that have none left."""
+        return int(self._broker.get(RETENTION_CHECK, (str(RETENTION_CHECK_MS), cf.DEFAULT))[0])
 
     # ---- what is in force -----------------------------------------------------------------------------------
     def _make(self, group_id: str) -> ConsumerConfig:
@@ -329,7 +337,7 @@ class Configs:
     async def refresh(self, cluster: Cluster) -> bool:
         """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
         conn = await cluster.node(self._own.node_id)
-        names = [*FIELDS, *CLASSIC_FIELDS, POLICY, AUTHORIZER]
+        names = [*FIELDS, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK]
         broker = dc.DescribeConfigsResource(cf.BROKER, str(self._own.node_id), names)
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[broker]))
         result = res.results[0]

@@ -143,7 +143,7 @@ class Coordinator:
     def _placeholder_ports(self) -> PlaceholderPorts:
         return PlaceholderPorts(
             leased=self.leased,
-            leader_of=lambda p: self.view.leaders[p] if p < len(self.view.leaders) else -1,
+            leader_of=self.leader_of,
             partition_of=self.service.partition_of,
             managed=self._configs.managed,
             strangers=lambda group_id: self.moves.strangers(group_id),
@@ -160,13 +160,17 @@ class Coordinator:
                 raise ConnectionLost(str(exc)) from exc
 
         return MovePorts(
-            leader_of=lambda p: self.view.leaders[p] if p < len(self.view.leaders) else -1,
+            leader_of=self.leader_of,
             answer=lambda token, answer: self._reply(Reply(token, answer)),
             drain=self._drain,
             store=store,
             seat_given_up=self.placeholders.given_up,
             tell=lambda: self._broadcast(self.moves.rules.message()),
         )
+
+    def leader_of(self, partition: int) -> int:
+        """Node id of the broker that keeps the offsets of this partition's groups; -1 while unknown."""
+        return self.view.leaders[partition] if partition < len(self.view.leaders) else -1
 
     # ---- fronts -------------------------------------------------------------------------------------------
     def connect(self, front: FrontEnd) -> None:

@@ -201,10 +201,10 @@ class Moves:
             self._tasks.spawn(self._told(Rebalance(group_id, f"{reason} ({who})")), "rebalance")
 
     async def _told(self, event: Event) -> None:
-        await self._ask(event)
+        await self.ask(event)
 
     # ---- the core, asked by the coordinator itself ----------------------------------------------------------
-    async def _ask(self, event: Event) -> Answer:
+    async def ask(self, event: Event) -> Answer:
         """The answer comes when all is committed that was written for it."""
         self._last = key = self._last + 1
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -264,18 +264,18 @@ class Moves:
         began_s = time.monotonic()
         why = self.rules.why(group_id, cf.MANAGED) or "the patterns leave it to the broker"
         while not self.rules.wanted(group_id):
-            reply = await self._ask(Drain(group_id, f"goes back to the broker: {why}"))
+            reply = await self.ask(Drain(group_id, f"goes back to the broker: {why}"))
             if not isinstance(reply, DrainReply) or reply.code != Code.NONE:
                 return  # it is gone, or another sidecar goes on
             if reply.members == 0 and self._ports.seat_given_up(group_id):
-                gone = await self._ask(DeleteGroup(group_id))
+                gone = await self.ask(DeleteGroup(group_id))
                 if gone.code == Code.NONE:
                     seconds = round(time.monotonic() - began_s, 3)
                     self._log.info("group given back to the broker", group_id=group_id, seconds=seconds, why=why)
                     self._figures("moves", "broker", "done").inc()
                     return
             await asyncio.sleep(PAUSE_S)
-        await self._ask(Drain(group_id, "stays with the sidecars", stop=True))
+        await self.ask(Drain(group_id, "stays with the sidecars", stop=True))
 
     # ---- taking in ----------------------------------------------------------------------------------------
     def _consider_intake(self, group_id: str) -> None:
@@ -342,7 +342,7 @@ class Moves:
 
     async def _adopt(self, group_id: str, found: Native) -> None:
         why = self.rules.why(group_id, cf.MANAGED) or "the patterns name it"
-        reply = await self._ask(adoption(group_id, found, f"taken over from the broker: {why}"))
+        reply = await self.ask(adoption(group_id, found, f"taken over from the broker: {why}"))
         if reply.code not in (Code.NONE, Code.NON_EMPTY_GROUP):
             raise ConnectionLost(f"not taken in: {name_of(reply.code)}")
         await self._send_away(group_id, found)

@@ -59,6 +59,8 @@ class Standing(Event):
 class DeleteGroup(Event):
     """DeleteGroups (api 42, KIP-229): allowed only without members."""
 
+    why: str = "group deleted"
+
 
 class Listed(Struct, gc=False):
     """One group as ListGroups shows it."""

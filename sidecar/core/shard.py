@@ -161,7 +161,7 @@ def _delete(kind_of: Callable[[Group], GroupKind], turn: Turn, event: DeleteGrou
     if group.standing().members:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, f"Group {event.group_id} is not empty.")
     kind_of(group).released(turn, group)
-    for tombstone in group.tombstones("group deleted"):
+    for tombstone in group.tombstones(event.why):
         turn.write(tombstone)
-    turn.fx.log("group deleted", group_id=event.group_id)
+    turn.fx.log("group deleted", group_id=event.group_id, why=event.why)
     turn.reply(token, Answer())

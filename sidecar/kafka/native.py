@@ -1,12 +1,12 @@
 """A group as the broker that coordinates it describes it, and the way its members are sent away from there.
 
 DescribeGroups tells of classic groups, and since version 6 that a group is of another kind; ConsumerGroupDescribe tells
-of consumer groups. What neither knows is a share or a streams group.
+of consumer groups. What neither knows is a share or a streams group. OffsetFetch tells whether there are offsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.errors import Code, name_of
@@ -15,12 +15,15 @@ from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import leave_group as lg
+from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.primitives import WireError
 
 NOBODY, CLASSIC, CONSUMER, OTHER = "nobody", "classic", "consumer", "other"
 TELLS_KINDS_SINCE = 6
 CONSUMER_MEMBER = 1
 """Member type of those that speak the consumer protocol."""
+SEVERAL_SINCE, BY_NAME_UNTIL = 8, 9
+"""Versions of OffsetFetch that ask about several groups, and name topics."""
 Owned = dict[bytes, tuple[int, ...]]
 
 
@@ -140,3 +143,26 @@ async def send_away(
     bad = [m.error_code for m in res.members if m.error_code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID)]
     if res.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND) or bad:
         raise ConnectionLost(f"LeaveGroup: {name_of(bad[0] if bad else res.error_code)}")
+
+
+async def without_offsets(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:
+    """Those of them for which this broker keeps no offset. Raises what `describe` raises."""
+    asked = [of.OffsetFetchRequestGroup(g, topics=None) for g in groups]
+    req = of.OffsetFetchRequest(groups=asked, require_stable=True)
+    try:
+        res = await conn.request(of, "OffsetFetch", req, BY_NAME_UNTIL, timeout_s, low=SEVERAL_SINCE)
+    except WireError:
+        return [g for g in groups if await _without_offsets(conn, g, timeout_s)]
+    found = (g.group_id for g in res.groups if _none_left(g.error_code, g.topics))
+    return list(found)
+
+
+async def _without_offsets(conn: BrokerConnection, group_id: str, timeout_s: float) -> bool:
+    """Of a broker that answers for one group at a time."""
+    req = of.OffsetFetchRequest(group_id=group_id, topics=None)
+    res = await conn.request(of, "OffsetFetch", req, SEVERAL_SINCE - 1, timeout_s, low=2)
+    return _none_left(res.error_code, res.topics)
+
+
+def _none_left(code: int, topics: Sequence[object]) -> bool:
+    return code == Code.GROUP_ID_NOT_FOUND or (code == Code.NONE and not topics)

@@ -10,6 +10,7 @@ import socket
 import time
 from typing import Any
 
+from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
 from sidecar.coordinator.background import Background, BackgroundCollector
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
@@ -116,6 +117,7 @@ class Coordination:
             app.log,
             app.tasks,
         )
+        app.tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
         o = s.ownership
         follow = FollowerSettings(
             broker=s.broker,
@@ -130,6 +132,16 @@ class Coordination:
         self.follower = Follower(
             follow, leaders, control, cluster, configs, state, self.coordinator, app.log, app.tasks
         )
+
+    def _abandoned(self, s: Settings, configs: Configs, cluster: Cluster, app: Shared) -> Abandoned:
+        made, own_ms = self.coordinator, s.offsets.empty_group_check_ms
+        ports = AbandonedPorts(
+            check_s=lambda: (configs.retention_check_ms if own_ms is None else own_ms) / 1000,
+            leader_of=made.leader_of,
+            seat_given_up=made.placeholders.given_up,
+            ask=made.moves.ask,
+        )
+        return Abandoned(made.service, cluster, ports, app.metrics, app.log)
 
     def problems(self) -> list[str]:
         return self.follower.problems()

@@ -67,6 +67,9 @@ METRICS: dict[str, _Metric] = {
     "groups_leaving": _Metric(
         Gauge, "sidecar_groups_leaving", "Groups that are to go back to the brokers and have records here still."
     ),
+    "groups_forgotten": _Metric(
+        Counter, "sidecar_groups_forgotten", "Groups without members removed because their offsets were gone."
+    ),
     "moves": _Metric(
         Counter, "sidecar_group_moves", "Groups taken in from the brokers and given back to them.", ("to", "outcome")
     ),

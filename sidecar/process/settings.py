@@ -155,6 +155,12 @@ class State(_Section):
 
 
 class OffsetsSection(_Section):
+    empty_group_check_ms: int | None = Field(
+        None,
+        ge=0,
+        description="How often groups without members are looked at: one whose offsets are all gone is removed. Unset: the "
+        "broker's offsets.retention.check.interval.ms. 0: never.",
+    )
     placeholder_session_timeout_ms: int = Field(
         300_000,
         ge=6_000,

@@ -33,6 +33,7 @@ from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import init_producer_id as ip
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg
+from sidecar.wire.generated import list_groups as ls
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
@@ -157,6 +158,13 @@ def offsets(kafka: LocalKafka, group: str) -> list[int]:
         return [p.committed_offset for p in sorted(parts, key=lambda p: p.partition_index)]
 
     return at_broker(kafka, fetch, group)
+
+
+async def listed(conn: BrokerConnection, group: str) -> list[str]:
+    """The state of the group, if it is managed, in a list of one or none."""
+    res = await conn.request(ls, "ListGroups", ls.ListGroupsRequest())
+    assert res.error_code == Code.NONE
+    return [g.group_state for g in res.groups if g.group_id == group and g.group_type == "consumer"]
 
 
 def looked(kafka: LocalKafka, group: str) -> ms.Looked:
@@ -396,6 +404,26 @@ def test_offsets_of_a_group_live_as_long_as_the_group(stage: Stage) -> None:
     released.leave()
     wait_until("the seat to be given up", lambda: looked(kafka, released.group).state == "Empty", 10)
     assert offsets(kafka, released.group) == [100] * PARTITIONS
+
+
+def test_a_group_without_members_is_forgotten_when_its_offsets_are_gone(stage: Stage) -> None:
+    """As at Kafka: otherwise each console consumer would leave records in the state topic for ever."""
+    kafka = stage.kafka
+    kept, nothing = Member(kafka, "managed-kept"), Member(kafka, "managed-nothing")
+    for m in (kept, nothing):
+        m.join()
+
+    def gone(group: str) -> bool:
+        return at(kafka.owner_of(group).sidecar_port, lambda conn: listed(conn, group)) == []
+
+    assert kept.commit(5) == {Code.NONE}
+    assert not gone(kept.group) and not gone(nothing.group)
+    for m in (kept, nothing):
+        m.leave()
+    wait_until("a group that never had offsets to go", lambda: gone(nothing.group), 20)
+    assert not gone(kept.group)
+    assert gone("managed-died")
+    assert offsets(kafka, kept.group) == [5] * PARTITIONS
 
 
 def test_the_last_sidecar_leaves_ordinary_groups(stage: Stage) -> None:
