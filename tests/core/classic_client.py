@@ -50,6 +50,7 @@ class ClassicClient:
     protocol: str | None = None
     leads: bool = False
     assignment: bytes | None = None
+    host: str = "/10.0.0.1"
     made: Counter[str] = field(default_factory=Counter, repr=False)
     """Member ids that were asked for, by what they begin with; clients of one group share it."""
 
@@ -69,7 +70,7 @@ class ClassicClient:
             self.rebalance_ms if self.version else self.session_ms,
             reason,
             self.name,
-            "/10.0.0.1",
+            self.host,
             self.version,
             str(self.made[begin]),
         )

@@ -105,6 +105,7 @@ class ClassicWords:
         client = self.known(who)
         client.version = int(o.get("version", client.version))
         client.instance_id = o.get("instance", client.instance_id)
+        client.host = o.get("host", client.host)
         client.type = "" if o.get("type") == "none" else o.get("type", client.type)
         client.session_ms = int(o.get("session", client.session_ms))
         client.rebalance_ms = int(o.get("rebalance", client.rebalance_ms))
@@ -227,7 +228,11 @@ class ClassicWords:
         event.member_epoch = int(o.get("gen", event.member_epoch))
         event.member_id = o.get("id", event.member_id)
         event.instance_id = o.get("instance", event.instance_id)
-        return f"{who}: {self.ask(event, CheckReply).code.name}"
+        named = places(o.get("places", "nothing"))
+        event.partitions = tuple((topic, bytes(16), p) for topic, numbers in named.items() for p in numbers)
+        reply = self.ask(event, CheckReply)
+        assert not reply.partitions, "a classic group refuses a commit as a whole"
+        return f"{who}: {reply.code.name}"
 
     # ---- questions -----------------------------------------------------------------------------------------
     def describe(self) -> list[str]:

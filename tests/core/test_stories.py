@@ -11,10 +11,11 @@ A member acknowledges what it was last told, unless `owned=` says otherwise. A m
 a later line. `#` begins a comment.
 
 Members of classic groups: `NAME join-group [protocols=range,coop] [topics=a,b] [owned=a:0,1 [of=GENERATION]]
-[instance=i] [version=n] [session=ms] [rebalance=ms] [type=t] [id=] [reason=r]`, `NAME sync-group [m1=a:0 m2=nothing]`,
-`NAME beat`, `NAME leave-group`, `NAME commit [gen=n]`, and of an administrator `remove INSTANCE|INSTANCE/ID|/ID ...`,
-`rebalance REASON`, `drain [stop]` (the group goes back to the broker, or stays after all), `taken-in gen=n m1=a:0 ...`
-and `taken-in epoch=n m1=a:0 ...` (a classic or a consumer group comes from the broker as it is there);
+[instance=i] [version=n] [session=ms] [rebalance=ms] [type=t] [host=h] [id=] [reason=r]`,
+`NAME sync-group [m1=a:0 m2=nothing]`, `NAME beat`, `NAME leave-group`, `NAME commit [gen=n] [places=a:0;b:1]`, and of
+an administrator `remove INSTANCE|INSTANCE/ID|/ID ...`, `rebalance REASON`, `drain [stop]` (the group goes back to the
+broker, or stays after all), `taken-in gen=n m1=a:0 ...` and `taken-in epoch=n m1=a:0 ...` (a classic or a consumer
+group comes from the broker as it is there);
 `describe` (DescribeGroups), `list` (ListGroups), `standing` (what is asked before offsets go).
 `protocols=range:text` gives a protocol bytes of its own; without, all say the consumer's subscription. A name that is
 assigned something is another member's. What is left out is what the member said last, or what it was told: its id, its
