@@ -89,6 +89,26 @@ def test_managed_and_other_groups_in_one_request() -> None:
     )
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_several_groups_are_described_in_one_request(version: int) -> None:
+    """KIP-40: a tool sends one request for all groups of a coordinator."""
+    conversation = play("g", "g2", version=version).coordinator(KnownReply(groups=frozenset({"g", "g2"})))
+    conversation.may_describe("g", "g2").coordinates(DescribeClassic("g", version)).coordinator(STABLE)
+    conversation.coordinates(DescribeClassic("g2", version)).coordinator(DescribeClassicReply(state="Empty"))
+    conversation.answers(told(stable(version), dg.DescribedGroup(group_id="g2", group_state="Empty")))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "code", [Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE]
+)
+def test_who_does_not_know_the_group_tells_nothing_but_that(version: int, code: Code) -> None:
+    """KIP-40's state Initializing is an error in Kafka. Who coordinates the group instead, FindCoordinator tells."""
+    conversation = play("g", version=version).coordinator(HERE).may_describe("g")
+    conversation.coordinates(DescribeClassic("g", version)).coordinator(DescribeClassicReply(code))
+    conversation.answers(told(dg.DescribedGroup(code, group_id="g")))
+
+
 def test_without_a_coordinator_the_group_is_not_the_brokers_either() -> None:
     code = Code.COORDINATOR_NOT_AVAILABLE
     conversation = play("g").coordinator(KnownReply(code)).may_describe("g")

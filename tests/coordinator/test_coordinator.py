@@ -14,7 +14,9 @@ from sidecar.coordinator import writer as writer_module
 from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.writer import WriteLost
 from sidecar.core import owner as owner_module
+from sidecar.core.consumer.events import DescribeConsumerGroup
 from sidecar.core.errors import Code
+from sidecar.core.events import Standing
 from sidecar.core.offsets import CommitCheck
 from sidecar.core.owner import Phase
 from sidecar.link.messages import Lease, Reply, Request, Void
@@ -460,6 +462,24 @@ def test_answers_of_one_partition_leave_in_the_order_of_their_records() -> None:
         hung.release()
         await heard.reply(20)
         assert [r.token for r in heard.of(Reply)] == list(range(1, 21))
+
+    run(test, consumer={"join_wait_ms": 0})
+
+
+def test_who_only_asks_hears_nothing_that_is_not_committed() -> None:
+    """Kafka would answer from what is committed already; here the answer waits for what was written before it."""
+
+    async def test(house: House) -> None:
+        heard = Heard(house.coordinator)
+        hung = house.brokers.faults.hang(Api.PRODUCE)
+        heard.tell(Request(1, join_event("m1")))
+        heard.tell(Request(2, Standing("g")))
+        heard.tell(Request(3, DescribeConsumerGroup("g")))
+        await turns()
+        assert heard.of(Reply) == []
+        hung.release()
+        assert (await heard.reply(3)).members[0].member_id == "m1"
+        assert [r.token for r in heard.of(Reply)] == [1, 2, 3]
 
     run(test, consumer={"join_wait_ms": 0})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.events import JoinReply
 from sidecar.core.classic.records import GroupRecord, State
 from sidecar.core.consumer.records import GroupRecord as ConsumerGroupRecord
@@ -116,6 +117,14 @@ def test_a_group_has_records_of_its_own_kind_only() -> None:
     world.shard.replay(GroupRecord("g", State.EMPTY, 1, None, None, None, -1, 0))
     with pytest.raises(InvariantError, match="is a classic group and has a record group"):
         world.shard.replay(ConsumerGroupRecord("g", 2, 0))
+
+
+def test_who_is_turned_away_is_given_no_member_id() -> None:
+    world = World(classic=ClassicConfig(max_size=1))
+    joined(world, "m1")
+    for member_id in ("", "m9-1"):
+        told = _join_reply(world.ask(client(world, "m9").join(member_id)))
+        assert (told.code, told.member_id, told.generation) == (Code.GROUP_MAX_SIZE_REACHED, "", -1)
 
 
 def test_nothing_of_a_deleted_group_is_left() -> None:
