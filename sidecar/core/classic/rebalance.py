@@ -183,7 +183,8 @@ def _nothing(group: ClassicGroup) -> dict[str, bytes]:
 
 
 def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
-    leader = group.leader if group.leader in soft.joins else next(iter(soft.joins))
+    # When a leader goes, Kafka makes one of the others the leader at once: nobody who joins later leads before them.
+    leader = group.leader if group.leader in soft.joins else next(m for m in group.members if m in soft.joins)
     protocol = group.select_protocol()
     found = claims_of(group, protocol)
     report(turn, group, found)
