@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from sidecar.assign.layout import TopicArrays
+from sidecar.core.classic.records import AssignmentRecord, MemberRecord
+from sidecar.core.classic.records import Kind as Classic
 from sidecar.core.consumer.records import CurrentRecord, Kind
 from sidecar.core.consumer.table import Table
 from sidecar.core.groups import Registry
@@ -68,6 +70,11 @@ class StateCodec:
         key = encode_key(r.kind, r.group_id, r.sub_id)
         if isinstance(r, CurrentRecord):
             return Encoded(key, self._current(r, stamp, revision))
+        if isinstance(r, MemberRecord) and not r.stale_claims:
+            return Encoded(key, self._classic_member(r, stamp, revision))
+        if isinstance(r, AssignmentRecord):
+            head = self._head(Classic.ASSIGNMENT, stamp, revision, r.why)
+            return Encoded(key, avro(head, r.generation, len(r.assignment), r.assignment))
         if isinstance(r, Tombstone):
             headers = (("why", r.why.encode()), ("owner_epoch", str(stamp.owner_epoch).encode()))
             return Encoded(key, None, headers)
@@ -81,6 +88,29 @@ class StateCodec:
         head = avro(self._head(Kind.CURRENT, stamp, revision, r.why), r.member_epoch, r.previous_epoch, str(r.state))
         return avro_owned(r.pending, heads, avro_owned(r.assigned, heads, head))
 
+    def _classic_member(self, r: MemberRecord, stamp: Stamp, revision: int) -> bytes:
+        """Thousands of these are written when a large classic group rebalances; the same bytes as fastavro's."""
+        protocols: list[int | str | bytes] = [len(r.protocols)] if r.protocols else []
+        for name, metadata in r.protocols:
+            protocols += (name, len(metadata), metadata)
+        return avro(
+            self.schemas.mark(Classic.MEMBER),
+            stamp.owner_epoch,
+            stamp.time_ms,
+            revision,
+            r.why,
+            *((0,) if r.instance_id is None else (1, r.instance_id)),
+            r.client_id,
+            r.client_host,
+            r.session_timeout_ms,
+            r.rebalance_timeout_ms,
+            *protocols,
+            0,
+            b"\1" if r.id_told else b"\0",
+            r.generation,
+            0,
+        )
+
     def _heads_for(self, names: Mapping[bytes, str], *parts: Epochs) -> dict[bytes, bytes]:
         """How each topic of `parts` begins; kept as long as `names` is the same object."""
         if names is not self._names:
@@ -92,7 +122,7 @@ class StateCodec:
                     heads[t] = avro(t, names.get(t, ""))
         return heads
 
-    def _head(self, kind: Kind, stamp: Stamp, revision: int, why: str) -> bytes:
+    def _head(self, kind: Kind | Classic, stamp: Stamp, revision: int, why: str) -> bytes:
         """What every value of a kind begins with."""
         return avro(self.schemas.mark(kind), stamp.owner_epoch, stamp.time_ms, revision, why)
 
