@@ -200,10 +200,10 @@ class Coordinator:
                 event = message.event
                 if type(event) in SETTINGS_EVENTS:
                     self._tasks.spawn(self._configure(token, event), "settings request")
-                elif isinstance(event, OpenOffsets):
+                elif type(event) is OpenOffsets:
                     self.placeholders.open(token, event)
                 else:
-                    if isinstance(event, CommitCheck | FetchCheck):
+                    if type(event) is CommitCheck or type(event) is FetchCheck:
                         self._checks[token] = event
                     self.moves.request(token, event)
             elif isinstance(message, Touch):
@@ -456,7 +456,7 @@ class Coordinator:
     # ---- time, topics, settings -----------------------------------------------------------------------------
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self.service.rest_s(now(), TICK_S))
             for key in self._background.write_off():
                 self._log.error("a background run hangs; another thread takes its place", run=key)
             self.service.wake(now())

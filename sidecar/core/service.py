@@ -26,6 +26,8 @@ from sidecar.core.turn import Now, Ports
 GAP_MS = 1_000
 """A pause of the whole process that is longer is given back to every member's session."""
 SAY_AGAIN_MS = 5_000
+LEAST_REST_MS = 5
+"""Timers that are due within so long of each other are looked at together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class Service:
 
     # ---- time, topics, settings ---------------------------------------------------------------------------
     def wake(self, now: Now) -> None:
-        """To be called every 50 ms or so."""
+        """To be called every 50 ms or so, and when a timer is due."""
         gap_ms = now.mono_ms - self._woken_ms if self._woken_ms else 0
         self._woken_ms = now.mono_ms
         valid = self.lease_valid(now)
@@ -173,6 +175,17 @@ class Service:
             if valid and owner.shard is not None:
                 self._renew(owner, now)
         self._tell_problem(now)
+
+    def rest_s(self, now: Now, most_s: float) -> float:
+        """How long the driver may rest before the next `wake`: until a timer is due, if that comes before `most_s` is
+        over. A timer that is due already waits for something else than its time."""
+        most_ms = int(most_s * 1000)
+        rest_ms = most_ms
+        for owner in self.owners:
+            due_ms = owner.shard.timers.next_ms() if owner.shard is not None else None
+            if due_ms is not None and now.mono_ms < due_ms < now.mono_ms + rest_ms:
+                rest_ms = due_ms - now.mono_ms
+        return most_s if rest_ms == most_ms else max(rest_ms, LEAST_REST_MS) / 1000
 
     def _renew(self, owner: Owner, now: Now) -> None:
         since_ms = now.mono_ms - owner.fenced_ms

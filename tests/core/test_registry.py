@@ -223,6 +223,17 @@ def test_an_answer_is_released_by_another_members_event() -> None:
     assert s.service.tally.open == 0
 
 
+def test_the_driver_rests_until_a_timer_is_due_and_no_longer_than_it_likes() -> None:
+    s = Sidecar(OneLog())
+    assert s.service.rest_s(s.now, 0.05) == 0.05
+    s.ask(1, Meet("g", "ann"))
+    due = s.service.owners[0].shard.timers.next_ms()  # type: ignore[union-attr]
+    assert due is not None
+    for before_ms, rest_s in ((100, 0.05), (20, 0.02), (1, 0.005), (0, 0.05), (-10, 0.05)):
+        s.at = due - before_ms
+        assert s.service.rest_s(s.now, 0.05) == rest_s
+
+
 def test_an_answer_is_released_by_a_timer() -> None:
     s = Sidecar(OneLog())
     assert s.ask(1, Meet("g", "ann")) is None
