@@ -34,7 +34,7 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     """GROUP_AUTHORIZATION_FAILED or NONE."""
     known = call.client.readable.get(group_id)
     if known is not None and known[1] > call.now_ms:
-        return Code(known[0])
+        return Code.NONE if known[0] == 0 else Code(known[0])
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
     res = hb.HeartbeatResponse.decode(3, frame, response_body(frame, False))

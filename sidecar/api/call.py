@@ -103,6 +103,8 @@ class Scope:
     modern_as_classic: bool = False
     moved: Callable[[str], bool] = lambda group_id: False
     """Whether something else was said of this group than the patterns say; "": whether patterns were stored."""
+    free: dict[str, int] = field(default_factory=dict)
+    """Name of a group -> when its broker was last asked and had no group of another kind (one_name.py)."""
 
 
 @dataclass(slots=True)

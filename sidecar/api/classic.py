@@ -35,24 +35,28 @@ from sidecar.core.classic.events import (
 )
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer
+from sidecar.native import pack
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as le
 from sidecar.wire.generated import sync_group as sy
 
+JOINED, JOINED_SINCE, NO_MEMBERS = "ihiSSSbSbt", 9, 1
+"""The layout of a JoinGroup's answer without members (native/wire_twin.py), and the version that has it. The count of a
+compact array is one more than that of its elements."""
 NULL_PROTOCOL_SINCE, SEVERAL_SINCE, PROTOCOL_SINCE = 7, 3, 5
 """Versions of JoinGroup, LeaveGroup and SyncGroup."""
 
 
 # ---- JoinGroup ----------------------------------------------------------------------------------------------------
 def join_group(call: Call) -> Handler:
-    req = jg.JoinGroupRequest.decode(call.version, call.frame, call.pos)
+    req, came_ms = jg.JoinGroupRequest.decode(call.version, call.frame, call.pos), call.now_ms
     if not call.scope.managed(req.group_id):
         return FORWARD
     refused = yield from access.refused_read(call, req.group_id)
     if refused != Code.NONE:
         return _joined(JoinReply(refused, member_id=""), call.version)
-    if not req.member_id and (yield from taken_at_the_broker(call, req.group_id)):
+    if not req.member_id and (yield from taken_at_the_broker(call, req.group_id, came_ms)):
         return _joined(JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL), call.version)
     v0 = call.version == 0  # it has one timeout for both
     event = JoinGroup(
@@ -67,7 +71,7 @@ def join_group(call: Call) -> Handler:
         call.client_id or "",
         "/" + call.client.host,
         call.version,
-        call.scope.new_id(),
+        "" if req.member_id else call.scope.new_id(),
     )
     reply: JoinReply = yield from coordinate(event)
     return _joined(reply, call.version)
@@ -77,6 +81,9 @@ def _joined(reply: JoinReply, version: int) -> bytes:
     protocol = reply.protocol
     if protocol is None and version < NULL_PROTOCOL_SINCE:
         protocol = ""
+    if version == JOINED_SINCE and not reply.members:  # all but one of a large group, many at a time
+        head = (0, reply.code, reply.generation, reply.protocol_type, protocol, reply.leader)
+        return pack(JOINED, *head, reply.skip_assignment, reply.member_id, NO_MEMBERS)
     members = [jg.JoinGroupResponseMember(m.member_id, m.instance_id, m.metadata) for m in reply.members]
     return jg.JoinGroupResponse(
         error_code=reply.code,

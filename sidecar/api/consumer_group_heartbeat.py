@@ -24,7 +24,7 @@ REPLY, REPLY_ASSIGNED = "ihSSiibt", "ihSSiibptt"
 
 def consumer_group_heartbeat(call: Call) -> Handler:
     """This handler reads the header of its request itself: `call.pos` is where that begins."""
-    event = to_event(call)
+    event, came_ms = to_event(call), call.now_ms
     group_id, names = event.group_id, event.topic_names
     if not call.scope.managed(group_id):
         theirs = call.client.broker_versions
@@ -36,7 +36,7 @@ def consumer_group_heartbeat(call: Call) -> Handler:
             return _error(refused)
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
         return _error(Code.TOPIC_AUTHORIZATION_FAILED)
-    if event.member_epoch == 0 and (yield from taken_at_the_broker(call, group_id)):
+    if event.member_epoch == 0 and (yield from taken_at_the_broker(call, group_id, came_ms)):
         return _error(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     reply = yield Coordinate(event)
     assert isinstance(reply, HeartbeatReply)

@@ -22,6 +22,7 @@ from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_heartbeat as st
 
 CLASSIC = "classic"
+FREE_KEPT = 1_000
 TELLS_KINDS_SINCE = 6
 """Version of DescribeGroups. Older brokers have classic groups only, or consumer groups that say of themselves
 "Dead"."""
@@ -59,19 +60,27 @@ def _taken(call: Call, group_id: str, by: str) -> Generator[Want, Any, bool]:
 
 
 # ---- a group here under the name of a group of the broker ---------------------------------------------------------
-def taken_at_the_broker(call: Call, group_id: str) -> Generator[Want, Any, bool]:
-    """Whether the broker has a share or streams group of this name. Asked for groups that nobody here knows yet."""
+def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, bool]:
+    """Whether the broker has a share or streams group of this name. Asked for groups that nobody here knows yet.
+    The members of a new group come together: what the broker was asked for one of them since `came_ms`, when this
+    request came, goes for this one, too."""
     versions = call.client.broker_versions
+    if call.scope.free.get(group_id, came_ms) > came_ms:
+        return False
     if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < TELLS_KINDS_SINCE:
         return False
     known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
     if known.code != Code.NONE or group_id in known.groups:
         return False
-    keeper = call.keeper_of(group_id)
+    keeper, asked_ms = call.keeper_of(group_id), call.now_ms
     asked = dg.DescribeGroupsRequest([group_id]).encode(TELLS_KINDS_SINCE)
     body = yield from store_at(call, keeper, TELLS_KINDS_SINCE, asked, Api.DESCRIBE_GROUPS)
     (group,) = dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups
     if group.error_code != Code.GROUP_ID_NOT_FOUND or "is not a classic group" not in (group.error_message or ""):
+        if group.error_code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
+            if len(call.scope.free) >= FREE_KEPT:
+                call.scope.free.clear()
+            call.scope.free[group_id] = asked_ms
         return False
     described = cd.ConsumerGroupDescribeRequest([group_id]).encode(0)
     body = yield from store_at(call, keeper, 0, described, Api.CONSUMER_GROUP_DESCRIBE)

@@ -97,6 +97,7 @@ class Play:
         client_id: str | None = "app",
         modern_as_classic: bool = False,
         moved: Collection[str] = (),
+        free: dict[str, int] | None = None,
     ) -> None:
         body = request if isinstance(request, bytes) else request.encode(version)
         self.request = request
@@ -113,6 +114,7 @@ class Play:
             lambda: "new-id",
             modern_as_classic,
             lambda g: g in moved,
+            {} if free is None else free,
         )
         self._clock = clock or Clock()
         self._call = Call(scope, self.client, view, api, version, CORRELATION, frame, pos, told, self._clock())

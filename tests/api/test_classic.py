@@ -58,7 +58,7 @@ def joining(version: int, client_id: str = "app") -> JoinGroup:
         client_id=client_id,
         client_host="/10.0.0.9",
         version=version,
-        new_id="new-id",
+        new_id="",  # it has one
     )
 
 

@@ -14,7 +14,7 @@ from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_heartbeat as st
-from tests.api.play import Message, Play
+from tests.api.play import Clock, Message, Play
 
 KNOWN = KnownGroups(candidates=("g",))
 HERE, NOWHERE = KnownReply(groups=frozenset({"g"})), KnownReply()
@@ -123,3 +123,34 @@ def test_a_group_that_is_known_here_is_not_asked_for() -> None:
 
 def test_nor_is_an_older_broker() -> None:
     let_in(joins({**OLD}))
+
+
+def test_what_the_broker_was_asked_since_a_request_came_goes_for_it_too() -> None:
+    """The members of a new group come together, each on a connection of its own."""
+    free: dict[str, int] = {}
+    clock = Clock()
+
+    def comes() -> Play:
+        client = Client("10.0.0.9", broker_versions={**NEW})
+        return Play(Api.JOIN_GROUP, JOIN, 9, client=client, clock=clock, free=free)
+
+    first, second = comes(), comes()
+    clock.ms += 1
+    first.may_read("g").coordinates(KNOWN).coordinator(NOWHERE)
+    third = comes()
+    first.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g not found."))
+    let_in(first)
+    let_in(second.may_read("g"))
+    clock.ms += 1
+    third.may_read("g").coordinates(KNOWN).coordinator(NOWHERE)
+    third.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g not found."))
+    let_in(third)
+
+
+def test_a_client_that_may_not_describe_the_group_learns_nothing_for_others() -> None:
+    free: dict[str, int] = {}
+    play = Play(Api.JOIN_GROUP, JOIN, 9, client=Client("10.0.0.9", broker_versions={**NEW}), free=free).may_read("g")
+    play.coordinates(KNOWN).coordinator(NOWHERE)
+    play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(30, None))
+    let_in(play)
+    assert not free

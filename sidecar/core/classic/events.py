@@ -49,7 +49,8 @@ class JoinGroup(Event):
     client_host: str
     version: int
     new_id: str
-    """A UUID, of which the id of a new member is made: the caller brings the randomness."""
+    """A UUID, of which the id of a new member is made: the caller brings the randomness. Empty for a member that has
+    its id."""
 
     def refused(self, code: Code, message: str | None) -> Answer:
         return JoinReply(code, message, member_id=self.member_id)

@@ -163,14 +163,19 @@ def _update(turn: Turn, group: ClassicGroup, member: Member, e: JoinGroup, token
     said = (e.protocols, e.session_timeout_ms, e.rebalance_timeout_ms)
     if said != (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms):
         turn.write(
-            replace(
-                member,
-                protocols=e.protocols,
-                session_timeout_ms=e.session_timeout_ms,
-                rebalance_timeout_ms=e.rebalance_timeout_ms,
-                id_told=True,
-                generation=group.generation,
-                why=why,
+            MemberRecord(  # not `replace`, which costs as much as all the rest: everybody comes here in a rebalance
+                member.group_id,
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                e.session_timeout_ms,
+                e.rebalance_timeout_ms,
+                e.protocols,
+                True,
+                group.generation,
+                member.stale_claims,
+                why,
             )
         )
     older = soft.joins.get(member.member_id)
