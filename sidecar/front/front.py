@@ -219,7 +219,7 @@ class Front:
             run.view = self._view  # ownership and leaders may have moved while it waited
         try:
             want = handler.send(value)
-            while isinstance(want, Tell | Owe):
+            while type(want) is Tell or type(want) is Owe:
                 if isinstance(want, Owe):
                     run.owed = want.message
                 else:

@@ -261,17 +261,17 @@ class Session(asyncio.Protocol):
         """Read a side only while the other one takes what it sends. The end of the client's half is passed on here."""
         if self._client_eof and self.client is not None and not self.client.is_closing():
             self._pass_eof()
-        if self.client is None or self.client.is_closing():
+        if self.client is None:
             return
         waiting_connect = self.upstream is None and self._connecting is not None
         held = self.conn.local_pending and self.conn.held_bytes > HELD_BYTES
         pause_client = self.upstream_full or waiting_connect or held or self.conn.in_flight >= self.front.in_flight_max
-        if pause_client != self._client_paused:
+        if pause_client != self._client_paused and not self.client.is_closing():
             self._client_paused = pause_client
             self.client.pause_reading() if pause_client else self.client.resume_reading()
-        if self.upstream is None or self.upstream.is_closing():
-            return
         pause_upstream = self.client_full
-        if pause_upstream != self._upstream_paused:
+        if pause_upstream == self._upstream_paused or self.client.is_closing():
+            return
+        if self.upstream is not None and not self.upstream.is_closing():
             self._upstream_paused = pause_upstream
             self.upstream.pause_reading() if pause_upstream else self.upstream.resume_reading()
