@@ -63,7 +63,9 @@ class _Entry:
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size = sum(len(r.key) + len(r.value or b"") + 64 for r in self.records)
+        self.size = 0
+        for r in self.records:
+            self.size += len(r.key) + len(r.value or b"") + 64
 
 
 class FencedWriter:

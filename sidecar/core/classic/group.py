@@ -145,7 +145,8 @@ class ClassicGroup:
     def _replay_member(self, r: MemberRecord) -> None:
         self._remove(r.member_id)
         self.members[r.member_id] = r
-        self.supported.update(_names(r))
+        for name in _names(r):  # in a large rebalance this is done for everybody, and Counter.update is slow
+            self.supported[name] += 1
         if r.instance_id is not None:
             self.static[r.instance_id] = r.member_id
 
@@ -189,9 +190,9 @@ _APPLY: dict[type, Callable[[ClassicGroup, Any], None]] = {
 }
 
 
-def _names(member: Member) -> frozenset[str]:
+def _names(member: Member) -> set[str]:
     """Each protocol once, even if the client lists it twice."""
-    return frozenset(name for name, _ in member.protocols)
+    return {name for name, _ in member.protocols}
 
 
 def may_follow(old: State, new: State) -> bool:
