@@ -30,9 +30,9 @@ from tests.differential.script import TOPICS, Step
 
 MEMBERS = ("m1", "m2", "m3")
 SESSION_MS, REBALANCE_MS = 10_000, 60_000
-QUIET_S, AT_MOST_S = 0.08, 10.0
+QUIET_S, AT_MOST_S = 0.08, 5.0
 """A JoinGroup or SyncGroup that is not answered after the first, nor after the next two requests, is taken to wait for
-other members; and so long one side may be behind the other."""
+other members; and so long, less than a session, one side may be behind the other."""
 KNOWN = (("alpha",), ("alpha", "range"), ("range", "alpha"), ("range",), ("steady", "range"))
 """Protocols of a member. Of a tie Kafka takes the first in its hash table's order; for these that is the alphabet's."""
 
