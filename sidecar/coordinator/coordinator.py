@@ -136,7 +136,7 @@ class Coordinator:
             TookOver: self._took_over,
             Occupied: self._occupied,
         }
-        figures("parked").set_function(lambda: self.service.tally.open)
+        figures("parked").set_function(lambda: self.service.tally.open + self.moves.waiting)
         self._owned = figures("owned")
         tasks.spawn(self._tick(), "tick")
 
@@ -277,6 +277,7 @@ class Coordinator:
     def _took_over(self, c: TookOver) -> None:
         self._figures("takeover_seconds").observe(c.ms / 1000)
         self._owned.set(len(self.service.serving()))
+        self.moves.took_over(c.partition)
         if c.partition not in self._loading:
             self._loading.add(c.partition)
             self._tasks.spawn(self._load(c.partition), f"load-{c.partition}")

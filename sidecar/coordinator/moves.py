@@ -28,6 +28,7 @@ from sidecar.core.classic.events import JoinGroup
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, DeleteGroup, Drain, DrainReply, Event, Rebalance
+from sidecar.core.owner import Phase
 from sidecar.core.service import Service
 from sidecar.kafka import native
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -112,6 +113,8 @@ class Moves:
         self._intakes: dict[str, _Intake] = {}
         self._early: list[_Parked] = []
         """Requests that came before the state topic was read to its end."""
+        self._taking: dict[int, list[_Parked]] = {}
+        """By partition: requests that came while it was being taken over."""
         self._leaving: set[str] = set()
         self._watched: set[str] = set()
         self._first_try_s: dict[str, float] = {}
@@ -134,8 +137,17 @@ class Moves:
     def _consider(self, token: int, event: Event) -> None:
         group_id = event.group_id
         owner = self._service.owner_of(group_id)
-        if owner.shard is None or not self._service.lease_valid(now()):
+        if not self._service.lease_valid(now()):
             self._service.request(token, event, now())
+            return
+        if owner.shard is None:
+            # Whether the group is here will be known when the partition is. The core's own waiting room would let
+            # the request past the questions that are asked below.
+            hold_ms = self._service.settings.hold_ms
+            if owner.phase is Phase.ELSEWHERE or not hold_ms:
+                self._service.request(token, event, now())
+            else:
+                self._park(self._taking.setdefault(owner.partition, []), token, event, hold_ms / 1000)
             return
         here = group_id in owner.shard.groups or group_id in owner.undecoded
         if self.rules.wanted(group_id):
@@ -149,11 +161,18 @@ class Moves:
         else:
             self._refuse(token, event, Code.NOT_COORDINATOR)
 
-    def _park(self, where: list[_Parked], token: int, event: Event) -> None:
+    @property
+    def waiting(self) -> int:
+        """Requests that have not got to the core yet."""
+        parked = [i.parked for i in self._intakes.values()]
+        return sum(map(len, (self._early, *self._taking.values(), *parked)))
+
+    def _park(self, where: list[_Parked], token: int, event: Event, hold_s: float | None = None) -> None:
         if len(where) >= self._settings.parked_max:
             self._refuse(token, event, Code.COORDINATOR_NOT_AVAILABLE)
         else:
-            where.append(_Parked(token, event, time.monotonic() + self._settings.hold_s))
+            until_s = time.monotonic() + (self._settings.hold_s if hold_s is None else hold_s)
+            where.append(_Parked(token, event, until_s))
 
     def _refuse(self, token: int, event: Event, code: Code) -> None:
         self._ports.answer(token, event.refused(code, TEXT[code]))
@@ -186,9 +205,16 @@ class Moves:
         elif group_id and name == cf.REBALANCE and self.rules.ready:
             self._rebalance(group_id)
 
+    def took_over(self, partition: int) -> None:
+        """The partition is served here now."""
+        self._go_on(self._taking.pop(partition, []))
+
     def stopped(self, partition: int) -> None:
-        """The partition is not served here any more."""
+        """The partition is not served here any more, or is taken over once more."""
         self._settled.clear()
+        if self._service.owners[partition].phase is Phase.ELSEWHERE:
+            for p in self._taking.pop(partition, []):
+                self._refuse(p.token, p.event, Code.NOT_COORDINATOR)
 
     def _mine(self, group_id: str) -> bool:
         return self._service.owner_of(group_id).shard is not None and self._service.lease_valid(now())
@@ -228,7 +254,8 @@ class Moves:
             self.rules.dirty = False
             self._ports.tell()
         at_s = time.monotonic()
-        self._expire(self._early, at_s)
+        for waiting in (self._early, *self._taking.values()):
+            self._expire(waiting, at_s)
         for intake in self._intakes.values():
             self._expire(intake.parked, at_s)
         if self.rules.ready:

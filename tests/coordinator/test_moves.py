@@ -15,6 +15,7 @@ from sidecar.coordinator.moves import MoveSettings
 from sidecar.core import config as cf
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.errors import Code
+from sidecar.core.owner import Phase
 from sidecar.kafka import native
 from sidecar.kafka.native import Member, Native
 from sidecar.link.messages import GroupRules
@@ -24,6 +25,7 @@ from tests.core.classic_client import subscription
 from tests.inprocess.house import Heard, House, HouseClient, until
 from tests.inprocess.messages import beat, commit, join
 
+NEWCOMER = [jg.JoinGroupRequestProtocol("range", subscription(["orders"], {}, -1))]
 QUICK = MoveSettings(settle_s=0.01, hold_s=0.5, limit_s=0.3, look_s=0.01)
 
 
@@ -205,6 +207,49 @@ def test_requests_wait_until_the_broker_tells(monkeypatch: pytest.MonkeyPatch) -
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
 
     run(test)
+
+
+@pytest.mark.parametrize("said", ["beat", "join"])
+def test_what_waits_for_a_takeover_is_not_answered_before_the_broker_has_told_of_the_group(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """The core, which knows nothing of the group, would answer the member UNKNOWN_MEMBER_ID, or begin a second group."""
+    broker = Broker(monkeypatch, classic("n1"))
+
+    async def test(house: House) -> None:
+        client, other = await house.client(), await house.client()
+        house.assign(2)
+        house.tail.hold()
+        house.assign(1)
+        await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
+        client.post(beats("n1", 7), 4)
+        if said == "join":
+            other.post(jg.JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", NEWCOMER), 3)
+        await asyncio.sleep(0.02)
+        house.tail.release()
+        assert (await client.answer(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
+        assert broker.gone == ["n1"]
+        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        assert "n1" in group.members and group.adopted
+
+    run(test)
+
+
+def test_a_takeover_that_does_not_come_is_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    Broker(monkeypatch, classic("n1"))
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        house.assign(2)
+        house.tail.hold()
+        house.assign(1)
+        await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
+        client.post(beats("n1", 7), 4)
+        await asyncio.sleep(0.01)
+        house.assign(2)
+        assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NOT_COORDINATOR
+
+    run(test, service={"hold_ms": 60_000})
 
 
 # ---- giving back ----------------------------------------------------------------------------------------------------
