@@ -21,13 +21,14 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from sidecar.coordinator.clock import now
+from sidecar.coordinator.forced import Forced
 from sidecar.coordinator.native_groups import adoption, obstacle
 from sidecar.coordinator.rules import Rules
 from sidecar.core import config as cf
 from sidecar.core.classic.events import JoinGroup
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.errors import TEXT, Code, name_of
-from sidecar.core.events import Answer, DeleteGroup, Drain, DrainReply, Event, Rebalance
+from sidecar.core.events import Answer, DeleteGroup, Drain, DrainReply, Event
 from sidecar.core.owner import Phase
 from sidecar.core.service import Service
 from sidecar.kafka import native
@@ -119,8 +120,9 @@ class Moves:
         self._watched: set[str] = set()
         self._first_try_s: dict[str, float] = {}
         self._sent_away: set[str] = set()
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self.asked: dict[int, asyncio.Future[Answer]] = {}
         self._last = 0
+        self.forced = Forced(rules, self._mine, self.ask, ports.store, log, tasks)
         figures("groups_leaving").set_function(lambda: len(self.rules.kept))
 
     # ---- requests -----------------------------------------------------------------------------------------
@@ -186,6 +188,7 @@ class Moves:
     def begin(self) -> None:
         """It has been read to its end."""
         self.rules.begin()
+        self.forced.begin()
         self._ports.tell()
         self._go_on(self._early)
         self._ports.drain()
@@ -203,7 +206,7 @@ class Moves:
                 if group_id and self._mine(group_id) and self.rules.wanted(group_id):
                     self._consider_intake(group_id)
         elif group_id and name == cf.REBALANCE and self.rules.ready:
-            self._rebalance(group_id)
+            self.forced.stored(group_id)
 
     def took_over(self, partition: int) -> None:
         """The partition is served here now."""
@@ -219,22 +222,12 @@ class Moves:
     def _mine(self, group_id: str) -> bool:
         return self._service.owner_of(group_id).shard is not None and self._service.lease_valid(now())
 
-    def _rebalance(self, group_id: str) -> None:
-        reason = self.rules.value(group_id, cf.REBALANCE)
-        if reason is not None and self._mine(group_id):
-            who = self.rules.why(group_id, cf.REBALANCE)
-            self._log.info("rebalance asked for", group_id=group_id, reason=reason, why=who)
-            self._tasks.spawn(self._told(Rebalance(group_id, f"{reason} ({who})")), "rebalance")
-
-    async def _told(self, event: Event) -> None:
-        await self.ask(event)
-
     # ---- the core, asked by the coordinator itself ----------------------------------------------------------
     async def ask(self, event: Event) -> Answer:
         """The answer comes when all is committed that was written for it."""
         self._last = key = self._last + 1
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[key] = future
+        self.asked[key] = future
         self._service.request(key << 16 | COORDINATORS_OWN, event, now())
         self._ports.drain()
         return await future
@@ -242,7 +235,7 @@ class Moves:
     def from_coordinator(self, message: ToFront) -> None:
         """As a front hears it."""
         if isinstance(message, Reply):
-            future = self._asked.pop(message.token, None)
+            future = self.asked.pop(message.token, None)
             if future is not None and not future.done():
                 future.set_result(message.answer)
 
@@ -259,6 +252,7 @@ class Moves:
         for intake in self._intakes.values():
             self._expire(intake.parked, at_s)
         if self.rules.ready:
+            self.forced.tick()
             self._look_after(at_s)
 
     def _expire(self, parked: list[_Parked], at_s: float) -> None:

@@ -8,18 +8,22 @@ that goes back to the broker is the broker's for every front when its last recor
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sidecar.coordinator.tail import StateLog
 from sidecar.core import config as cf
+from sidecar.core.classic.records import Kind as ClassicKind
+from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.patterns import Patterns, fault, split
 from sidecar.core.placement import partition_for
 from sidecar.link.messages import GroupRules
 from sidecar.link.ports import Logger
 from sidecar.state.codec import StateCodec
+from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
 
+GROUP_KINDS = (ClassicKind.GROUP, ConsumerKind.GROUP)
 RECOUNT_S = (1.0, 5.0)
 """A record of a group that is managed no more may have been under way when that was said."""
 
@@ -158,6 +162,33 @@ class Rules:
         except StateError:
             return ""
 
+    def order(self, group_id: str) -> str:
+        """A rebalance that was asked for, by whom and when, which tells it from any other; empty if there is none."""
+        raw = self._raw(group_id, cf.REBALANCE)
+        try:
+            body = None if raw is None else self._codec.schemas.decode(raw)
+        except StateError:
+            return ""
+        if body is None:
+            return ""
+        at = body["time_ms"].isoformat(timespec="milliseconds")
+        return f"{body['value']} ({body['why']}, {at})"
+
+    def groups_with(self, name: str) -> list[str]:
+        """Groups of which this is said."""
+        return [g for part in self._state.partitions for g, said in part.configs.items() if g and name in said]
+
+    def last_reason(self, group_id: str) -> str:
+        """Why the group's record was written last."""
+        for key, value in self._records(group_id).items():
+            if key.kind in GROUP_KINDS:
+                try:
+                    record = self._codec.decode(key, value)[0]
+                except StateError:
+                    continue
+                return str(getattr(record, "why", ""))
+        return ""
+
     def _raw(self, group_id: str, name: str) -> bytes | None:
         partition = partition_for(group_id, len(self._state.partitions)) if group_id else 0
         return self._state.partitions[partition].configs.get(group_id, {}).get(name)
@@ -174,7 +205,10 @@ class Rules:
             self.kept.discard(group_id)
 
     def _has_records(self, group_id: str) -> bool:
-        return group_id in self._state.partitions[partition_for(group_id, len(self._state.partitions))].groups
+        return bool(self._records(group_id))
+
+    def _records(self, group_id: str) -> Mapping[StateKey, bytes]:
+        return self._state.partitions[partition_for(group_id, len(self._state.partitions))].groups.get(group_id, {})
 
     def tick(self) -> None:
         """Every 50 ms or so: groups whose last record is gone are the broker's."""

@@ -17,6 +17,7 @@ from sidecar.core.classic.embedded import assignment
 from sidecar.core.errors import Code
 from sidecar.core.owner import Phase
 from sidecar.kafka import native
+from sidecar.kafka.cluster import ConnectionLost
 from sidecar.kafka.native import Member, Native
 from sidecar.link.messages import GroupRules
 from sidecar.wire.generated import heartbeat as hb
@@ -213,7 +214,7 @@ def test_requests_wait_until_the_broker_tells(monkeypatch: pytest.MonkeyPatch) -
 def test_what_waits_for_a_takeover_is_not_answered_before_the_broker_has_told_of_the_group(
     monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    """The core, which knows nothing of the group, would answer the member UNKNOWN_MEMBER_ID, or begin a second group."""
+    """The core knows nothing of the group: it would answer UNKNOWN_MEMBER_ID, or begin a second group."""
     broker = Broker(monkeypatch, classic("n1"))
 
     async def test(house: House) -> None:
@@ -347,6 +348,73 @@ def test_a_rebalance_is_forced_with_its_reason() -> None:
         group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         await say(house, "g", rebalance="lag is uneven")
         await until(lambda: group.epoch == epoch + 1)
-        assert "lag is uneven (changed by a test)" in house.lines.fields("group epoch")["why"]
+        assert "lag is uneven (changed by a test" in house.lines.fields("group epoch")["why"]
+
+    run(test)
+
+
+async def ordered(house: House, client: HouseClient) -> int:
+    """Member m1 is at work, and a rebalance is asked for while this sidecar, which owned the group, owns nothing."""
+    epoch = await at_work(house, client)
+    house.assign(2)
+    await say(house, "g", rebalance="lag is uneven")
+    await asyncio.sleep(0.02)
+    assert house.rules.value("g", cf.REBALANCE) == "lag is uneven"
+    return epoch
+
+
+def epoch_of(house: House) -> int:
+    shard = house.owner_of("g").shard
+    assert shard is not None
+    group: Any = shard.groups.get("g")
+    return -1 if group is None else int(group.epoch)
+
+
+def test_the_next_owner_does_the_rebalance_that_the_last_one_did_not_begin() -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        epoch = await ordered(house, client)
+        await house.own()
+        await until(lambda: house.rules.value("g", cf.REBALANCE) is None)
+        assert epoch_of(house) == epoch + 1
+        assert house.lines.fields("group epoch")["why"].startswith("lag is uneven (changed by a test, 20")
+
+    run(test)
+
+
+def test_the_next_owner_does_not_repeat_a_rebalance_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        epoch = await at_work(house, client)
+        forced = house.coordinator.moves.forced
+        store = forced._store
+
+        async def fails(group_id: str, values: dict[str, str | None], why: str) -> None:
+            raise ConnectionLost("the owner dies before it can say that it is done")
+
+        monkeypatch.setattr(forced, "_store", fails)
+        await say(house, "g", rebalance="lag is uneven")
+        await until(lambda: epoch_of(house) == epoch + 1)
+        house.assign(2)
+        await until(lambda: not forced._at_work)
+        monkeypatch.setattr(forced, "_store", store)
+        await house.own()
+        await until(lambda: house.rules.value("g", cf.REBALANCE) is None)
+        assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NONE
+        assert epoch_of(house) == epoch + 1
+
+    run(test)
+
+
+def test_each_order_is_one_rebalance_and_none_is_left_for_a_group_that_is_not_there() -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        epoch = await at_work(house, client)
+        for n in (1, 2):
+            await say(house, "g", rebalance="the same reason")
+            await until(lambda n=n: epoch_of(house) == epoch + n)  # type: ignore[misc]
+        await say(house, "nobody", rebalance="of nothing")
+        await until(lambda: house.rules.groups_with(cf.REBALANCE) == [])
+        assert epoch_of(house) == epoch + 2
 
     run(test)
