@@ -3,7 +3,10 @@
 Everything goes over the Kafka protocol through any sidecar, as settings of the group (core/config.py), so the broker's
 authorizer decides, and Kafka's own kafka-configs can do the same. `describe` asks a sidecar's admin address.
 
-Exit codes: 0 done, 1 refused, 2 wrong usage, 3 timed out.
+A sidecar may die before it has answered. Then the command looks whether its word has been recorded, and says it again
+if it has not; what it says is recorded or not, and never half.
+
+Exit codes: 0 done, 1 refused, 2 wrong usage, 3 timed out: the text says whether it goes on or must be said again.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ import typer
 REFUSED, TIMED_OUT = 1, 3
 LOOK_S = 0.2
 ANSWER_S, GLANCE_S = 30, 5
+PASSING = (7, 14, 15, 16)
+"""Error codes of sidecars that cannot record anything just now: timed out, loading, not available, not coordinator."""
+GOES_ON = "what was asked for is recorded and goes on, whoever owns the group. It does no harm to say it again."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
 Group = Annotated[str, typer.Argument(help="The group's id.")]
 Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A sidecar, as clients reach it.")]
@@ -32,7 +38,7 @@ Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. W
 def adopt(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = None, timeout: Timeout = 120) -> None:
     """Take a group over from the broker, under its live members."""
     desk = _Desk(group, bootstrap, command_config, timeout)
-    desk.say("sidecar.managed", "true")
+    desk.say("sidecar.managed", "true", lambda: desk.glance().get("sidecar.managed") == "true")
 
     def arrived() -> str:
         told = desk.glance()
@@ -51,7 +57,7 @@ def adopt(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = No
 def release(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = None, timeout: Timeout = 330) -> None:
     """Give a group back to the broker, under its live members."""
     desk = _Desk(group, bootstrap, command_config, timeout)
-    desk.say("sidecar.managed", "false")
+    desk.say("sidecar.managed", "false", lambda: desk.glance().get("sidecar.managed") == "false")
     desk.wait(lambda: f"{group} is with the broker now." if desk.glance().get("sidecar.state") == "broker" else "")
 
 
@@ -70,20 +76,30 @@ def rebalance(
     """Have a group assigned anew."""
     desk = _Desk(group, bootstrap, command_config, timeout)
     # Only what was said of a group alone is told of one that is not managed.
-    before = desk.look().get("sidecar.epoch")
-    if before is None:
+    told = desk.look()
+    if "sidecar.epoch" not in told:
         desk.refused(f"{group} is not with the sidecars.")
+    before = int(told["sidecar.epoch"])
     for line in _removed(desk, remove_instance or []):
         typer.echo(line)
-    desk.say("sidecar.rebalance", reason)
+
+    def anew() -> int:
+        return int(desk.glance().get("sidecar.epoch", -1))
+
+    desk.say("sidecar.rebalance", reason, lambda: "sidecar.rebalance" in desk.glance() or anew() > before)
 
     def done() -> str:
-        epoch = int(desk.glance().get("sidecar.epoch", -1))
-        if epoch > int(before or -1):
+        epoch = anew()
+        if epoch > before:
             return f"{group} was assigned anew, in epoch or generation {epoch}."
         return f"{group} has no members to assign anything to." if desk.nobody() else ""
 
-    desk.wait(done)
+    def state() -> str:
+        if "sidecar.rebalance" in desk.glance():
+            return "it is recorded and has not begun; the group's next owner begins it. Do not say it again."
+        return "it has begun, and members are still to join. Do not say it again."
+
+    desk.wait(done, state)
 
 
 def _removed(desk: _Desk, instances: list[str]) -> list[str]:
@@ -186,8 +202,27 @@ class _Desk:
         ops = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in entries.items()]
         return ConfigResource(ResourceType.GROUP, self.group, incremental_configs=ops or None)
 
-    def say(self, name: str, value: str) -> None:
-        self._result(self._admin.incremental_alter_configs([self._resource(**{name: value})], request_timeout=ANSWER_S))
+    def say(self, name: str, value: str, heard: Callable[[], bool]) -> None:
+        """Until it is recorded. `heard`: whether it is, though nobody answered."""
+        from confluent_kafka import KafkaException
+
+        while True:
+            (future,) = self._admin.incremental_alter_configs(
+                [self._resource(**{name: value})], request_timeout=ANSWER_S
+            ).values()
+            try:
+                future.result()
+                return
+            except KafkaException as exc:
+                error = exc.args[0]
+                if error.code() >= 0 and error.code() not in PASSING:
+                    self.refused(error.str())
+            if heard():
+                return
+            if time.monotonic() >= self._until:
+                typer.echo(f"{self.group}: nobody has recorded it ({error.str()}): say it again.", err=True)
+                raise typer.Exit(TIMED_OUT)
+            time.sleep(LOOK_S)
 
     def look(self) -> dict[str, str]:
         """What is said of this group that only sidecars know."""
@@ -226,14 +261,14 @@ class _Desk:
         typer.echo(text, err=True)
         raise typer.Exit(REFUSED)
 
-    def wait(self, done: Callable[[], str]) -> None:
-        """Until `done` says what has happened."""
+    def wait(self, done: Callable[[], str], state: Callable[[], str] = lambda: GOES_ON) -> None:
+        """Until `done` says what has happened. `state`: what to say if it takes too long."""
         while time.monotonic() < self._until:
             if told := done():
                 typer.echo(told)
                 return
             time.sleep(LOOK_S)
-        typer.echo(f"{self.group}: not done in time; what was asked for goes on.", err=True)
+        typer.echo(f"{self.group}: not done in time; {state()}", err=True)
         raise typer.Exit(TIMED_OUT)
 
 
