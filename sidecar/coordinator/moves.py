@@ -26,9 +26,11 @@ from sidecar.coordinator.native_groups import adoption, obstacle
 from sidecar.coordinator.rules import Rules
 from sidecar.core import config as cf
 from sidecar.core.classic.events import JoinGroup
+from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, DeleteGroup, Drain, DrainReply, Event
+from sidecar.core.groups import Group
 from sidecar.core.owner import Phase
 from sidecar.core.service import Service
 from sidecar.kafka import native
@@ -158,7 +160,7 @@ class Moves:
                 self._service.request(token, event, now())
             else:
                 self._park(self._intake(group_id).parked, token, event)
-        elif here and not _joins(event):
+        elif here and (not _joins(event) or _returns(event, owner.shard.groups.get(group_id))):
             self._service.request(token, event, now())
         else:
             self._refuse(token, event, Code.NOT_COORDINATOR)
@@ -432,3 +434,9 @@ def _joins(event: Event) -> bool:
     if isinstance(event, JoinGroup):
         return not event.member_id
     return isinstance(event, ConsumerHeartbeat) and event.member_epoch == 0
+
+
+def _returns(event: Event, group: Group | None) -> bool:
+    """Whether it is a static member that was started again: the others wait for it. One of the consumer protocol has
+    said that it leaves for a while, and nobody waits."""
+    return isinstance(event, JoinGroup) and isinstance(group, ClassicGroup) and event.instance_id in group.static

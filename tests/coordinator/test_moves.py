@@ -11,6 +11,7 @@ import pytest
 
 from sidecar.coordinator import moves as module
 from sidecar.coordinator import placeholders, seating
+from sidecar.coordinator.clock import now
 from sidecar.coordinator.moves import MoveSettings
 from sidecar.core import config as cf
 from sidecar.core.classic.embedded import assignment
@@ -22,6 +23,7 @@ from sidecar.kafka.native import Member, Native
 from sidecar.link.messages import GroupRules
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import sync_group as sg
 from tests.core.classic_client import subscription
 from tests.inprocess.house import Heard, House, HouseClient, until
 from tests.inprocess.messages import beat, commit, join
@@ -318,6 +320,41 @@ def test_a_group_that_is_wanted_again_stays() -> None:
     run(test)
 
 
+def static_join(instance: str, member_id: str = "") -> jg.JoinGroupRequest:
+    return jg.JoinGroupRequest("g", 10_000, 60_000, member_id, instance, "consumer", NEWCOMER)
+
+
+def test_a_static_member_that_is_started_again_meanwhile_takes_part_in_the_way_back() -> None:
+    """Otherwise everybody would wait until the session of the one that it was has run out."""
+
+    async def test(house: House) -> None:
+        house.configs._own.classic["initial_rebalance_delay_ms"] = 20  # type: ignore[index]
+        one, two, back = [await house.client() for _ in range(3)]
+        one.post(static_join("i1"), 7)
+        two.post(static_join("i2"), 7)
+        leads, follows = await one.answer(static_join("i1"), 7), await two.answer(static_join("i2"), 7)
+        clients = {"i1": one, "i2": two}
+        assert {leads.generation_id, follows.generation_id} == {1}
+        part = [sg.SyncGroupRequestAssignment(leads.member_id, assignment(0, [("orders", (0, 1))]))]
+        for instance, joined in (("i1", leads), ("i2", follows)):
+            sync = sg.SyncGroupRequest("g", 1, joined.member_id, instance, "consumer", "range", part)
+            assert (await clients[instance].ask(sync, 5)).error_code == Code.NONE
+            part = []
+        await say(house, "g", managed="false")
+        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        await until(lambda: group.state == "PreparingRebalance")
+        beaten = await one.ask(hb.HeartbeatRequest("g", 1, leads.member_id, "i1"), 4)
+        assert beaten.error_code == Code.REBALANCE_IN_PROGRESS
+        assert (await back.ask(static_join("i3"), 7)).error_code == Code.NOT_COORDINATOR, "nobody new is let in"
+        one.post(static_join("i1", leads.member_id), 7)
+        back.post(static_join("i2"), 7)
+        assert (await one.answer(static_join("i1"), 7)).error_code == Code.NOT_COORDINATOR
+        assert (await back.answer(static_join("i2"), 7)).error_code == Code.NOT_COORDINATOR
+        await until(lambda: not house.rules.managed("g"))
+
+    run(test)
+
+
 # ---- rules ----------------------------------------------------------------------------------------------------------
 def test_stored_patterns_count_for_everybody_until_they_go() -> None:
     async def test(house: House) -> None:
@@ -413,6 +450,8 @@ def test_each_order_is_one_rebalance_and_none_is_left_for_a_group_that_is_not_th
         for n in (1, 2):
             await say(house, "g", rebalance="the same reason")
             await until(lambda n=n: epoch_of(house) == epoch + n)  # type: ignore[misc]
+            said_ms = now().wall_ms
+            await until(lambda at=said_ms: now().wall_ms > at)  # type: ignore[misc] # an order is told by its time
         await say(house, "nobody", rebalance="of nothing")
         await until(lambda: house.rules.groups_with(cf.REBALANCE) == [])
         assert epoch_of(house) == epoch + 2
