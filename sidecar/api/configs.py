@@ -297,7 +297,7 @@ def describe_configs(call: Call) -> Handler:
 def _moved(call: Call, r: dc.DescribeConfigsResource) -> bool:
     """Whether something may be said of this resource that only sidecars know."""
     if r.resource_type == cf.GROUP:
-        return call.scope.moved(r.resource_name)  # of the others tools see what a broker shows, and no more
+        return call.scope.moved(r.resource_name) or call.client_id == cf.DESK
     return r.resource_type == cf.BROKER and not r.resource_name and call.scope.moved("")
 
 

@@ -18,6 +18,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sidecar.core import config as cf
+
 REFUSED, TIMED_OUT = 1, 3
 LOOK_S = 0.2
 ANSWER_S, GLANCE_S = 30, 5
@@ -75,9 +77,8 @@ def rebalance(
 ) -> None:
     """Have a group assigned anew."""
     desk = _Desk(group, bootstrap, command_config, timeout)
-    # Only what was said of a group alone is told of one that is not managed.
     told = desk.look()
-    if "sidecar.epoch" not in told:
+    if told.get("sidecar.state", "broker") == "broker":
         desk.refused(f"{group} is not with the sidecars.")
     before = int(told["sidecar.epoch"])
     for line in _removed(desk, remove_instance or []):
@@ -117,7 +118,7 @@ def _removed(desk: _Desk, instances: list[str]) -> list[str]:
 
     async def leave() -> list[tuple[str, int]]:
         host, _, port = desk.bootstrap.split(",")[0].rpartition(":")
-        cluster = Cluster([(host, int(port))], "sidecar-groups", {})
+        cluster = Cluster([(host, int(port))], cf.DESK, {})
         try:
             members = [lg.MemberIdentity("", i, "removed by the administrator") for i in instances]
             conn = await cluster.coordinator(desk.group, 0)
@@ -189,7 +190,7 @@ class _Desk:
         config = {} if command_config is None else _properties(command_config)
         self.secured = bool(config)
         self._until = time.monotonic() + timeout_s
-        self._admin: Any = AdminClient({**config, "bootstrap.servers": bootstrap, "log_level": 2})
+        self._admin: Any = AdminClient({**config, "bootstrap.servers": bootstrap, "client.id": cf.DESK, "log_level": 2})
 
     def _resource(self, **entries: str) -> Any:
         from confluent_kafka.admin import (  # type: ignore[attr-defined]

@@ -50,6 +50,7 @@ def picture(state: StateLog, codec: StateCodec, rules: Rules, group_id: str) -> 
         "where": rules.whereabouts(group_id),
         "managed": rules.overrides.get(group_id, "as the patterns say"),
         "why": rules.why(group_id, cf.MANAGED),
+        "rebalance": rules.order(group_id),
     }
     if any(isinstance(r, classic.GroupRecord) for r in records):
         found |= _classic(records)

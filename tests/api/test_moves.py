@@ -96,3 +96,14 @@ def test_what_is_said_of_a_group_is_told(code: Code, shown: bool) -> None:
     assert {c.name: (c.value, c.read_only) for c in result.configs} == (
         {cf.MANAGED: ("true", False), cf.STATE: ("sidecar", True)} if shown else {}
     )
+
+
+def test_the_command_is_told_where_a_group_is_that_nobody_spoke_of() -> None:
+    """Kafka's own tools are shown what Kafka shows of it."""
+    wanted = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(cf.GROUP, "g-1", None)])
+    answer = dc.DescribeConfigsResponse(results=[dc.DescribeConfigsResult(Code.NONE, None, cf.GROUP, "g-1")])
+    p = Play(Api.DESCRIBE_CONFIGS, wanted, 4, client_id=cf.DESK).asks().broker(answer)
+    told = {cf.STATE: "sidecar", cf.EPOCH: "7"}
+    p.coordinates(DescribeSettings("", ("g-1",))).coordinator(SettingsReply(groups={"g-1": ()}, moves={"g-1": told}))
+    (result,) = dc.DescribeConfigsResponse.decode(4, p.gives()).results
+    assert {c.name: c.value for c in result.configs} == told

@@ -29,6 +29,8 @@ from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_groups as lg
 from tests.clients.conftest import ENV
+from tests.clients.moving import groups as moved
+from tests.clients.moving import picture, where
 from tests.clients.wire import join_request, reset, talk
 
 pytestmark = pytest.mark.kafka
@@ -103,6 +105,53 @@ def test_groups(guarded: LocalKafka) -> None:
             assert answers[0].pop() is False and answers[1].pop() is True
         assert answers[0] == answers[1], denied
     assert answers[0][3][0] == Code.GROUP_AUTHORIZATION_FAILED  # type: ignore[index]
+
+
+def test_moves_need_the_right_to_alter_configs(guarded: LocalKafka) -> None:
+    """Of the group, or of the cluster for the patterns. Without it nothing is changed, and the broker's words count."""
+    node = guarded.nodes[0]
+
+    async def set_it(conn: BrokerConnection, kind: int, name: str, key: str, value: str) -> tuple[int, str | None]:
+        resource = ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(key, 0, value)])
+        res = await conn.request(ia, "IncrementalAlterConfigs", ia.IncrementalAlterConfigsRequest([resource]))
+        return res.responses[0].error_code, res.responses[0].error_message
+
+    async def member(conn: BrokerConnection, group: str) -> int:
+        res = await conn.request(ch, "ConsumerGroupHeartbeat", join_request(group, "m", ["open-a"]))
+        return int(res.error_code)
+
+    def both(kind: int, name: str, ours: tuple[str, str], theirs: tuple[str, str]) -> list[tuple[int, str | None]]:
+        """What the sidecar says to its own setting, and the broker to one of Kafka's."""
+        return [
+            talk(guarded, lambda c: set_it(c, kind, name, *ours)),
+            talk(guarded, lambda c: set_it(c, kind, name, *theirs), direct=True),
+        ]
+
+    assert talk(guarded, lambda c: member(c, "managed-denied")) == Code.NONE
+    assert talk(guarded, lambda c: member(c, "plain-denied"), direct=True) == Code.NONE
+    for group, verb, home in (("plain-denied", "adopt", ""), ("managed-denied", "release", "sidecar")):
+        deny(guarded, ResourceType.GROUP, group, AclOperation.ALTER_CONFIGS)
+        try:
+            theirs = ("consumer.session.timeout.ms", "50000")
+            said = both(32, group, ("sidecar.managed", "true" if verb == "adopt" else "false"), theirs)
+            assert said[0] == said[1] and said[0][0] == Code.GROUP_AUTHORIZATION_FAILED
+            for words in ((verb,), ("rebalance",) if home else ()):
+                if words:
+                    code, told = moved(guarded, *words, group)
+                    assert (code, told.count("\n")) == (1, 1) and "Group authorization failed" in told, told
+            assert where(guarded, node, group) == home
+        finally:
+            allow_all(guarded)
+    (code, told), epoch = moved(guarded, "rebalance", "managed-denied"), picture(guarded, node, "managed-denied")
+    assert code == 0 and "was assigned anew" in told and epoch["epoch"] > 2, (told, epoch)
+
+    deny(guarded, ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER_CONFIGS)
+    try:
+        said = both(4, "", ("sidecar.groups.include", "plain.*"), ("log.cleaner.threads", "1"))
+        assert said[0] == said[1] and said[0][0] == Code.CLUSTER_AUTHORIZATION_FAILED
+        assert where(guarded, node, "plain-denied") == ""
+    finally:
+        allow_all(guarded)
 
 
 def test_topics_by_name_by_regex_and_in_descriptions(guarded: LocalKafka) -> None:

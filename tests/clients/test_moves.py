@@ -5,8 +5,10 @@ owner killed at any moment: `python -m tests.clients.moving_rounds`.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,7 +18,7 @@ from sidecar.drill.processes import wait_until
 from sidecar.kafka import native
 from sidecar.kafka.net import BrokerConnection
 from tests.clients.conftest import ENV
-from tests.clients.moving import MEMBERS, PROTOCOLS, at_the_broker, groups, judge, load, where
+from tests.clients.moving import MEMBERS, PROTOCOLS, at_the_broker, groups, judge, load, picture, where
 from tests.clients.moving_rounds import move
 from tests.clients.test_group_configs import BROKER, DELETE, SET, alter
 from tests.clients.test_placeholders import at
@@ -32,9 +34,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         yield cluster
 
 
-@pytest.mark.parametrize("protocol", list(PROTOCOLS))
-def test_there_and_back_under_live_members(kafka: LocalKafka, protocol: str) -> None:
-    with load(kafka, protocol, protocol) as live:
+@pytest.mark.parametrize(
+    ("protocol", "kind"),
+    [*((p, "librdkafka") for p in PROTOCOLS), ("cooperative", "java"), ("consumer", "java")],
+)
+def test_there_and_back_under_live_members(kafka: LocalKafka, protocol: str, kind: str) -> None:
+    with load(kafka, f"{kind}-{protocol}", protocol, kind) as live:
         assert at_the_broker(kafka, live.group).kind == ("consumer" if protocol == "consumer" else "classic")
         begun = time.monotonic()
         assert groups(kafka, "adopt", live.group) == (0, f"{live.group} is with the sidecars now.\n")
@@ -90,6 +95,54 @@ def test_patterns_change_while_everything_runs(kafka: LocalKafka) -> None:
     judge(live, 2)
 
 
+@pytest.mark.parametrize("kind", ["librdkafka", "java"])
+def test_a_static_member_that_restarts_while_its_group_goes_back(kafka: LocalKafka, kind: str) -> None:
+    """The others wait for it, but not for the session of the one that it was, which is 45 s."""
+    with load(kafka, f"static-{kind}", "eager", kind, instances=("i0", "i1", "i2")) as live:
+        move(live, "adopt")
+        first = live.clients[0]
+        first.process.kill()
+        first.journal.end(int(time.time() * 1000))
+        live.remove(first)
+        begun = time.monotonic()
+        with ThreadPoolExecutor(1) as pool:
+            moved = pool.submit(groups, kafka, "release", live.group)
+            wait_until("the others to wait for it", lambda: where(kafka, kafka.nodes[0], live.group) == "leaves", 30)
+            again = live.add(f"static-{kind}-again", "i0")
+            assert moved.result(200)[0] == 0
+        live.goes_on("the restart")
+        assert time.monotonic() - begun < 35
+        assert again.process.alive and all(c.process.alive for c in live.clients)
+        members = at_the_broker(kafka, live.group).members
+        assert sorted(str(m.instance_id) for m in members) == ["i0", "i1", "i2"]
+    judge(live, 3)
+
+
+def test_the_next_owner_does_the_rebalance_that_the_last_one_did_not_begin(kafka: LocalKafka) -> None:
+    """It stands still when the order comes, and is killed."""
+
+    async def order(conn: BrokerConnection) -> None:
+        assert await alter(conn, live.group, ("sidecar.rebalance", SET, "lag is uneven")) == (0, None)
+
+    with load(kafka, "order", "eager") as live:
+        move(live, "adopt")
+        owner = kafka.owner_of(live.group)
+        other = next(n for n in kafka.nodes if n is not owner)
+        generation = picture(kafka, other, live.group)["generation"]
+        assert owner.sidecar is not None
+        owner.sidecar.signal(signal.SIGSTOP)
+        at(other.sidecar_port, order)
+        assert "lag is uneven" in picture(kafka, other, live.group)["rebalance"]
+        assert picture(kafka, other, live.group)["generation"] == generation
+        owner.sidecar.kill()
+        kafka.start_sidecar(owner)
+        wait_until("a new generation", lambda: picture(kafka, other, live.group)["generation"] > generation, 60)
+        kafka.wait_ready()
+        live.goes_on("the rebalance")
+        assert picture(kafka, other, live.group)["rebalance"] == ""
+    judge(live, 3)
+
+
 @pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
 def test_the_administrator_has_a_group_assigned_anew(kafka: LocalKafka, protocol: str) -> None:
     with load(kafka, f"anew-{protocol}", protocol) as live:
@@ -111,11 +164,11 @@ def test_a_broker_that_knows_no_settings_of_groups(tmp_path_factory: pytest.Temp
     old = LocalKafka(tmp_path_factory.mktemp("moves-old"), brokers=1, version="3.9.1", sidecar_env=ENV)
     with old:
         old.wait_ready()
-        test_there_and_back_under_live_members(old, "eager")
+        test_there_and_back_under_live_members(old, "eager", "librdkafka")
 
 
 def test_sidecars_of_two_processes(tmp_path_factory: pytest.TempPathFactory) -> None:
     split = LocalKafka(tmp_path_factory.mktemp("moves-split"), brokers=1, split=True, sidecar_env=ENV)
     with split:
         split.wait_ready()
-        test_there_and_back_under_live_members(split, "consumer")
+        test_there_and_back_under_live_members(split, "consumer", "librdkafka")

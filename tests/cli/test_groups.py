@@ -1,0 +1,105 @@
+"""What `sidecar groups` says when sidecars do not answer, over an admin client that plays them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, admin
+from typer.testing import CliRunner
+
+from sidecar.cli import groups as module
+from sidecar.cli.groups import groups
+
+BROKEN = KafkaError._TRANSPORT
+NOT_ALLOWED = KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+def ended(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    if isinstance(value, Exception):
+        future.set_exception(value)
+    else:
+        future.set_result(value)
+    return future
+
+
+@dataclass
+class Sidecars:
+    """`answers`: error codes of the next changes, None for none; `lost`: a change that is not answered is not
+    recorded either; `act`: what becomes of a recorded one."""
+
+    answers: list[int | None] = field(default_factory=list)
+    lost: bool = False
+    told: dict[str, str] = field(default_factory=dict)
+    act: Callable[[dict[str, str]], None] = lambda told: None
+    said: int = 0
+
+    def incremental_alter_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
+        self.said += 1
+        code = self.answers.pop(0) if self.answers else None
+        if code is None or (code < 0 and not self.lost):
+            self.told |= {e.name: e.value for e in resources[0].incremental_configs}
+            self.act(self.told)
+        error = None if code is None else KafkaException(KafkaError(code))
+        return {resources[0]: ended(error)}
+
+    def describe_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
+        return {resources[0]: ended({n: SimpleNamespace(value=v) for n, v in self.told.items()})}
+
+    def describe_consumer_groups(self, names: list[str], request_timeout: float) -> dict[Any, Future[Any]]:
+        return {names[0]: ended(SimpleNamespace(members=["m"]))}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, sidecars: Sidecars, verb: str, timeout_s: float = 5) -> tuple[int, str]:
+    monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    done = CliRunner().invoke(groups, [verb, "g", "--bootstrap", "here:1", "--timeout", str(timeout_s)])
+    return done.exit_code, done.output.strip()
+
+
+def carried_out(told: dict[str, str]) -> None:
+    told["sidecar.epoch"] = "8"
+    del told["sidecar.rebalance"]
+
+
+def begun_only(told: dict[str, str]) -> None:
+    del told["sidecar.rebalance"]
+
+
+@pytest.mark.parametrize(("lost", "times"), [(False, 1), (True, 2)])
+def test_a_rebalance_that_nobody_confirmed_is_said_again_only_if_it_is_not_recorded(
+    monkeypatch: pytest.MonkeyPatch, lost: bool, times: int
+) -> None:
+    sidecars = Sidecars([BROKEN], lost, {"sidecar.state": "sidecar", "sidecar.epoch": "7"}, carried_out)
+    assert run(monkeypatch, sidecars, "rebalance") == (0, "g was assigned anew, in epoch or generation 8.")
+    assert sidecars.said == times
+
+
+def test_what_takes_too_long_is_said_to_go_on_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> dict[str, str]:
+        return {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
+
+    code, text = run(monkeypatch, Sidecars(told=told()), "rebalance", 0.1)
+    assert code == 3 and "is recorded and has not begun" in text
+
+    begun = Sidecars(told=told(), act=begun_only)
+    code, text = run(monkeypatch, begun, "rebalance", 0.1)
+    assert code == 3 and "has begun" in text
+
+    code, text = run(monkeypatch, Sidecars([BROKEN] * 1000, True, told()), "rebalance", 0.1)
+    assert code == 3 and "nobody has recorded it" in text and "say it again" in text
+
+    code, text = run(monkeypatch, Sidecars(told=told()), "release", 0.1)
+    assert code == 3 and "recorded and goes on" in text
+
+
+@pytest.mark.parametrize("verb", ["adopt", "release", "rebalance"])
+def test_a_refusal_is_final(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    sidecars = Sidecars([NOT_ALLOWED], told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
+    code, text = run(monkeypatch, sidecars, verb)
+    assert code == 1 and "Group authorization failed" in text and sidecars.said == 1
