@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -148,7 +149,8 @@ def load(
 
 def judge(done: Load, rebalances: int) -> None:
     twice = done.twice()
-    print(f"{done.group}: {done.count()} consumed, {twice} twice, errors {[j.errors for j in done.journals]}")
+    errors = Counter(e for j in done.journals for e in j.errors)
+    print(f"{done.group}: {done.count()} consumed, {twice} twice, errors {dict(errors)}")
     assert missing(done.producer.ends, done.journals) == 0
     assert double_owned(done.journals) == []
     assert twice <= rebalances * MEMBERS * BATCH
