@@ -439,6 +439,7 @@ class Coordinator:
     # ---- what the owners' group says ------------------------------------------------------------------------
     def owners_assigned(self, a: Assignment) -> None:
         self.assignment = a
+        self.moves.rules.peers(a.patterns)
         self.service.assigned(a.owners, a.generation, len(a.members), now())
         self._drain()
 

@@ -122,9 +122,10 @@ class Moves:
         self._watched: set[str] = set()
         self._first_try_s: dict[str, float] = {}
         self._sent_away: set[str] = set()
-        self.asked: dict[int, asyncio.Future[Answer]] = {}
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._last = 0
         self.forced = Forced(rules, self._mine, self.ask, ports.store, log, tasks)
+        figures("patterns_differ").set_function(lambda: len(rules.differing()))
         figures("groups_leaving").set_function(lambda: len(self.rules.kept))
 
     # ---- requests -----------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ class Moves:
         """The answer comes when all is committed that was written for it."""
         self._last = key = self._last + 1
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.asked[key] = future
+        self._asked[key] = future
         self._service.request(key << 16 | COORDINATORS_OWN, event, now())
         self._ports.drain()
         return await future
@@ -237,7 +238,7 @@ class Moves:
     def from_coordinator(self, message: ToFront) -> None:
         """As a front hears it."""
         if isinstance(message, Reply):
-            future = self.asked.pop(message.token, None)
+            future = self._asked.pop(message.token, None)
             if future is not None and not future.done():
                 future.set_result(message.answer)
 

@@ -32,23 +32,36 @@ JOIN_LANE = -1
 on its connection, and a LeaveGroup for a lost peer is what it waits for."""
 
 
+OwnPatterns = dict[str, list[str]]
+"""`include` and `exclude` of a sidecar's own settings."""
+
+
+def own_patterns(told: Any) -> OwnPatterns:
+    """As a peer wrote it, which may be of another version."""
+    return {name: sorted(map(str, told.get(name, ()))) for name in ("include", "exclude")}
+
+
 @dataclass(frozen=True)
 class Assignment:
-    """The whole map, known to every member. `members`: node id -> (member id, host, port)."""
+    """The whole map, known to every member. `members`: node id -> (member id, host, port); `patterns`: node id -> which
+    groups this sidecar's own settings name, of those that tell it."""
 
     generation: int = -1
     owners: tuple[int, ...] = ()
     members: Mapping[int, tuple[str, str, int]] = field(default_factory=dict)
+    patterns: Mapping[int, OwnPatterns] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         members = {str(n): list(m) for n, m in self.members.items()}
-        return json.dumps({"owners": list(self.owners), "members": members}).encode()
+        patterns = {str(n): p for n, p in self.patterns.items()}
+        return json.dumps({"owners": list(self.owners), "members": members, "patterns": patterns}).encode()
 
     @staticmethod
     def decode(generation: int, raw: bytes) -> Assignment:
         j = json.loads(raw)
         members = {int(n): (str(m[0]), str(m[1]), int(m[2])) for n, m in j["members"].items()}
-        return Assignment(generation, tuple(j["owners"]), members)
+        patterns = {int(n): own_patterns(p) for n, p in j.get("patterns", {}).items()}
+        return Assignment(generation, tuple(j["owners"]), members, patterns)
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,7 @@ class OwnershipSettings:
     session_timeout_ms: int
     heartbeat_ms: int
     peer_links: bool
+    patterns: OwnPatterns = field(default_factory=dict)
 
 
 class Listener(Protocol):
@@ -189,7 +203,8 @@ class Ownership:
     async def _join(self) -> None:
         conn = await self.cluster.lane(await self.cluster.coordinator_node(self.settings.group_id, 0), JOIN_LANE)
         host, port = self.address
-        meta = json.dumps({"node_id": self.node_id, "host": host, "port": port}).encode()
+        said = {"node_id": self.node_id, "host": host, "port": port, "patterns": self.settings.patterns}
+        meta = json.dumps(said).encode()
         sent = time.monotonic()
         timeout_ms = self.settings.session_timeout_ms
         while True:
@@ -233,6 +248,7 @@ class Ownership:
 
     def _place(self, members: list[Any]) -> bytes:
         alive: dict[int, tuple[str, str, int]] = {}
+        patterns: dict[int, OwnPatterns] = {}
         for m in sorted(members, key=lambda m: str(m.member_id)):
             try:
                 meta = json.loads(m.metadata)
@@ -244,8 +260,10 @@ class Ownership:
                 self.log.error("two sidecars with one node id; the second gets nothing", node_id=node)
                 continue
             alive[node] = (m.member_id, host, port)
+            if meta.get("patterns"):
+                patterns[node] = own_patterns(meta["patterns"])
         owners = place(self.listener.offsets_leaders(), set(alive), self.assignment.owners)
-        return Assignment(0, tuple(owners), alive).encode()
+        return Assignment(0, tuple(owners), alive, patterns).encode()
 
     async def _heartbeats(self) -> None:
         """Every `heartbeat_ms`, on its own connection."""

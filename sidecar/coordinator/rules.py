@@ -56,6 +56,7 @@ class Rules:
         self._patterns_s = 0.0
         self._since_s: dict[str, float] = {}
         self._recounts: list[float] = []
+        self._peers: dict[int, dict[str, list[str]]] = {}
 
     # ---- questions ----------------------------------------------------------------------------------------
     def wanted(self, group_id: str) -> bool:
@@ -99,6 +100,7 @@ class Rules:
         if not self.ready:
             self.ready = True
             self._patterns_s, self._since_s = 0.0, {}
+            self._say_who_differs()
             self._recount()
 
     def stored(self, group_id: str, name: str) -> bool:
@@ -143,6 +145,7 @@ class Rules:
         self._patterns_s = time.monotonic()
         self.dirty = True
         if self.ready:
+            self._say_who_differs()
             self._recount()
             self._recounts = [time.monotonic() + s for s in RECOUNT_S]
         return True
@@ -192,6 +195,30 @@ class Rules:
     def _raw(self, group_id: str, name: str) -> bytes | None:
         partition = partition_for(group_id, len(self._state.partitions)) if group_id else 0
         return self._state.partitions[partition].configs.get(group_id, {}).get(name)
+
+    # ---- the other sidecars' own settings ---------------------------------------------------------------------
+    def told(self) -> dict[str, list[str]]:
+        """This sidecar's own patterns, as the others are told."""
+        return {"include": sorted(self._own.include), "exclude": sorted(self._own.exclude)}
+
+    def peers(self, patterns: Mapping[int, dict[str, list[str]]]) -> None:
+        """What the others' own settings say, by node id."""
+        if patterns != self._peers:
+            self._peers = dict(patterns)
+            self._say_who_differs()
+
+    def differing(self) -> list[int]:
+        """Sidecars that coordinate other groups than this one does: their own patterns count where none are stored."""
+        told = self.told()
+        counts = [n for n, key in zip(told, cf.BROKER_MOVES, strict=True) if self.value("", f"/{key}") is None]
+        return sorted(node for node, said in self._peers.items() if any(said[n] != told[n] for n in counts))
+
+    def _say_who_differs(self) -> None:
+        found = self.differing() if self.ready else []
+        if found:
+            theirs = {node: self._peers[node] for node in found}
+            remedy = "make them alike, or store them once for all: sidecar.groups.include and .exclude"
+            self._log.error("sidecars have different patterns", own=self.told(), theirs=theirs, remedy=remedy)
 
     # ---- groups that are still here -------------------------------------------------------------------------
     def _recount(self) -> None:

@@ -64,6 +64,11 @@ METRICS: dict[str, _Metric] = {
     "placeholder_seconds": _Metric(
         Histogram, "sidecar_placeholder_seconds", "From when a placeholder is wanted until commits go on in its name."
     ),
+    "patterns_differ": _Metric(
+        Gauge,
+        "sidecar_patterns_differ",
+        "Sidecars whose own patterns of groups are others than ours, while none are stored.",
+    ),
     "groups_leaving": _Metric(
         Gauge, "sidecar_groups_leaving", "Groups that are to go back to the brokers and have records here still."
     ),

@@ -128,11 +128,16 @@ class Load:
 
 @contextmanager
 def load(
-    kafka: LocalKafka, name: str, protocol: str, kind: str = CLIENTS[0], instances: Sequence[str] = ()
+    kafka: LocalKafka,
+    name: str,
+    protocol: str,
+    kind: str = CLIENTS[0],
+    instances: Sequence[str] = (),
+    rate: float = RATE,
 ) -> Iterator[Load]:
     """`instances`: of the first members, which are static ones."""
     topic, group = make_topic(kafka, f"t-{name}", PARTITIONS), f"moved-{name}"
-    producer = ProducerProcess(kafka, topic, RATE, kafka.internal).start()
+    producer = ProducerProcess(kafka, topic, rate, kafka.internal).start()
     made = Load(kafka, group, topic, producer, protocol, kind)
     try:
         for i in range(MEMBERS):

@@ -32,8 +32,8 @@ from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import DrillError, interrupt_on_sigterm, wait_until
 from sidecar.kafka import native
 from tests.clients.conftest import ENV
-from tests.clients.moving import CLIENTS, MEMBERS, PROTOCOLS, Load, at_the_broker, groups, load, picture, where
-from tests.clients.test_placeholders import at_broker
+from tests.clients.moving import CLIENTS, MEMBERS, PROTOCOLS, RATE, Load, at_the_broker, groups, load, picture, where
+from tests.clients.test_placeholders import at, at_broker
 
 KILL_WITHIN_S = {"adopt": 0.9, "release": 0.9}
 """About so long a move takes, from the moment at which a sidecar tells that it is under way."""
@@ -106,24 +106,34 @@ def force(live: Load, how: str, n: int) -> None:
 
 def _remove_one(live: Load, n: int) -> None:
     """A member that is alive, by its member id: it joins again by itself."""
+    kafka, (ids, _) = live.kafka, _members(live)
+    one = native.Member(ids[n % len(ids)], None, "", "")
+    if kafka.front == "none":
+        at_broker(kafka, lambda c: native.send_away(c, live.group, [one], "by hand", 10), live.group)
+    else:
+        owner = kafka.owner_of(live.group)
+        at(owner.sidecar_port, lambda c: native.send_away(c, live.group, [one], "by hand", 10))
+
+    def back() -> bool:
+        now, stable = _members(live)
+        return stable and len(now) == MEMBERS and one.member_id not in now
+
+    wait_until("the member that was removed to be back", back, 90)
+
+
+def _members(live: Load) -> tuple[list[str], bool]:
+    """Member ids in the order of their clients' names, which they begin with; and whether the group is stable."""
     if live.kafka.front == "none":
         found = at_the_broker(live.kafka, live.group)
-        one = sorted(found.members, key=lambda m: m.client_id)[n % len(found.members)]
-        at_broker(live.kafka, lambda c: native.send_away(c, live.group, [one], "by hand", 10), live.group)
-        return
-    from tests.clients.test_placeholders import at
-
-    there = picture(live.kafka, live.kafka.nodes[0], live.group)["members"]
-    told = sorted(there, key=lambda m: str(m["client"]))[n % len(there)]
-    one = native.Member(told["member"], None, told["client"], told["host"])
-    owner = live.kafka.owner_of(live.group)
-    at(owner.sidecar_port, lambda c: native.send_away(c, live.group, [one], "by hand", 10))
+        return sorted(m.member_id for m in found.members), found.stable
+    there = picture(live.kafka, live.kafka.nodes[0], live.group)
+    return sorted(m["member"] for m in there.get("members", [])), there.get("state") == "Stable"
 
 
 def run(kafka: LocalKafka, a: argparse.Namespace) -> dict[str, Any]:
     rng = random.Random(a.seed)
     name = f"{a.what}-{a.protocol}"
-    with load(kafka, name, a.protocol, a.clients) as live:
+    with load(kafka, name, a.protocol, a.clients, rate=a.rate) as live:
         if a.what == "rebalances" and kafka.front != "none":
             move(live, "adopt")
         before, start = live.twice(), live.count()
@@ -161,9 +171,12 @@ def main() -> int:
     ap.add_argument("--kill", action="store_true")
     ap.add_argument("--force", choices=("command", "remove", "join"), default="command")
     ap.add_argument("--where", choices=("sidecar", "broker"), default="sidecar")
+    ap.add_argument("--rate", type=float, default=RATE, help="Records a second.")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--keep", help="Keep the logs in this folder.")
     a = ap.parse_args()
+    if a.what == "rebalances" and a.force == "remove" and a.protocol == "consumer":
+        ap.error("whether a consumer group is stable is not told in one word; use another protocol")
     if a.where == "broker" and (a.what == "moves" or a.force == "command"):
         ap.error("a plain broker knows neither moves nor the command")
     interrupt_on_sigterm()

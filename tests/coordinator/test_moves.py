@@ -378,6 +378,21 @@ def test_stored_patterns_count_for_everybody_until_they_go() -> None:
     run(test)
 
 
+def test_sidecars_whose_own_patterns_differ_are_told_until_patterns_are_stored() -> None:
+    async def test(house: House) -> None:
+        told = "sidecars have different patterns"
+        house.rules.peers({1: house.rules.told(), 2: {"include": [], "exclude": []}})
+        assert house.rules.differing() == [] and told not in house.lines.events()
+        house.rules.peers({1: house.rules.told(), 2: {"include": ["b.*"], "exclude": []}})
+        assert house.metrics.value("patterns_differ") == 1
+        assert house.lines.fields(told)["theirs"] == {2: {"include": ["b.*"], "exclude": []}}
+        include = {f"/{cf.INCLUDE}": "c.*"}
+        await house.configs.put("", include, "a test", house.coordinator.append_unfenced)
+        assert house.metrics.value("patterns_differ") == 0
+
+    run(test)
+
+
 def test_a_rebalance_is_forced_with_its_reason() -> None:
     async def test(house: House) -> None:
         client = await house.client()

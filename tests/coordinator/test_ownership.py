@@ -126,6 +126,20 @@ def test_a_second_one_follows_and_partitions_go_beside_their_leaders() -> None:
     run(test)
 
 
+def test_each_sidecar_hears_which_groups_the_others_settings_name() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        mine, theirs = ({"include": [name], "exclude": []} for name in ("a.*", "b.*"))
+        one = make(1, replace(SETTINGS, patterns=mine))
+        await until(lambda: one.assigned)
+        two = make(2, replace(SETTINGS, patterns=theirs))
+        await until(lambda: two.assigned and len(one.assigned) == 2)
+        assert one.assigned[-1].patterns == two.assigned[-1].patterns == {1: mine, 2: theirs}
+        old = {"owners": [1], "members": {"1": ["m", "h", 1]}}
+        assert Assignment.decode(1, json.dumps(old).encode()).patterns == {}, "of a sidecar that does not tell them"
+
+    run(test)
+
+
 def test_a_leader_that_moves_makes_the_leader_of_the_group_place_anew() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one, two = make(1), make(2)
