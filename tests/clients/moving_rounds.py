@@ -4,7 +4,7 @@
     python -m tests.clients.moving_rounds rebalances --rounds 10 --force remove --where broker
 
 `moves`: each round takes the group in and gives it back. With `--kill` the group's owner is killed (SIGKILL) in the
-middle of each move, at a moment that the seed chooses, and the command goes on against the sidecar that is left.
+middle of each move, at a moment that the seed chooses; in every other round the command spoke to that sidecar.
 `rebalances`: each round forces one, by the command `sidecar groups rebalance`, by LeaveGroup for a member that is alive
 (as the administrator's tools send it), or by a member that joins. `--where broker` has no sidecars at all: so a plain
 broker is compared under the same load.
@@ -39,14 +39,15 @@ KILL_WITHIN_S = {"adopt": 0.9, "release": 0.9}
 """About so long a move takes, from the moment at which a sidecar tells that it is under way."""
 
 
-def move(live: Load, verb: str, kill_after_s: float | None = None) -> dict[str, Any]:
-    """One move, as the administrator does it; whose death it survived and how long it took."""
+def move(live: Load, verb: str, kill_after_s: float | None = None, through_owner: bool = False) -> dict[str, Any]:
+    """One move, as the administrator does it; whose death it survived and how long it took. `through_owner`: the
+    command speaks to the sidecar that is killed."""
     kafka, begun = live.kafka, time.monotonic()
     told: dict[str, Any] = {"verb": verb}
     if kill_after_s is None:
         code, text = groups(kafka, verb, live.group)
     else:
-        code, text = _killed(live, verb, kill_after_s, told)
+        code, text = _killed(live, verb, kill_after_s, through_owner, told)
     told |= {"seconds": round(time.monotonic() - begun, 2), "exit": code, "text": text.strip()}
     live.goes_on(f"the {verb}")
     told["all_seconds"] = round(time.monotonic() - begun, 2)
@@ -58,13 +59,13 @@ def move(live: Load, verb: str, kill_after_s: float | None = None) -> dict[str, 
     return told
 
 
-def _killed(live: Load, verb: str, after_s: float, told: dict[str, Any]) -> tuple[int, str]:
+def _killed(live: Load, verb: str, after_s: float, through_owner: bool, told: dict[str, Any]) -> tuple[int, str]:
     kafka = live.kafka
     owner = kafka.owner_of(live.group)
     other = next(n for n in kafka.nodes if n is not owner)
     assert owner.sidecar is not None
     with ThreadPoolExecutor(1) as pool:
-        moved = pool.submit(groups, kafka, verb, live.group, skip=owner.node_id)
+        moved = pool.submit(groups, kafka, verb, live.group, skip=(other if through_owner else owner).node_id)
         under_way = "comes" if verb == "adopt" else "leaves"
         wait_until(
             "the move to begin",
@@ -143,7 +144,8 @@ def run(kafka: LocalKafka, a: argparse.Namespace) -> dict[str, Any]:
             if a.what == "moves":
                 for verb in ("adopt", "release"):
                     after_s = rng.uniform(0, KILL_WITHIN_S[verb]) if a.kill else None
-                    print(json.dumps({"round": n, **move(live, verb, after_s), "twice": live.twice() - at}), flush=True)
+                    told = move(live, verb, after_s, through_owner=n % 2 == 1)
+                    print(json.dumps({"round": n, **told, "twice": live.twice() - at}), flush=True)
             else:
                 force(live, a.force, n)
             per_round.append(live.twice() - at)

@@ -146,15 +146,14 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
 
 
 def _empty(turn: Turn, group: ClassicGroup, why: str) -> None:
-    soft: ClassicSoft = turn.soft_of(group.group_id)
-    generation = _following(group, soft)
+    generation = _following(group)
     go(turn, group, State.EMPTY, why, generation=generation, protocol=None, leader=None, adopted=False)
     turn.fx.log("group is empty", group_id=group.group_id, generation=group.generation)
 
 
-def _following(group: ClassicGroup, soft: ClassicSoft) -> int:
+def _following(group: ClassicGroup) -> int:
     """The next generation: higher than any that a member has ever been in."""
-    known = max(group.generation, soft.seen_generation, newest_claim(group)) if group.adopted else group.generation
+    known = max(group.generation, newest_claim(group)) if group.adopted else group.generation
     return known + 1
 
 
@@ -193,7 +192,7 @@ def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None
         group,
         State.COMPLETING,
         f"{len(soft.joins)} of {len(group.members)} members joined",
-        generation=_following(group, soft),
+        generation=_following(group),
         protocol=protocol,
         leader=leader,
         adopted=False,

@@ -30,8 +30,6 @@ class ClassicSoft(Soft):
     """The group goes back to the broker."""
     rounds: int = 0
     """Generations in which nobody was assigned anything for that reason."""
-    seen_generation: int = 0
-    """The highest that members of an adopted group said they are in."""
     delay_ms: int = 0
     left_ms: int = 0
     """Of the initial rebalance: the delay that runs, and how much more of it there may be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup, classic_group
-from sidecar.core.classic.rebalance import arm_session, go_on_draining, has_synced, stabilize, synced
+from sidecar.core.classic.rebalance import arm_session, go, go_on_draining, has_synced, stabilize, synced
 from sidecar.core.classic.records import State
 from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.effects import Grant
@@ -47,7 +47,9 @@ def heartbeat(turn: Turn, e: ClassicHeartbeat, token: int) -> None:
     arm_session(turn, group, e.member_id)
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.PREPARING:
-        soft.seen_generation = max(soft.seen_generation, e.generation)
+        if group.adopted and e.generation > group.generation:
+            why = f"{e.member_id} is in generation {e.generation}"
+            go(turn, group, group.state, why, generation=e.generation)
         turn.reply(token, Answer(Code.REBALANCE_IN_PROGRESS))
         return
     until_ms = turn.now.mono_ms + group.members[e.member_id].session_timeout_ms
