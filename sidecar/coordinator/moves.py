@@ -124,7 +124,7 @@ class Moves:
         self._sent_away: set[str] = set()
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._last = 0
-        self.forced = Forced(rules, self._mine, self.ask, ports.store, log, tasks)
+        self.forced = Forced(rules, self._arrived, self.ask, ports.store, log, tasks)
         figures("patterns_differ").set_function(lambda: len(rules.differing()))
         figures("groups_leaving").set_function(lambda: len(self.rules.kept))
 
@@ -224,6 +224,10 @@ class Moves:
 
     def _mine(self, group_id: str) -> bool:
         return self._service.owner_of(group_id).shard is not None and self._service.lease_valid(now())
+
+    def _arrived(self, group_id: str) -> bool:
+        """Served here, and not just being taken in."""
+        return self._mine(group_id) and group_id not in self._intakes
 
     # ---- the core, asked by the coordinator itself ----------------------------------------------------------
     async def ask(self, event: Event) -> Answer:

@@ -472,3 +472,26 @@ def test_each_order_is_one_rebalance_and_none_is_left_for_a_group_that_is_not_th
         assert epoch_of(house) == epoch + 2
 
     run(test)
+
+
+def test_a_rebalance_of_a_group_that_is_being_taken_in_waits_until_it_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, classic("n1"))
+    answers = broker._describe
+
+    async def silent(conn: object, group_id: str, timeout_s: float) -> Native:
+        broker.asked += 1
+        raise TimeoutError
+
+    monkeypatch.setattr(native, "describe", silent)
+
+    async def test(house: House) -> None:
+        await say(house, "theirs", managed="true")
+        await until(lambda: broker.asked > 1)
+        await say(house, "theirs", rebalance="lag is uneven")
+        await asyncio.sleep(0.1)
+        assert house.rules.groups_with(cf.REBALANCE) == ["theirs"]
+        monkeypatch.setattr(native, "describe", answers)
+        await until(lambda: house.rules.groups_with(cf.REBALANCE) == [])
+        assert broker.gone == ["n1"]
+
+    run(test)
