@@ -7,6 +7,7 @@ way when its partition was taken away, and the bound is one batch of each member
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -126,6 +127,26 @@ class Load:
         return again
 
 
+def below_commits(journals: Sequence[Client]) -> int:
+    """Records that somebody read again though a commit behind them had been acknowledged: offsets that were lost. The
+    clients' own clocks are those of one machine."""
+    events = []
+    for c in journals:
+        lines = c.raw.read_text().splitlines() if c.raw.exists() else []
+        events += [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+    committed: dict[int, int] = {}
+    lost = 0
+    for e in sorted(events, key=lambda e: int(e.get("timestamp", 0))):
+        if e["name"] == "offsets_committed" and e["success"]:
+            for o in e["offsets"]:
+                committed[o["partition"]] = max(o["offset"], committed.get(o["partition"], 0))
+        elif e["name"] == "records_consumed":
+            for p in e["partitions"]:
+                end = min(p["maxOffset"] + 1, committed.get(p["partition"], 0))
+                lost += max(0, end - p["minOffset"])
+    return lost
+
+
 @contextmanager
 def load(
     kafka: LocalKafka,
@@ -158,4 +179,5 @@ def judge(done: Load, rebalances: int) -> None:
     print(f"{done.group}: {done.count()} consumed, {twice} twice, errors {dict(errors)}")
     assert missing(done.producer.ends, done.journals) == 0
     assert double_owned(done.journals) == []
+    assert below_commits([*done.clients, *done.gone]) == 0
     assert twice <= rebalances * MEMBERS * BATCH

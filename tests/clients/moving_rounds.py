@@ -9,8 +9,9 @@ middle of each move, at a moment that the seed chooses; in every other round the
 (as the administrator's tools send it), or by a member that joins. `--where broker` has no sidecars at all: so a plain
 broker is compared under the same load.
 
-Prints a line of JSON: records consumed, missing, consumed twice, partitions with two owners. Exit code 1 if any is
-missing, has two owners, or a move does not come to its end.
+Prints a line of JSON: records consumed, missing, consumed twice (of those: read again though a commit behind them had
+been acknowledged), partitions with two owners. Exit code 1 if any is missing, was committed and read again, or has two
+owners, or if a move does not come to its end.
 """
 
 from __future__ import annotations
@@ -32,7 +33,19 @@ from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import DrillError, interrupt_on_sigterm, wait_until
 from sidecar.kafka import native
 from tests.clients.conftest import ENV
-from tests.clients.moving import CLIENTS, MEMBERS, PROTOCOLS, RATE, Load, at_the_broker, groups, load, picture, where
+from tests.clients.moving import (
+    CLIENTS,
+    MEMBERS,
+    PROTOCOLS,
+    RATE,
+    Load,
+    at_the_broker,
+    below_commits,
+    groups,
+    load,
+    picture,
+    where,
+)
 from tests.clients.test_placeholders import at, at_broker
 
 KILL_WITHIN_S = {"adopt": 0.9, "release": 0.9}
@@ -159,6 +172,7 @@ def run(kafka: LocalKafka, a: argparse.Namespace) -> dict[str, Any]:
         "missing": missing(live.producer.ends, live.journals),
         "twice": live.twice() - before,
         "twice_per_round": per_round,
+        "read_again_below_a_commit": below_commits([*live.clients, *live.gone]),
         "two_owners": len(double_owned(live.journals)),
         "commits_refused": sum(len(j.errors) for j in live.journals),
     }
@@ -195,7 +209,7 @@ def main() -> int:
             print(f"failed: {exc}", file=sys.stderr)
             return 1
     print(json.dumps(figures))
-    return 1 if figures["missing"] or figures["two_owners"] else 0
+    return 1 if figures["missing"] or figures["two_owners"] or figures["read_again_below_a_commit"] else 0
 
 
 if __name__ == "__main__":
