@@ -60,6 +60,7 @@ def test_a_classic_group() -> None:
         "where": "sidecar",
         "managed": "as the patterns say",
         "why": "",
+        "rebalance": "",
         "type": "classic",
         "state": "Stable",
         "generation": 1,

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sidecar.core.classic.embedded import (
     CONSUMER_TYPE,
+    LAST_GENERATION,
     UNKNOWN_GENERATION,
     Subscription,
     assigned,
@@ -66,7 +67,8 @@ def newest_claim(group: ClassicGroup) -> int:
     if group.type not in (CONSUMER_TYPE, None):
         return UNKNOWN_GENERATION
     said = (subscription(metadata) for m in group.members.values() for _, metadata in m.protocols)
-    return max((s.generation for s in said if s is not None), default=UNKNOWN_GENERATION)
+    told = (s.generation for s in said if s is not None and s.generation < LAST_GENERATION)
+    return max(told, default=UNKNOWN_GENERATION)
 
 
 def report(turn: Turn, group: ClassicGroup, found: Mapping[str, tuple[StaleClaim, ...]]) -> None:

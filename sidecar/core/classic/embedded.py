@@ -19,6 +19,8 @@ CONSUMER_TYPE = "consumer"
 """The protocol type of consumers."""
 NEWEST = 3
 UNKNOWN_GENERATION = -1
+LAST_GENERATION = 2**31 - 1
+"""There is none after it, and so a member that speaks of it is not believed."""
 Owned = Mapping[str, tuple[int, ...]]
 """Topic name -> partitions."""
 

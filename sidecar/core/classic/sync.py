@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sidecar.core.classic.embedded import LAST_GENERATION
 from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup, classic_group
 from sidecar.core.classic.rebalance import arm_session, go, go_on_draining, has_synced, stabilize, synced
@@ -47,7 +48,7 @@ def heartbeat(turn: Turn, e: ClassicHeartbeat, token: int) -> None:
     arm_session(turn, group, e.member_id)
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.PREPARING:
-        if group.adopted and e.generation > group.generation:
+        if group.adopted and group.generation < e.generation < LAST_GENERATION:
             why = f"{e.member_id} is in generation {e.generation}"
             go(turn, group, group.state, why, generation=e.generation)
         turn.reply(token, Answer(Code.REBALANCE_IN_PROGRESS))
