@@ -253,15 +253,16 @@ class Ownership:
             try:
                 meta = json.loads(m.metadata)
                 node, host, port = int(meta["node_id"]), str(meta["host"]), int(meta["port"])
-            except (ValueError, KeyError, TypeError) as exc:
+                said = own_patterns(meta["patterns"]) if meta.get("patterns") else None
+            except (ValueError, KeyError, TypeError, AttributeError) as exc:
                 self.log.error("a member of the owners' group is no sidecar", member_id=m.member_id, error=repr(exc))
                 continue
             if node in alive:
                 self.log.error("two sidecars with one node id; the second gets nothing", node_id=node)
                 continue
             alive[node] = (m.member_id, host, port)
-            if meta.get("patterns"):
-                patterns[node] = own_patterns(meta["patterns"])
+            if said is not None:
+                patterns[node] = said
         owners = place(self.listener.offsets_leaders(), set(alive), self.assignment.owners)
         return Assignment(0, tuple(owners), alive, patterns).encode()
 
