@@ -122,8 +122,10 @@ def sides(cluster: LocalKafka) -> Iterator[tuple[Side, Side]]:
     made = Side("managed-x", f"127.0.0.1:{node.sidecar_port}"), Side("unmanag-x", f"127.0.0.1:{node.clients_port}")
     for side in made:
         for kind, protocol in (("live", "range"), ("modern", "consumer")):
-            for n in (1, 2):
-                side.join(kind, f"{kind}-{n}", protocol)
+            first = side.join(kind, f"{kind}-1", protocol)
+            # It keeps the first half, whatever its member id: with both at once chance decides who gets which.
+            wait_until("the first member to have all", _has_all(first), 60)
+            side.join(kind, f"{kind}-2", protocol)
     every = [c for side in made for c in side.consumers]
 
     def settled() -> bool:
