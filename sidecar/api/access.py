@@ -4,8 +4,9 @@ are kept for a while.
 READ of a group: a Heartbeat (api 12) of an unknown member is refused with GROUP_AUTHORIZATION_FAILED before anything
 else is looked at. DELETE of a group: so is an OffsetDelete without topics, which deletes nothing. DESCRIBE of groups:
 DescribeGroups. DESCRIBE of topics: ListOffsets, which no other right opens.
-A broker without an authorizer is asked once per connection and group all the same, so that nothing is served to a
-client that has not authenticated.
+A broker without an authorizer is asked all the same, so that nothing is served to a client that has not
+authenticated: once per connection and group where clients authenticate. An answer on a connection that has not shows
+that the listener wants nobody to, and counts for all such connections, as long as any answer is kept.
 """
 
 from __future__ import annotations
@@ -35,12 +36,17 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     known = call.client.readable.get(group_id)
     if known is not None and known[1] > call.now_ms:
         return Code.NONE if known[0] == 0 else Code(known[0])
+    anybody = not call.view.authorizer and not call.client.authenticates
+    if anybody and call.scope.learnt.open_until_ms > call.now_ms:
+        return Code.NONE
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
     res = hb.HeartbeatResponse.decode(3, frame, response_body(frame, False))
     refused = res.error_code == Code.GROUP_AUTHORIZATION_FAILED
     code = Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE
     _keep(call, call.client.readable, {group_id: code})
+    if anybody and not refused:
+        call.scope.learnt.open_until_ms = call.now_ms + call.scope.access_keep_ms
     return code
 
 

@@ -87,6 +87,18 @@ class Client:
     readable: Kept = field(default_factory=dict)
     describable: Kept = field(default_factory=dict)
     topics: Kept = field(default_factory=dict)
+    authenticates: bool = False
+    """It has sent something of SASL."""
+
+
+@dataclass(slots=True)
+class Learnt:
+    """What the brokers' answers on one connection say of all connections. `open_until_ms`: until then it counts that
+    the listener wants no client to authenticate (access.py); `free`: name of a group -> when its broker was last asked
+    and had no group of another kind (one_name.py)."""
+
+    open_until_ms: int = 0
+    free: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -103,8 +115,7 @@ class Scope:
     modern_as_classic: bool = False
     moved: Callable[[str], bool] = lambda group_id: False
     """Whether something else was said of this group than the patterns say; "": whether patterns were stored."""
-    free: dict[str, int] = field(default_factory=dict)
-    """Name of a group -> when its broker was last asked and had no group of another kind (one_name.py)."""
+    learnt: Learnt = field(default_factory=Learnt)
 
 
 @dataclass(slots=True)

@@ -23,6 +23,9 @@ from sidecar.wire.generated import streams_group_heartbeat as st
 
 CLASSIC = "classic"
 FREE_KEPT = 1_000
+FREE_MS, NEVER_MS = 100, -1_000_000
+"""So long a name counts as free: a group of another kind that begins at the broker meanwhile is a race between two who
+begin at once, which takes about as long until the new group is in the log."""
 TELLS_KINDS_SINCE = 6
 """Version of DescribeGroups. Older brokers have classic groups only, or consumer groups that say of themselves
 "Dead"."""
@@ -63,9 +66,9 @@ def _taken(call: Call, group_id: str, by: str) -> Generator[Want, Any, bool]:
 def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, bool]:
     """Whether the broker has a share or streams group of this name. Asked for groups that nobody here knows yet.
     The members of a new group come together: what the broker was asked for one of them since `came_ms`, when this
-    request came, goes for this one, too."""
+    request came, or just before, goes for this one, too."""
     versions = call.client.broker_versions
-    if call.scope.free.get(group_id, came_ms) > came_ms:
+    if call.scope.learnt.free.get(group_id, NEVER_MS) > came_ms - FREE_MS:
         return False
     if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < TELLS_KINDS_SINCE:
         return False
@@ -78,9 +81,9 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
     (group,) = dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups
     if group.error_code != Code.GROUP_ID_NOT_FOUND or "is not a classic group" not in (group.error_message or ""):
         if group.error_code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
-            if len(call.scope.free) >= FREE_KEPT:
-                call.scope.free.clear()
-            call.scope.free[group_id] = asked_ms
+            if len(call.scope.learnt.free) >= FREE_KEPT:
+                call.scope.learnt.free.clear()
+            call.scope.learnt.free[group_id] = asked_ms
         return False
     described = cd.ConsumerGroupDescribeRequest([group_id]).encode(0)
     body = yield from store_at(call, keeper, 0, described, Api.CONSUMER_GROUP_DESCRIBE)

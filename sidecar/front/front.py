@@ -191,6 +191,7 @@ class Front:
                 self._malformed(session, exc)
                 return
         view = self._view or NO_VIEW
+        session.facts.authenticates = session.conn.authenticates
         run = _Run(
             self._scope,
             session.facts,

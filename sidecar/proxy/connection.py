@@ -25,6 +25,9 @@ from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api
 from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
 from sidecar.wire.primitives import WireError
 
+SASL, LAST_KEY = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE), 1_000
+"""Requests that authenticate a client, and a number that no API has."""
+
 
 @dataclass(slots=True)  # not frozen: one or two are made for each request
 class ToClient:
@@ -100,6 +103,8 @@ class ClientConnection:
         """A request that the sidecar handles has no reply yet."""
         self.held_bytes = 0
         """Bytes of the client that wait for such a reply, or for the rest of their request."""
+        self.authenticates = False
+        """Something of SASL has passed: its requests, or a frame that is none of Kafka's, as its tokens once were."""
         self.partial = False
         """Part of a request has arrived, and nothing but its rest is waited for."""
 
@@ -147,6 +152,8 @@ class ClientConnection:
             spec = SERVED.get(api_key)
             whole = pos + 4 + size
             if spec is None:
+                if api_key in SASL or not 0 <= api_key <= LAST_KEY:
+                    self.authenticates = True
                 silent = api_key == Api.PRODUCE and self._is_silent(buf, pos, version, size)
                 if silent is None:
                     break

@@ -19,7 +19,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from sidecar.api.call import CLIENT_ID, FORWARD, Ask, Call, Client, Coordinate, Forward, Owe, Scope, Store, Tell, Want
+from sidecar.api.call import (
+    CLIENT_ID,
+    FORWARD,
+    Ask,
+    Call,
+    Client,
+    Coordinate,
+    Forward,
+    Learnt,
+    Owe,
+    Scope,
+    Store,
+    Tell,
+    Want,
+)
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event
@@ -97,7 +111,7 @@ class Play:
         client_id: str | None = "app",
         modern_as_classic: bool = False,
         moved: Collection[str] = (),
-        free: dict[str, int] | None = None,
+        learnt: Learnt | None = None,
     ) -> None:
         body = request if isinstance(request, bytes) else request.encode(version)
         self.request = request
@@ -114,7 +128,7 @@ class Play:
             lambda: "new-id",
             modern_as_classic,
             lambda g: g in moved,
-            {} if free is None else free,
+            learnt or Learnt(),
         )
         self._clock = clock or Clock()
         self._call = Call(scope, self.client, view, api, version, CORRELATION, frame, pos, told, self._clock())

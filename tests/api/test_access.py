@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from sidecar.api.access import KEPT
-from sidecar.api.call import Client
+from sidecar.api.call import Client, Learnt
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, FetchCheck
+from sidecar.link.messages import View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import offset_fetch as of
-from tests.api.play import KEEP_MS, NO_AUTHORIZER, Clock, Play
+from tests.api.play import KEEP_MS, NO_AUTHORIZER, VIEW, Clock, Play
 
 
 class Connection:
     """One client's connection."""
 
-    def __init__(self) -> None:
-        self.client, self.clock = Client("h"), Clock()
+    def __init__(self, learnt: Learnt | None = None, view: View = VIEW, authenticates: bool = False) -> None:
+        self.client, self.clock = Client("h", authenticates=authenticates), Clock()
+        self.learnt, self.view = learnt, view
 
     def beat(self, *topics: str, group: str = "g") -> Play:
         request = ch.ConsumerGroupHeartbeatRequest(group, "m", 1, subscribed_topic_names=list(topics) or None)
-        return Play(Api.CONSUMER_GROUP_HEARTBEAT, request, 1, client=self.client, clock=self.clock)
+        given = {"client": self.client, "clock": self.clock, "learnt": self.learnt, "view": self.view}
+        return Play(Api.CONSUMER_GROUP_HEARTBEAT, request, 1, **given)  # type: ignore[arg-type]
 
 
 def served(play: Play, *topics: str, group: str = "g") -> None:
@@ -61,6 +64,28 @@ def test_each_connection_has_its_own_answers() -> None:
     first, second = Connection(), Connection()
     served(first.beat().may_read("g"))
     refused(second.beat().may_not_read("g"), Code.GROUP_AUTHORIZATION_FAILED)
+
+
+def test_a_listener_that_wants_nobody_to_authenticate_is_asked_once_for_all() -> None:
+    """safety.md, Scale: 100,000 members are asked for every ten seconds, even where there is no authorizer."""
+    learnt = Learnt()
+    first, second = (Connection(learnt, NO_AUTHORIZER) for _ in range(2))
+    served(first.beat().may_read("g"))
+    served(second.beat())
+    served(second.beat(group="g2"), group="g2")
+    second.clock.ms += KEEP_MS
+    served(second.beat().may_read("g"))
+    third = Connection(learnt, NO_AUTHORIZER)
+    third.clock.ms += KEEP_MS
+    served(third.beat())
+
+
+def test_where_clients_authenticate_or_rights_differ_each_connection_is_asked_for() -> None:
+    learnt = Learnt()
+    served(Connection(learnt, NO_AUTHORIZER, authenticates=True).beat().may_read("g"))
+    served(Connection(learnt, NO_AUTHORIZER).beat().may_read("g"))
+    served(Connection(learnt, NO_AUTHORIZER, authenticates=True).beat().may_read("g"))
+    served(Connection(learnt).beat().may_read("g"))
 
 
 def test_only_the_topics_that_are_not_known_yet_are_asked_for() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.api.call import Client
+from sidecar.api.call import Client, Learnt
+from sidecar.api.one_name import FREE_MS
 from sidecar.core.classic.events import JoinGroup, JoinReply
 from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
 from sidecar.wire.apis import Api
@@ -125,32 +126,33 @@ def test_nor_is_an_older_broker() -> None:
     let_in(joins({**OLD}))
 
 
-def test_what_the_broker_was_asked_since_a_request_came_goes_for_it_too() -> None:
+def test_what_the_broker_was_asked_for_one_goes_for_those_that_come_with_it() -> None:
     """The members of a new group come together, each on a connection of its own."""
-    free: dict[str, int] = {}
-    clock = Clock()
+    learnt, clock = Learnt(), Clock()
 
     def comes() -> Play:
         client = Client("10.0.0.9", broker_versions={**NEW})
-        return Play(Api.JOIN_GROUP, JOIN, 9, client=client, clock=clock, free=free)
+        return Play(Api.JOIN_GROUP, JOIN, 9, client=client, clock=clock, learnt=learnt)
 
     first, second = comes(), comes()
     clock.ms += 1
     first.may_read("g").coordinates(KNOWN).coordinator(NOWHERE)
-    third = comes()
     first.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g not found."))
     let_in(first)
     let_in(second.may_read("g"))
+    clock.ms += FREE_MS - 1
+    let_in(comes().may_read("g"))
     clock.ms += 1
-    third.may_read("g").coordinates(KNOWN).coordinator(NOWHERE)
-    third.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g not found."))
-    let_in(third)
+    late = comes().may_read("g").coordinates(KNOWN).coordinator(NOWHERE)
+    late.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g not found."))
+    let_in(late)
 
 
 def test_a_client_that_may_not_describe_the_group_learns_nothing_for_others() -> None:
-    free: dict[str, int] = {}
-    play = Play(Api.JOIN_GROUP, JOIN, 9, client=Client("10.0.0.9", broker_versions={**NEW}), free=free).may_read("g")
+    learnt = Learnt()
+    client = Client("10.0.0.9", broker_versions={**NEW})
+    play = Play(Api.JOIN_GROUP, JOIN, 9, client=client, learnt=learnt).may_read("g")
     play.coordinates(KNOWN).coordinator(NOWHERE)
     play.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(30, None))
     let_in(play)
-    assert not free
+    assert not learnt.free

@@ -191,6 +191,7 @@ def test_a_connection_is_remembered_for_only_so_many_heartbeats(monkeypatch: pyt
 
 def test_another_connection_asks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
+        b.desk.show(authorizer=True)
         b.client = await b.desk.client()
         assert not await b.beat()
         assert b.desk.brokers.count(Api.HEARTBEAT) == 2, "its principal may be another one"

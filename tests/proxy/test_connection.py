@@ -122,6 +122,15 @@ def test_bad_sizes_close() -> None:
         assert c.from_client(passed(2)) == []
 
 
+def test_it_is_known_who_authenticates() -> None:
+    """Old clients sent their tokens in frames that are no requests."""
+    for key, authenticates in ((METADATA, False), (0, False), (17, True), (36, True), (0x6082, True), (-5, True)):
+        c = ClientConnection(Limits())
+        c.from_client(passed(1))
+        c.from_client(request_frame(key, 9, 2, "c", True, ProduceRequest(acks=1).encode(9)))
+        assert c.authenticates == authenticates, key
+
+
 def test_tls_to_a_plain_port_closes() -> None:
     (close,) = ClientConnection(Limits()).from_client(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"r" * 500)
     assert isinstance(close, Close)
