@@ -86,13 +86,8 @@ class ClassicGroup:
         """Whether a member with these protocols may be in the group."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        if self.type != protocol_type:
-            return False
         everybody = len(self.members)
-        for name, _ in protocols:  # not `any`: everybody comes here in a rebalance
-            if self.supported.get(name) == everybody:
-                return True
-        return False
+        return self.type == protocol_type and any(self.supported.get(name) == everybody for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """Each member votes for the first of its protocols that all know; most votes win, of equals the first in the
