@@ -38,6 +38,7 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
         return Code.NONE if known[0] == 0 else Code(known[0])
     anybody = not call.view.authorizer and not call.client.authenticates
     if anybody and call.scope.learnt.open_until_ms > call.now_ms:
+        _keep(call, call.client.readable, {group_id: Code.NONE}, call.scope.learnt.open_until_ms)
         return Code.NONE
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
@@ -125,12 +126,12 @@ def _known(call: Call, kept: Kept, names: list[str]) -> dict[str, int]:
     return {n: kept[n][0] for n in names if n in kept and kept[n][1] > now}
 
 
-def _keep(call: Call, kept: Kept, said: dict[str, int] | dict[str, Code]) -> None:
+def _keep(call: Call, kept: Kept, said: dict[str, int] | dict[str, Code], until_ms: int = 0) -> None:
     now = call.now_ms
     if len(kept) + len(said) > KEPT:
         for name in [n for n, (_, until) in kept.items() if until <= now]:
             del kept[name]
         if len(kept) + len(said) > KEPT:
             kept.clear()
-    until = now + call.scope.access_keep_ms
+    until = until_ms or now + call.scope.access_keep_ms
     kept.update((name, (int(code), until)) for name, code in said.items())

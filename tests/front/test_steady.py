@@ -189,6 +189,18 @@ def test_a_connection_is_remembered_for_only_so_many_heartbeats(monkeypatch: pyt
     run(test, monkeypatch, steady_replies=4)
 
 
+def test_another_connection_is_remembered_too_where_nobody_has_to_authenticate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmark of heartbeats showed it first."""
+
+    async def test(b: Bench) -> None:
+        b.client = await b.desk.client()
+        assert not await b.beat()
+        assert await b.beat()
+        assert b.desk.brokers.count(Api.HEARTBEAT) == 1
+
+    run(test, monkeypatch)
+
+
 def test_another_connection_asks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         b.desk.show(authorizer=True)
