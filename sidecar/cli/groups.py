@@ -19,12 +19,18 @@ from typing import Annotated, Any
 import typer
 
 from sidecar.core import config as cf
+from sidecar.core.errors import Code, name_of
 
 REFUSED, TIMED_OUT = 1, 3
 LOOK_S = 0.2
 ANSWER_S, GLANCE_S = 30, 5
-PASSING = (7, 14, 15, 16)
-"""Error codes of sidecars that cannot record anything just now: timed out, loading, not available, not coordinator."""
+PASSING = (
+    Code.REQUEST_TIMED_OUT,
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+)
+"""Errors of sidecars that cannot record anything just now."""
 GOES_ON = "what was asked for is recorded and goes on, whoever owns the group. It does no harm to say it again."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
 Group = Annotated[str, typer.Argument(help="The group's id.")]
@@ -109,7 +115,6 @@ def _removed(desk: _Desk, instances: list[str]) -> list[str]:
         return []
     import asyncio
 
-    from sidecar.core.errors import name_of
     from sidecar.kafka.cluster import Cluster, ConnectionLost
     from sidecar.wire.generated import leave_group as lg
 

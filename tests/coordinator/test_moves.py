@@ -46,12 +46,15 @@ class Broker:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, group: Native) -> None:
         self.group = group
         self.asked = 0
+        self.silent = False
         self.gone: list[str] = []
         monkeypatch.setattr(native, "describe", self._describe)
         monkeypatch.setattr(native, "send_away", self._send_away)
 
     async def _describe(self, conn: object, group_id: str, timeout_s: float) -> Native:
         self.asked += 1
+        if self.silent:
+            raise TimeoutError
         return self.group
 
     async def _send_away(self, conn: object, group_id: str, members: Any, reason: str, timeout_s: float) -> None:
@@ -192,13 +195,7 @@ def test_a_stable_consumer_group_goes_on_with_its_epochs(monkeypatch: pytest.Mon
 
 def test_requests_wait_until_the_broker_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, classic("n1"))
-    answers = broker._describe
-
-    async def silent(conn: object, group_id: str, timeout_s: float) -> Native:
-        broker.asked += 1
-        raise TimeoutError
-
-    monkeypatch.setattr(native, "describe", silent)
+    broker.silent = True
 
     async def test(house: House) -> None:
         client, patient = await house.client(), await house.client()
@@ -206,7 +203,7 @@ def test_requests_wait_until_the_broker_tells(monkeypatch: pytest.MonkeyPatch) -
         assert (await patient.answer(join("g", "m1"), 1)).error_code == Code.COORDINATOR_LOAD_IN_PROGRESS
         client.post(beats("n1", 7), 4)
         await until(lambda: broker.asked > 2)
-        monkeypatch.setattr(native, "describe", answers)
+        broker.silent = False
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
 
     run(test)
@@ -476,13 +473,7 @@ def test_each_order_is_one_rebalance_and_none_is_left_for_a_group_that_is_not_th
 
 def test_a_rebalance_of_a_group_that_is_being_taken_in_waits_until_it_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, classic("n1"))
-    answers = broker._describe
-
-    async def silent(conn: object, group_id: str, timeout_s: float) -> Native:
-        broker.asked += 1
-        raise TimeoutError
-
-    monkeypatch.setattr(native, "describe", silent)
+    broker.silent = True
 
     async def test(house: House) -> None:
         await say(house, "theirs", managed="true")
@@ -490,7 +481,7 @@ def test_a_rebalance_of_a_group_that_is_being_taken_in_waits_until_it_is_here(mo
         await say(house, "theirs", rebalance="lag is uneven")
         await asyncio.sleep(0.1)
         assert house.rules.groups_with(cf.REBALANCE) == ["theirs"]
-        monkeypatch.setattr(native, "describe", answers)
+        broker.silent = False
         await until(lambda: house.rules.groups_with(cf.REBALANCE) == [])
         assert broker.gone == ["n1"]
 
