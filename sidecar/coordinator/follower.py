@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.ownership import Assignment, Ownership, OwnershipSettings
 from sidecar.coordinator.start import OFFSETS, Control
-from sidecar.coordinator.tail import StateLog, Tail
+from sidecar.coordinator.tail import Listener, StateLog, Tail
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.messages import View
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.primitives import WireError
 
+NewTail = Callable[[str, str, str, StateLog, Listener], Tail]
 CONTROLLER_LAG_S = 0.1
 """The controller's word reaches the broker a little after it has answered."""
 
@@ -46,6 +47,7 @@ class Follower:
         coordinator: Coordinator,
         log: Logger,
         tasks: Tasks,
+        new_tail: NewTail = Tail,
     ) -> None:
         """`leaders`: of `__consumer_offsets`, as found at the start."""
         self._settings = settings
@@ -60,7 +62,7 @@ class Follower:
         s = coordinator.settings
         self._unread = set(range(len(state.partitions)))
         coordinator.topics(control.view.topics)
-        self.tail = Tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
+        self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks)
         self._show()
         tasks.spawn(self._follow_metadata(), "metadata")

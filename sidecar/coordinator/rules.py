@@ -222,8 +222,10 @@ class Rules:
 
     # ---- groups that are still here -------------------------------------------------------------------------
     def _recount(self) -> None:
-        self.kept = {g for part in self._state.partitions for g in part.groups if not self.wanted(g)}
-        self.dirty = True
+        kept = {g for part in self._state.partitions for g in part.groups if not self.wanted(g)}
+        if kept != self.kept:
+            self.kept = kept
+            self.dirty = True
 
     def _count(self, group_id: str) -> None:
         if self._has_records(group_id) and not self.wanted(group_id):
@@ -244,6 +246,4 @@ class Rules:
             self.dirty = True
         if self._recounts and time.monotonic() >= self._recounts[0]:
             self._recounts.pop(0)
-            before = self.kept
             self._recount()
-            self.dirty = before != self.kept

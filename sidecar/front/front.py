@@ -77,6 +77,7 @@ class FrontSettings:
     limits: Limits
     managed: Callable[[str], bool]
     managing: bool
+    new_id: Callable[[], str] = lambda: str(uuid4())
     header_timeout_s: float = 30.0
     in_flight_max: int = 256
     connections_max: int = 10_000
@@ -136,7 +137,7 @@ class Front:
             self._managed.managed,
             settings.managing,
             settings.access_keep_ms,
-            lambda: str(uuid4()),
+            settings.new_id,
             settings.modern_as_classic,
             self._managed.moved,
         )

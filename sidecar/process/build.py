@@ -8,19 +8,22 @@ import gc
 import signal
 import socket
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
 from sidecar.coordinator.background import Background, BackgroundCollector
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
-from sidecar.coordinator.follower import Follower, FollowerSettings
+from sidecar.coordinator.follower import Follower, FollowerSettings, NewTail
 from sidecar.coordinator.ownership import OwnershipSettings
 from sidecar.coordinator.picture import picture
 from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import OwnRules, Rules
 from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
-from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.tail import StateLog, Tail
 from sidecar.core.patterns import Patterns
 from sidecar.core.service import ServiceSettings
 from sidecar.front.front import Front, FrontSettings
@@ -46,18 +49,42 @@ GC_THRESHOLDS = (700, 10, 10_000)
 __all__ = ["App", "StartError"]
 
 
+def freeze() -> None:
+    """What is there now stays. The state has no cycles, and a full collection of a large one would stop the loop for
+    longer than an assignment does."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Where a process meets what cannot be replayed: threads, random ids, the collector, where its log goes. The
+    simulation of whole processes has its own."""
+
+    new_logger: Callable[..., Logger] = make_logger
+    new_background: Callable[[int], Background] = Background
+    new_tail: NewTail = Tail
+    new_id: Callable[[], str] = lambda: str(uuid4())
+    started: Callable[[], None] = freeze
+
+
+REAL = Edges()
+
+
 def managed_by(settings: Settings) -> Patterns:
     """Is a group of this id managed, as far as the settings say?"""
     return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
 
 
-def front_settings(s: Settings) -> FrontSettings:
+def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
     return FrontSettings(
         node_id=s.node_id,
         broker=split(s.broker),
         limits=Limits(s.limits.frame_bytes, s.limits.group_frame_bytes),
         managed=managed_by(s),
         managing=bool(s.groups.include),
+        new_id=new_id,
         header_timeout_s=s.limits.header_timeout_ms / 1000,
         in_flight_max=s.limits.in_flight,
         connections_max=s.limits.connections,
@@ -130,7 +157,7 @@ class Coordination:
             ownership=OwnershipSettings(o.group, o.session_timeout_ms, o.heartbeat_ms, o.peer_links, rules.told()),
         )
         self.follower = Follower(
-            follow, leaders, control, cluster, configs, state, self.coordinator, app.log, app.tasks
+            follow, leaders, control, cluster, configs, state, self.coordinator, app.log, app.tasks, app.edges.new_tail
         )
 
     def _abandoned(self, s: Settings, configs: Configs, cluster: Cluster, app: Shared) -> Abandoned:
@@ -194,25 +221,26 @@ class Elsewhere(Starting):
 class Shared:
     """What both halves of a process use: log, metrics, tasks, background threads."""
 
-    def __init__(self, s: Settings) -> None:
-        self.log: Logger = make_logger(s.log.level, s.log.format, node_id=s.node_id)
+    def __init__(self, s: Settings, edges: Edges) -> None:
+        self.edges = edges
+        self.log = edges.new_logger(s.log.level, s.log.format, node_id=s.node_id)
         self.metrics = Metrics()
         self.tasks = Supervisor()
         try:
             self.assignors = load(s.consumer.assignors)
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None
-        self.background = Background(s.background_threads)
+        self.background = edges.new_background(s.background_threads)
         self.metrics.registry.register(BackgroundCollector(self.background))
 
 
 class App:
     """A whole sidecar, or the half of it that the role says."""
 
-    def __init__(self, settings: Settings, started: float) -> None:
+    def __init__(self, settings: Settings, started: float, edges: Edges = REAL) -> None:
         self.settings = settings
         self.started = started
-        self.shared = Shared(settings)
+        self.shared = Shared(settings, edges)
         self.log = self.shared.log
         self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}")
         self.loopback = Loopback()
@@ -225,7 +253,8 @@ class App:
     def _front(self) -> Front:
         s, shared = self.settings, self.shared
         attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks).attach
-        return Front(front_settings(s), attach, self.cluster, shared.metrics, self.log, shared.tasks)
+        settings = front_settings(s, shared.edges.new_id)
+        return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
 
     # ---- life ---------------------------------------------------------------------------------------------
     async def run(self) -> None:
@@ -260,11 +289,7 @@ class App:
         while self.half.problems():
             await asyncio.sleep(READY_TICK_S)
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
-        # What is there now stays. The state has no cycles, and a full collection of a large one would stop the loop
-        # for longer than an assignment does.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        self.shared.edges.started()
         kernel = "compiled" if COMPILED else "python"
         self.log.info("ready", role=self.settings.role, kernel=kernel, ms=self.ready_ms, **told)
 

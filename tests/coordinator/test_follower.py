@@ -75,7 +75,6 @@ def run(
             brokers.readers.append(made.read)
             return made
 
-        monkeypatch.setattr(module, "Tail", tail)
         settings = StartSettings(1, brokers.address(1), True, "sidecar-1", 0.1, "owners", STATE, 0, 0)
         control = Control(settings, house.cluster)
         await control.look()
@@ -101,6 +100,7 @@ def run(
             house.coordinator,
             house.lines,
             house.tasks,
+            tail,
         )
         house.link.serve(house.coordinator)
         try:

@@ -1,0 +1,85 @@
+"""Which groups are the sidecars', from what the state topic says; what fronts must be told is said once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sidecar.coordinator.rules import RECOUNT_S, OwnRules, Rules
+from sidecar.coordinator.tail import StateLog
+from sidecar.core import config as cf
+from sidecar.core.consumer.records import GroupRecord
+from sidecar.state.codec import Encoded, Stamp, StateCodec
+from sidecar.state.keys import decode_key
+from tests.inprocess.house import Counted, Lines
+
+
+class Bench:
+    """A group of the sidecars, and the rules that follow the topic."""
+
+    def __init__(self) -> None:
+        self.codec, self.lines = StateCodec(), Lines()
+        self.state = StateLog(1, self.codec, self.lines, Counted())
+        self.rules = Rules(OwnRules(lambda name: True), self.codec, self.state, self.lines)
+        self.offset = 0
+        self.group = self.codec.encode(GroupRecord("g", 1, 0, "a member joined"), Stamp(1, 1), 0)
+        self.apply(self.group)
+        self.rules.begin()
+
+    def apply(self, record: Encoded) -> None:
+        self.state.apply(0, self.offset, decode_key(record.key), record.value)
+        self.offset += 1
+
+    def told(self) -> dict[str, bool] | None:
+        """What fronts are told now; None: nothing is new."""
+        if not self.rules.dirty:
+            return None
+        self.rules.dirty = False
+        return dict(self.rules.message().moved)
+
+    def leaves(self) -> None:
+        """The group is to go back to the broker."""
+        self.apply(self.codec.config("g", cf.MANAGED, "false", 1, 0, "test"))
+        assert self.rules.stored("g", cf.MANAGED)
+        assert self.told() == {"g": True}, "it has records here"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    now = [1_000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    yield now
+
+
+@pytest.mark.parametrize("after_s", [0.1, RECOUNT_S[0], RECOUNT_S[0] + 0.1, RECOUNT_S[1]])
+def test_fronts_hear_that_the_last_record_is_gone_whenever_that_is(clock: list[float], after_s: float) -> None:
+    """Seen on real brokers: it went in the very tick of the recount a second later, which said that nothing was new.
+    Each front then sent the group's members to a coordinator that sent them back, for ever."""
+    b = Bench()
+    b.leaves()
+    began, heard = clock[0], []
+    for step_s in (0.0, after_s):
+        clock[0] = began + step_s
+        if step_s:
+            b.apply(Encoded(b.group.key, None))
+        b.rules.tick()
+        heard.append(b.told())
+    assert heard[-1] == {"g": False}
+    clock[0] = began + 2 * RECOUNT_S[1]
+    for _ in RECOUNT_S:
+        b.rules.tick()
+    assert b.told() is None, "nothing is said twice"
+
+
+def test_a_record_that_was_under_way_makes_the_group_the_sidecars_again(clock: list[float]) -> None:
+    b = Bench()
+    b.apply(Encoded(b.group.key, None))
+    b.apply(b.codec.config("g", cf.MANAGED, "false", 1, 0, "test"))
+    assert b.rules.stored("g", cf.MANAGED)
+    assert b.told() == {"g": False}
+    b.apply(b.group)
+    clock[0] += RECOUNT_S[0]
+    b.rules.tick()
+    assert b.told() == {"g": True}
