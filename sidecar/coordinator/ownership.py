@@ -329,9 +329,10 @@ class Ownership:
                 self._links[node] = self.tasks.spawn(self._link(node), f"link-{node}")
 
     async def _link(self, node: int) -> None:
-        member_id, host, port = self.assignment.members[node]
+        """Until this peer is no member any more, whatever member ids it has meanwhile."""
         seen = False
-        while not self._stopping:
+        while not self._stopping and node in self.assignment.members:
+            member_id, host, port = self.assignment.members[node]
             try:
                 async with asyncio.timeout(0.5):
                     reader, writer = await asyncio.open_connection(host, port)
@@ -343,7 +344,9 @@ class Ownership:
             except (OSError, TimeoutError) as exc:
                 current = self.assignment.members.get(node, ("", "", 0))[0]
                 if not seen or current != member_id:
-                    return
+                    # It was never reached from here, which need not be its fault, or it has just joined anew.
+                    await asyncio.sleep(0.5)
+                    continue
                 self.log.warning("peer lost; removing it from the owners' group", peer=node, error=str(exc))
                 await self._try_leave(member_id)
                 self._rejoin.set()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
-from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import BrokerConnection, ConnectionLost, Request
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import find_coordinator as fc
@@ -17,6 +18,10 @@ from sidecar.wire.primitives import WireError
 
 Address = tuple[str, int]
 LARGE_BYTES = 16_384
+BESIDE_S = 0.3
+"""A broker that has not answered by then is not waited for alone."""
+SILENT_S = 2.0
+"""For an answer that any broker could give."""
 
 
 @dataclass(frozen=True)
@@ -57,24 +62,63 @@ class Cluster:
         self.brokers: dict[int, Address] = {}
         self._nodes: dict[tuple[int, int], BrokerConnection] = {}
         self._any: BrokerConnection | None = None
+        self._any_at: Address = ("", 0)
+        self._finding = asyncio.Lock()
+        self._failed: dict[Address, int] = {}
+        """Address -> the number of its last failure, of all failures."""
+        self._failures = 0
         self._locks: dict[tuple[int, int], asyncio.Lock] = {}
 
     async def anyone(self) -> BrokerConnection:
-        """Return a connection to any broker: the bootstrap addresses are tried first, then every broker ever seen."""
-        if self._any is not None and not self._any.closed:
+        """Return a connection to any broker. Raises ConnectionLost.
+
+        The bootstrap addresses are tried first, then every broker ever seen; those that failed come last, the one that
+        failed last at the very end. Who does not answer at once holds nobody up: the next one is tried beside it."""
+        async with self._finding:
+            if self._any is None or self._any.closed:
+                self._any, self._any_at = await self._first_that_answers()
             return self._any
-        last: Exception = ConnectionLost("no bootstrap address")
-        for host, port in dict.fromkeys([*self.bootstrap, *self.brokers.values()]):
-            try:
-                opened = await BrokerConnection.open(host, port, self.client_id)
-                if self._any is not None and not self._any.closed:
-                    opened.close()  # somebody else was as quick
-                else:
-                    self._any = opened
-                return self._any
-            except ConnectionLost as exc:
-                last = exc
+
+    async def _first_that_answers(self) -> tuple[BrokerConnection, Address]:
+        known = dict.fromkeys([*self.bootstrap, *self.brokers.values()])
+        left = sorted(known, key=lambda a: self._failed.get(a, 0))
+        trying: dict[asyncio.Task[BrokerConnection], Address] = {}
+        last: BaseException = ConnectionLost("no bootstrap address")
+        try:
+            while left or trying:
+                if left:
+                    address = left.pop(0)
+                    opening = BrokerConnection.open(*address, self.client_id)
+                    trying[asyncio.get_running_loop().create_task(opening)] = address
+                pause_s = BESIDE_S if left else None
+                done, _ = await asyncio.wait(trying, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+                for task in [t for t in trying if t in done]:
+                    address = trying.pop(task)
+                    if (problem := task.exception()) is None:
+                        return task.result(), address
+                    last = problem
+                    self._failures += 1
+                    self._failed[address] = self._failures
+        finally:
+            for task in trying:
+                task.add_done_callback(_closed_if_open)
+                task.cancel()
         raise ConnectionLost(f"no broker answers: {last}")
+
+    async def ask_anyone(self, module: Any, name: str, req: Request, high: int | None = None) -> Any:
+        """The answer of whichever broker gives one. One that is silent is asked no more while there are others. Raises
+        ConnectionLost, TimeoutError and WireError."""
+        for last_try in (False, True):
+            conn = await self.anyone()
+            address = self._any_at
+            try:
+                return await conn.request(module, name, req, high=high, timeout_s=SILENT_S)
+            except (ConnectionLost, TimeoutError):
+                self._failures += 1
+                self._failed[address] = self._failures
+                if last_try:
+                    raise
+        raise AssertionError("it returns or raises")
 
     async def node(self, node_id: int) -> BrokerConnection:
         return await self.lane(node_id, 0)
@@ -102,7 +146,7 @@ class Cluster:
         """Read the Metadata of these topics, or of all topics."""
         wanted = None if topics is None else [md.MetadataRequestTopic(name=t) for t in topics]
         req = md.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        view = view_of(await (await self.anyone()).request(md, "Metadata", req), {})
+        view = view_of(await self.ask_anyone(md, "Metadata", req), {})
         self.brokers.update(view.brokers)
         return view
 
@@ -112,9 +156,8 @@ class Cluster:
         return await self.node(await self.coordinator_node(key, key_type))
 
     async def coordinator_node(self, key: str, key_type: int) -> int:
-        conn = await self.anyone()
         req = fc.FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
-        res = await conn.request(fc, "FindCoordinator", req, high=4)
+        res = await self.ask_anyone(fc, "FindCoordinator", req, high=4)
         if res.coordinators:
             found = res.coordinators[0]
             error, node_id, host, port = found.error_code, found.node_id, found.host, found.port
@@ -144,6 +187,12 @@ class Cluster:
         for conn in [self._any, *self._nodes.values()]:
             if conn is not None:
                 conn.close()
+
+
+def _closed_if_open(task: asyncio.Task[BrokerConnection]) -> None:
+    """Another broker was quicker."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
 
 
 class MetadataReader:

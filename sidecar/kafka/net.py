@@ -14,6 +14,8 @@ from sidecar.wire.generated import api_versions as av
 from sidecar.wire.primitives import WireError
 
 MAX_RESPONSE_BYTES = 256 << 20
+OPEN_S = 2.0
+"""For a connection and its first answer. The kernel of a broker that stands still takes connections, too."""
 
 
 class Request(Protocol):
@@ -38,14 +40,19 @@ class BrokerConnection(asyncio.Protocol):
         self.closed = False
 
     @classmethod
-    async def open(cls, host: str, port: int, client_id: str, timeout_s: float = 5.0) -> BrokerConnection:
+    async def open(cls, host: str, port: int, client_id: str, timeout_s: float = OPEN_S) -> BrokerConnection:
+        """A connection whose broker has answered. Raises ConnectionLost."""
         loop = asyncio.get_running_loop()
+        conn: BrokerConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 _, conn = await loop.create_connection(lambda: cls(client_id), host, port)
                 await conn._negotiate()
         except (OSError, TimeoutError) as exc:
             raise ConnectionLost(f"{host}:{port}: {str(exc) or 'timed out'}") from exc
+        finally:
+            if conn is not None and not conn._versions:
+                conn.close()  # nobody else will
         return conn
 
     async def _negotiate(self) -> None:
@@ -74,9 +81,8 @@ class BrokerConnection(asyncio.Protocol):
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> tuple[int, bool, bytes]:
         """Like `request`, but return the version, whether its headers are flexible, and the response frame as it is."""
-        async with asyncio.timeout(timeout_s):
-            version, flexible, raw = self.start(module, name, req, high, low)
-            return version, flexible, await raw
+        version, flexible, raw = self.start(module, name, req, high, low)
+        return version, flexible, await self._within(timeout_s, raw)
 
     def start(
         self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0
@@ -93,8 +99,17 @@ class BrokerConnection(asyncio.Protocol):
 
     async def raw(self, api_key: int, version: int, body: bytes, flexible: bool, timeout_s: float = 10.0) -> bytes:
         """Send an encoded request body and return the whole response frame."""
-        async with asyncio.timeout(timeout_s):
-            return await self._send(api_key, version, body, flexible)
+        return await self._within(timeout_s, self._send(api_key, version, body, flexible))
+
+    async def _within(self, timeout_s: float, response: asyncio.Future[bytes]) -> bytes:
+        """Raises TimeoutError, and then the connection is of no use any more: what else is asked on it would wait
+        behind this request, and a broker that stands still or is cut off looks just like that."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await response
+        except TimeoutError:
+            self.close()
+            raise
 
     def peer(self) -> tuple[str, int]:
         """Return the host and port of the other end."""

@@ -19,6 +19,9 @@ from sidecar.wire.primitives import WireError
 CONNECTIONS = 3
 """Connections to each leader. With several of them a slow partition delays only the partitions of its own request."""
 REQUEST_BYTES = 16 << 20
+SILENT_S = 3.0
+"""A leader that does not answer for so long may be dead, and another one may lead soon: the batch is put again, which
+its sequence makes safe."""
 
 
 Done = Callable[[int, int, ConnectionLost | None], None]
@@ -100,7 +103,7 @@ class _Leader:
         except (ConnectionLost, WireError) as exc:
             self._lost(conn, items, exc)
             return
-        timer = asyncio.get_running_loop().call_later(self.timeout_s, _late, response)
+        timer = asyncio.get_running_loop().call_later(min(self.timeout_s, SILENT_S), _late, response)
 
         def answered(response: asyncio.Future[bytes]) -> None:
             timer.cancel()

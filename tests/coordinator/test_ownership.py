@@ -372,11 +372,11 @@ class Peer:
     def __init__(self) -> None:
         self.links: list[asyncio.StreamWriter] = []
 
-    async def start(self) -> int:
+    async def start(self, port: int = 0) -> int:
         async def linked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self.links.append(writer)
 
-        self.server = await asyncio.start_server(linked, "127.0.0.1", 0)
+        self.server = await asyncio.start_server(linked, "127.0.0.1", port)
         return int(self.server.sockets[0].getsockname()[1])
 
     def drop(self) -> None:
@@ -458,7 +458,7 @@ def test_a_link_that_breaks_is_made_again_when_the_peer_lives(clock: list[float]
     run(test)
 
 
-def test_a_peer_that_was_never_reached_is_left_to_the_brokers() -> None:
+def test_a_peer_that_was_never_reached_is_left_to_the_brokers_and_tried_again(clock: list[float]) -> None:
     """It may have just started, or stand where this sidecar cannot reach it."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
@@ -467,11 +467,43 @@ def test_a_peer_that_was_never_reached_is_left_to_the_brokers() -> None:
         peer.die()
         one, two = make(1, LINKED), make(2, SETTINGS, port)
         await agree(one, two)
-        link = one.ownership._links[2]
-        await until(link.done)
+        await asyncio.sleep(0.1)
         assert brokers.count(Api.LEAVE_GROUP) == 0 and one.owners == BOTH
+        await peer.start(port)
+        await until(lambda: peer.links)
+        await dies(two, peer, clock)
+        await until(lambda: one.owners == (1, 1, 1, 1))
 
     run(test)
+
+
+def test_a_peer_that_has_joined_anew_since_it_was_linked_is_removed_when_it_dies(clock: list[float]) -> None:
+    """Symptom: after a peer had lost its session once, its death was noticed by the session only, 6 s later. Cause: the
+    link knew the member id of its first day (L3 of the safety review)."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        one = make(1, LINKED)
+        await until(lambda: one.assigned)
+        two = make(2, SETTINGS, await peer.start())
+        await agree(one, two)
+        await until(lambda: peer.links)
+        first = two.ownership.member_id
+        one.group.expel(first)
+        await until(lambda: two.ownership.member_id not in ("", first))
+        await agree(one, two)
+        await dies(two, peer, clock)
+        await until(lambda: one.owners == (1, 1, 1, 1))
+
+    run(test)
+
+
+async def dies(sidecar: Sidecar, peer: Peer, clock: list[float]) -> None:
+    """Its process, with all that it holds."""
+    for task in sidecar.ownership._tasks:
+        task.cancel()
+    clock[0] += 2
+    peer.die()
 
 
 def test_a_peer_that_has_left_is_linked_no_more(clock: list[float]) -> None:

@@ -1,0 +1,124 @@
+"""Brokers that take connections and answer nothing: they stand still, or the way to them is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.kafka import cluster as module
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.net import BrokerConnection
+from sidecar.wire.frames import PREFIX, response_frame
+from sidecar.wire.generated import api_versions as av
+from sidecar.wire.generated import find_coordinator as fc
+
+Address = tuple[str, int]
+
+
+class Door:
+    """A listener. `answers`: how many requests of each connection it answers."""
+
+    def __init__(self, answers: int) -> None:
+        self.answers = answers
+        self.connections = 0
+        self.closed = 0
+
+    async def open(self) -> Address:
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self.server.sockets[0].getsockname()[:2]
+        return str(host), int(port)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        left = self.answers
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = size.to_bytes(4, "big") + await reader.readexactly(size)
+                _, key, version, correlation = PREFIX.unpack_from(frame)
+                left -= 1
+                if left >= 0:
+                    writer.write(_answer(key, version, correlation))
+        except asyncio.IncompleteReadError:
+            self.closed += 1
+            writer.close()
+
+
+def _answer(key: int, version: int, correlation: int) -> bytes:
+    if key == 18:
+        known = [av.ApiVersion(10, 0, 4), av.ApiVersion(18, 0, 3)]
+        return response_frame(correlation, False, av.ApiVersionsResponse(api_keys=known).encode(version))
+    found = fc.Coordinator("g", 7, "h", 9092)
+    return response_frame(correlation, True, fc.FindCoordinatorResponse(coordinators=[found]).encode(version))
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_a_request_without_an_answer_closes_its_connection() -> None:
+    """Symptom: one broker that stood still kept every sidecar from finding anything for 33 s (L1 of the safety review).
+    Cause: a request that was given up left its connection open, and the next one waited behind it."""
+
+    async def test() -> None:
+        door = Door(1)
+        conn = await BrokerConnection.open(*await door.open(), "test")
+        with pytest.raises(TimeoutError):
+            await conn.request(fc, "FindCoordinator", fc.FindCoordinatorRequest(coordinator_keys=["g"]), timeout_s=0.1)
+        assert conn.closed
+        with pytest.raises(ConnectionLost):
+            await conn.request(fc, "FindCoordinator", fc.FindCoordinatorRequest(coordinator_keys=["g"]))
+
+    run(test)
+
+
+def test_a_broker_that_takes_connections_only_is_passed_by() -> None:
+    async def test() -> None:
+        silent, good = Door(0), Door(99)
+        cluster = Cluster([await silent.open(), await good.open()], "test", {})
+        began = time.monotonic()
+        assert await cluster.coordinator_node("g", 0) == 7
+        assert time.monotonic() - began < 1, "the second is tried beside the first"
+        cluster.close()
+        await asyncio.sleep(0.05)
+        assert silent.closed == silent.connections == 1, "nothing is left open"
+
+    run(test)
+
+
+def test_a_broker_that_falls_silent_is_asked_no_more_while_others_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SILENT_S", 0.1)
+
+    async def test() -> None:
+        falls, good = Door(1), Door(99)
+        cluster = Cluster([await falls.open(), await good.open()], "test", {})
+        assert await cluster.coordinator_node("g", 0) == 7
+        assert falls.connections == good.connections == 1
+        (await cluster.anyone()).close()
+        assert await cluster.coordinator_node("g", 0) == 7
+        assert falls.connections == 1 and good.connections == 2, "who failed last is tried last"
+
+    run(test)
+
+
+def test_when_nobody_answers_that_is_said() -> None:
+    async def test() -> None:
+        cluster = Cluster([("127.0.0.1", 1), ("127.0.0.1", 2)], "test", {})
+        with pytest.raises(ConnectionLost, match="no broker answers"):
+            await cluster.coordinator_node("g", 0)
+
+    run(test)
+
+
+def test_many_that_look_for_a_broker_open_one_connection() -> None:
+    async def test() -> None:
+        good = Door(99)
+        cluster = Cluster([await good.open()], "test", {})
+        found = await asyncio.gather(*(cluster.coordinator_node("g", 0) for _ in range(20)))
+        assert found == [7] * 20 and good.connections == 1
+
+    run(test)
