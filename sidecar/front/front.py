@@ -123,7 +123,7 @@ class Front:
         self.header_timeout_s = settings.header_timeout_s
         self.in_flight_max = settings.in_flight_max
         self.log = log
-        self.sessions: set[Session] = set()
+        self.sessions: dict[Session, None] = {}
         self.stopping = False
         self._cluster = cluster
         self._figures = figures
@@ -149,6 +149,7 @@ class Front:
         self._unsure: list[tuple[_Run, int]] = []
         """(request, until when it is held) before it is known which groups are managed."""
         self._last_token = 0
+        self._sessions_so_far = 0
         self._send = attach(self)
 
     @property
@@ -158,14 +159,16 @@ class Front:
 
     # ---- connections --------------------------------------------------------------------------------------
     def opened(self, session: Session) -> bool:
-        self.sessions.add(session)
+        self.sessions[session] = None
+        self._sessions_so_far += 1
+        session.number = self._sessions_so_far
         self._opened.inc()
         self._active.inc()
         return len(self.sessions) <= self.settings.connections_max and not self.stopping
 
     def gone(self, session: Session, cause: str) -> None:
         if session in self.sessions:
-            self.sessions.remove(session)
+            del self.sessions[session]
             self._active.inc(-1)
             self._figures("closed", cause).inc()
 
@@ -289,7 +292,7 @@ class Front:
     async def _store(self, run: _Run, want: Store) -> None:
         try:
             # One connection of several, always the same for a client: its requests stay in order.
-            conn = await self._cluster.lane(want.node_id, id(run.session) // 16 % STORE_LANES)
+            conn = await self._cluster.lane(want.node_id, run.session.number % STORE_LANES)
             frame = await conn.raw(want.api_key, want.version, want.body, want.flexible)
         except (ConnectionLost, TimeoutError, WireError) as exc:
             # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.

@@ -78,6 +78,8 @@ class Session(asyncio.Protocol):
     def __init__(self, front: Desk) -> None:
         self.front = front
         self.conn = ClientConnection(front.limits)
+        self.number = 0
+        """The front counts them."""
         self.host = ""
         self.client: asyncio.Transport | None = None
         self.upstream: asyncio.Transport | None = None

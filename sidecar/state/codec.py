@@ -189,7 +189,7 @@ class StateCodec:
         if row is None:
             raise StateError(f"no kind of record is called {key.kind!r}: a newer version may have written it")
         if value is None:
-            return Tombstone(key.kind, key.group_id, key.sub_id), 0
+            return Tombstone(row.record.name, key.group_id, key.sub_id), 0
         body = self.schemas.decode(value)
         try:
             return row.record.cls.of(key.group_id, key.sub_id, body), int(body["revision"])

@@ -46,7 +46,7 @@ from tests.inprocess.transport import MemoryTransport, Upstream, frames
 
 NODE = 1
 LEASE_MS = 60_000
-PATIENCE_S = 3.0
+PATIENCE_S = 10.0
 T = TypeVar("T")
 
 

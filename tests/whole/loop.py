@@ -23,6 +23,7 @@ EXECUTOR_MS = 3.0
 
 class SimLoop(asyncio.BaseEventLoop):
     def __init__(self, proc: Proc, net: Net) -> None:
+        self.buried = False
         super().__init__()
         self.proc = proc
         self.net = net
@@ -42,6 +43,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
+        if self.buried:
+            return asyncio.TimerHandle(when, callback, args, self, context)
         handle = super().call_at(when, callback, *args, context=context)
         self._arm()
         return handle
@@ -49,6 +52,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Any = None
     ) -> asyncio.Handle:
+        if self.buried:
+            return asyncio.Handle(callback, args, self, context)
         handle = super().call_soon(callback, *args, context=context)
         self._arm()
         return handle
@@ -117,6 +122,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def bury(self) -> None:
         """At the end of a run: what never ended is forgotten without a word."""
+        self.buried = True
         self.set_exception_handler(lambda loop, context: None)
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]

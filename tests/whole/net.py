@@ -300,7 +300,9 @@ class Net:
         self.dial(loop.proc, (host, port), done)
         end = await future
         protocol = factory()
-        return SimTransport(loop, end, protocol), protocol
+        transport = SimTransport(loop, end, protocol)
+        await asyncio.sleep(0)  # until the protocol has been told
+        return transport, protocol
 
     def listen(self, loop: SimLoop, factory: Factory, host: str, port: int) -> Server:
         server = Server(self, loop, factory, (host, port))

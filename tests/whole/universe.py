@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-Work = Callable[[], None]
+Work = Callable[[], object]
 WALL_START_MS = 1_800_000_000_000
 
 

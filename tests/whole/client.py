@@ -1,0 +1,232 @@
+"""Consumers as real ones behave, in the one thing that matters here: what they say to a coordinator, and what they
+believe to own. Each is a process of its own on a host of its own, with our own Kafka client on virtual time.
+
+A consumer reads a partition from its committed offset on, and commits again and again; offsets only grow while it
+keeps a partition. So an offset that goes back at the brokers is a commit of somebody who owned the partition no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sidecar.core.errors import Code
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.wire.generated import find_coordinator as fc
+from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.generated import offset_fetch as of
+from sidecar.wire.primitives import WireError
+from tests.whole.loop import SimLoop
+from tests.whole.net import Net
+from tests.whole.universe import Proc
+
+TROUBLE = (ConnectionLost, TimeoutError, WireError)
+BACK_OFF_S = 0.1
+REQUEST_S = 5.0
+COMMIT_V, FETCH_V = 9, 9
+Place = tuple[str, int]
+"""Topic and partition."""
+MOVED = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
+WAIT = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.REQUEST_TIMED_OUT)
+
+
+class Judge(Protocol):
+    """Who watches what clients are told."""
+
+    def answered(self, client: Client, what: str, code: int, asked_ms: float) -> None: ...
+
+    def committed(self, client: Client, place: Place, offset: int) -> None:
+        """A commit was acknowledged."""
+
+    def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How this client behaves."""
+
+    group_id: str
+    topics: tuple[str, ...]
+    instance_id: str | None = None
+    session_ms: int = 6_000
+    rebalance_ms: int = 10_000
+    heartbeat_ms: int = 1_000
+    commit_ms: float = 700.0
+    revoke_ms: float = 50.0
+    """How long it takes to give a partition up."""
+
+
+@dataclass(eq=False)
+class Client:
+    proc: Proc
+    net: Net
+    brokers: Sequence[tuple[str, int]]
+    habits: Habits
+    judge: Judge
+    topic_ids: Callable[[], Mapping[str, bytes]]
+    loop: SimLoop = field(init=False)
+    member_id: str = ""
+    epoch: int = 0
+    """Member epoch or generation."""
+    owned: dict[Place, int] = field(default_factory=dict)
+    """The offset that it has come to in each partition that it owns."""
+    leaving: bool = False
+    conn: BrokerConnection | None = None
+    waits_since_ms: float | None = None
+    """When the request that is not answered was sent."""
+    steady: int = 0
+    """Answers in a row that said that all is well."""
+
+    def __post_init__(self) -> None:
+        self.loop = SimLoop(self.proc, self.net)
+        self.proc.later(0, lambda: self.loop.create_task(self._main()))
+
+    @property
+    def name(self) -> str:
+        return self.proc.name
+
+    async def _main(self) -> None:
+        committing = self.loop.create_task(self._commits())
+        await self.run()
+        committing.cancel()
+        self.proc.later(0, self.proc.crash)
+
+    async def run(self) -> None:
+        """The life of a member, until it leaves."""
+        raise NotImplementedError
+
+    async def pause(self, s: float) -> None:
+        await asyncio.sleep(s * self.proc.universe.rng.uniform(0.8, 1.2))
+
+    # ---- the coordinator ------------------------------------------------------------------------------------
+    async def coordinator(self) -> BrokerConnection | None:
+        """The connection to it; None: it is not known, and that was waited for."""
+        if self.conn is not None and not self.conn.closed:
+            return self.conn
+        rng = self.proc.universe.rng
+        host, port = rng.choice(self.brokers)
+        try:
+            first = await BrokerConnection.open(host, port, self.name, 2.0)
+            try:
+                key = self.habits.group_id
+                req = fc.FindCoordinatorRequest(key_type=0, coordinator_keys=[key])
+                res = await first.request(fc, "FindCoordinator", req, high=4, timeout_s=REQUEST_S)
+            finally:
+                first.close()
+            found = res.coordinators[0]
+            if found.error_code == Code.NONE:
+                self.conn = await BrokerConnection.open(found.host, found.port, self.name, 2.0)
+                return self.conn
+        except TROUBLE:
+            pass  # it tries again, as every client does
+        await self.pause(BACK_OFF_S)
+        return None
+
+    def forget_coordinator(self) -> None:
+        if self.conn is not None:
+            self.conn.close()
+            self.conn = None
+
+    async def ask(self, module: Any, what: str, req: Any, high: int | None = None, timeout_s: float = REQUEST_S) -> Any:
+        """The coordinator's answer; None if there is none, and then it is looked for anew."""
+        conn = await self.coordinator()
+        if conn is None:
+            return None
+        self.waits_since_ms = asked_ms = self.proc.universe.now_ms
+        try:
+            res = await conn.request(module, what, req, high=high, timeout_s=timeout_s)
+        except TROUBLE:
+            self.steady = 0
+            if conn is self.conn:
+                self.forget_coordinator()
+            await self.pause(BACK_OFF_S)
+            return None
+        finally:
+            self.waits_since_ms = None
+        code = getattr(res, "error_code", 0)
+        self.judge.answered(self, what, code, asked_ms)
+        self.steady = self.steady + 1 if code == Code.NONE else 0
+        if code in MOVED and conn is self.conn:
+            self.forget_coordinator()
+            await self.pause(BACK_OFF_S)
+        elif code in WAIT:
+            await self.pause(BACK_OFF_S)
+        return res
+
+    # ---- offsets --------------------------------------------------------------------------------------------
+    async def take(self, places: Sequence[Place]) -> bool:
+        """Own these from their committed offsets on. False: that did not come about."""
+        epoch, places = self.epoch, [p for p in places if p not in self.owned]
+        while places and epoch == self.epoch:
+            asked_ms = self.proc.universe.now_ms
+            by_topic: dict[str, list[int]] = {}
+            for topic, p in places:
+                by_topic.setdefault(topic, []).append(p)
+            wanted = [of.OffsetFetchRequestTopics(name=t, partition_indexes=ps) for t, ps in by_topic.items()]
+            group = of.OffsetFetchRequestGroup(self.habits.group_id, self.member_id, self.epoch, wanted)
+            req = of.OffsetFetchRequest(groups=[group], require_stable=True)
+            res = await self.ask(of, "OffsetFetch", req, high=FETCH_V)
+            if res is None:
+                continue
+            code = res.groups[0].error_code
+            if code in (*MOVED, *WAIT):
+                if code in MOVED:
+                    self.forget_coordinator()
+                await self.pause(BACK_OFF_S)
+                continue
+            if code != Code.NONE or epoch != self.epoch:
+                return False
+            found = {(t.name, p.partition_index): p for t in res.groups[0].topics for p in t.partitions}
+            if any(p.error_code for p in found.values()):
+                await self.pause(BACK_OFF_S)
+                continue
+            for place, p in found.items():
+                self.judge.fetched(self, place, p.committed_offset, asked_ms)
+                self.owned[place] = max(p.committed_offset, 0)
+            return True
+        return not places
+
+    async def commit(self) -> None:
+        """What it has come to."""
+        sent = dict(self.owned)
+        if not sent:
+            return
+        by_topic: dict[str, list[oc.OffsetCommitRequestPartition]] = {}
+        for (topic, p), offset in sent.items():
+            part = oc.OffsetCommitRequestPartition(partition_index=p, committed_offset=offset)
+            by_topic.setdefault(topic, []).append(part)
+        topics = [oc.OffsetCommitRequestTopic(name=t, partitions=ps) for t, ps in by_topic.items()]
+        h = self.habits
+        req = oc.OffsetCommitRequest(h.group_id, self.epoch, self.member_id, h.instance_id, topics=topics)
+        conn = self.conn
+        if conn is None or conn.closed:
+            return
+        asked_ms = self.proc.universe.now_ms
+        try:
+            res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=REQUEST_S)
+        except TROUBLE:
+            if conn is self.conn:
+                self.forget_coordinator()
+            return
+        for t in res.topics:
+            for part in t.partitions:
+                self.judge.answered(self, "OffsetCommit", part.error_code, asked_ms)
+                if part.error_code == Code.NONE:
+                    place = (t.name, part.partition_index)
+                    self.judge.committed(self, place, sent[place])
+                elif part.error_code in MOVED and conn is self.conn:
+                    self.forget_coordinator()
+
+    async def _commits(self) -> None:
+        """It consumes, and commits what it has consumed."""
+        rng = self.proc.universe.rng
+        while True:
+            await self.pause(self.habits.commit_ms / 1000)
+            for place in self.owned:
+                self.owned[place] += rng.randrange(1, 20)
+            await self.commit()
+
+    def lose_all(self) -> None:
+        self.owned.clear()

@@ -1,0 +1,247 @@
+"""What goes wrong, chosen by the seed: each fault begins, and ends by itself after a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.whole.client import Habits
+from tests.whole.kafka import host_of
+from tests.whole.members import ClassicMember, ConsumerMember
+from tests.whole.universe import Life
+from tests.whole.world import NODES, PARTITIONS, STATE_TOPIC, World
+
+EVERY_MS = 5_000.0
+"""The mean time from one fault to the next."""
+GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
+TOPICS = (("t1",), ("t2",), ("t1", "t2"))
+
+
+class Faults:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rng = world.rng
+        self.on = False
+        self.kinds: list[tuple[int, Callable[[], None]]] = [
+            (4, self.sidecar_crashes),
+            (2, self.sidecar_stops),
+            (3, self.sidecar_stands_still),
+            (2, self.host_is_suspended),
+            (2, self.broker_crashes),
+            (2, self.broker_stands_still),
+            (2, self.way_is_cut),
+            (1, self.host_is_silent),
+            (2, self.network_is_slow),
+            (1, self.disk_is_slow),
+            (2, self.compaction),
+            (1, self.wall_clock_jumps),
+            (3, self.client_crashes),
+            (2, self.client_stands_still),
+            (2, self.client_leaves),
+            (3, self.client_comes),
+        ]
+
+    def begin(self) -> None:
+        self.on = True
+        self._next()
+
+    def _next(self) -> None:
+        self.world.universe.later(self.rng.expovariate(1 / EVERY_MS), self._strike)
+
+    def _strike(self) -> None:
+        if not self.on:
+            return
+        weights = [w for w, _ in self.kinds]
+        (_, fault) = self.rng.choices(self.kinds, weights)[0]
+        self.world.judge.figures[f"fault: {fault.__name__}"] += 1
+        fault()
+        self._next()
+
+    def end(self) -> None:
+        """Everything is mended; who is down is started."""
+        self.on = False
+        w = self.world
+        w.net.slow_ms = 0.0
+        w.kafka.cluster.slow_disk_ms.clear()
+        for n in NODES:
+            w.kafka.start(n)
+            w.kafka.procs[n].go_on()
+            s = w.sidecars[n]
+            s.proc.go_on()
+            if not s.proc.alive:
+                w.start_sidecar(n)
+        for c in w.clients:
+            c.proc.go_on()
+        w.net.heal()
+        w.say("---- the faults end")
+
+    def _after(self, low_ms: float, high_ms: float, work: Callable[[], object]) -> float:
+        ms = self.rng.uniform(low_ms, high_ms)
+        self.world.universe.later(ms, lambda: work() if self.on else None)
+        return ms
+
+    # ---- sidecars -------------------------------------------------------------------------------------------
+    def sidecar_crashes(self) -> None:
+        n = self.rng.choice(NODES)
+        w = self.world
+        w.say(f"==== sidecar {n} is killed")
+        w.sidecars[n].proc.crash()
+        self._restart(n)
+
+    def _restart(self, n: int) -> None:
+        w = self.world
+
+        def again() -> None:
+            if not w.sidecars[n].proc.alive:
+                w.say(f"==== sidecar {n} is started")
+                w.start_sidecar(n)
+
+        self._after(50, 8_000, again)
+
+    def sidecar_stops(self) -> None:
+        n = self.rng.choice(NODES)
+        w = self.world
+        if w.sidecars[n].proc.life is Life.RUNS:
+            w.say(f"==== sidecar {n} is told to stop")
+            w.sidecars[n].terminate()
+            self._restart(n)
+
+    def sidecar_stands_still(self) -> None:
+        n = self.rng.choice(NODES)
+        proc = self.world.sidecars[n].proc
+        self.world.say(f"==== sidecar {n} stands still")
+        proc.stand_still()
+        self._after(100, 12_000, proc.go_on)
+
+    def host_is_suspended(self) -> None:
+        """Broker and sidecar, and their clocks."""
+        n = self.rng.choice(NODES)
+        w = self.world
+        procs = [w.sidecars[n].proc, w.kafka.procs[n]]
+        w.say(f"==== host {n} is suspended")
+        for p in procs:
+            p.stand_still()
+
+        def wake() -> None:
+            w.say(f"==== host {n} wakes")
+            for p in procs:
+                p.go_on(slept=True)
+
+        self._after(100, 15_000, wake)
+
+    # ---- brokers --------------------------------------------------------------------------------------------
+    def _may_go(self, n: int) -> bool:
+        """A majority of the brokers stays: nobody promises anything else."""
+        kafka = self.world.kafka
+        others = [m for m in NODES if m != n]
+        return all(kafka.procs[m].life is Life.RUNS and host_of(m) not in self.world.net.silent for m in others)
+
+    def broker_crashes(self) -> None:
+        n = self.rng.choice(NODES)
+        if self._may_go(n):
+            self.world.say(f"==== broker {n} is killed")
+            self.world.kafka.crash(n)
+            self._after(500, 15_000, lambda: self.world.kafka.start(n))
+
+    def broker_stands_still(self) -> None:
+        n = self.rng.choice(NODES)
+        if self._may_go(n):
+            proc = self.world.kafka.procs[n]
+            self.world.say(f"==== broker {n} stands still")
+            proc.stand_still()
+            self._after(200, 20_000, proc.go_on)
+
+    def disk_is_slow(self) -> None:
+        n = self.rng.choice(NODES)
+        slow = self.world.kafka.cluster.slow_disk_ms
+        slow[n] = self.rng.uniform(10, 800)
+        self._after(1_000, 10_000, lambda: slow.pop(n, None))
+
+    def compaction(self) -> None:
+        for p in range(PARTITIONS):
+            self.world.kafka.cluster.compact(STATE_TOPIC, p)
+
+    # ---- the network ----------------------------------------------------------------------------------------
+    def _hosts(self) -> list[str]:
+        return [host_of(n) for n in NODES]
+
+    def way_is_cut(self) -> None:
+        """Between two hosts of brokers, or a client's and one of them; in one direction or both."""
+        a, b = self.rng.sample(self._hosts(), 2)
+        if self.world.clients and self.rng.random() < 0.4:
+            a = self.rng.choice(self.world.clients).proc.host
+        ways = {(a, b)} if self.rng.random() < 0.5 else {(a, b), (b, a)}
+        self.world.say(f"==== cut: {sorted(ways)}")
+        net = self.world.net
+        net.cut |= ways
+
+        def mend() -> None:
+            net.cut -= ways
+            net.mended()
+
+        self._after(300, 15_000, mend)
+
+    def host_is_silent(self) -> None:
+        n = self.rng.choice(NODES)
+        if self._may_go(n):
+            host, net = host_of(n), self.world.net
+            self.world.say(f"==== host {n} is silent")
+            net.silent.add(host)
+
+            def mend() -> None:
+                net.silent.discard(host)
+                net.mended()
+
+            self._after(500, 15_000, mend)
+
+    def network_is_slow(self) -> None:
+        net = self.world.net
+        net.slow_ms = self.rng.choice((5.0, 50.0, 400.0))
+
+        def mend() -> None:
+            net.slow_ms = 0.0
+
+        self._after(1_000, 10_000, mend)
+
+    def wall_clock_jumps(self) -> None:
+        n = self.rng.choice(NODES)
+        by = self.rng.choice((-3_600_000.0, -5_000.0, 5_000.0, 3_600_000.0))
+        self.world.say(f"==== the wall clock of host {n} jumps by {by / 1000:g} s")
+        self.world.sidecars[n].proc.wall_offset_ms += by
+        self.world.kafka.procs[n].wall_offset_ms += by
+
+    # ---- clients --------------------------------------------------------------------------------------------
+    def client_crashes(self) -> None:
+        alive = [c for c in self.world.clients if c.proc.alive]
+        if alive:
+            c = self.rng.choice(alive)
+            self.world.say(f"==== {c.name} is killed")
+            c.proc.crash()
+            if c.habits.instance_id is not None or len(alive) < 3:
+                self._after(100, 9_000, lambda: self.world.add_client(type(c), c.habits))
+
+    def client_stands_still(self) -> None:
+        alive = [c for c in self.world.clients if c.proc.life is Life.RUNS]
+        if alive:
+            c = self.rng.choice(alive)
+            self.world.say(f"==== {c.name} stands still")
+            c.proc.stand_still()
+            self._after(500, 15_000, c.proc.go_on)
+
+    def client_leaves(self) -> None:
+        alive = [c for c in self.world.clients if c.proc.alive and not c.leaving]
+        if len(alive) > 3:
+            c = self.rng.choice(alive)
+            self.world.say(f"==== {c.name} leaves")
+            c.leaving = True
+
+    def client_comes(self) -> None:
+        if sum(c.proc.alive for c in self.world.clients) < 8:
+            self.come(self.rng.choice(list(GROUPS)))
+
+    def come(self, group_id: str) -> None:
+        taken = {c.habits.instance_id for c in self.world.clients if c.habits.group_id == group_id}
+        number = f"i{len(taken)}"
+        instance = number if self.rng.random() < 0.3 and number not in taken else None
+        habits = Habits(group_id, self.rng.choice(TOPICS), instance)
+        made = self.world.add_client(GROUPS[group_id], habits)
+        self.world.say(f"==== {made.name} comes to {group_id}, instance {instance}")

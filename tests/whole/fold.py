@@ -1,0 +1,102 @@
+"""The state topic as the brokers have it: what is committed, read in the order of the log. No sidecar is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.assign import BUILT_IN
+from sidecar.core.classic.config import ClassicConfig
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.errors import InvariantError
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.placement import partition_for
+from sidecar.core.shard import Shard
+from sidecar.core.turn import Computed, Ports
+from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, StateCodec, owner_epoch_of
+from sidecar.state.keys import StateKey, decode_key
+from tests.whole.kafka import Kafka
+
+
+class Violation(AssertionError):
+    """A promise is broken."""
+
+
+def _settings(group_id: str, name: str) -> Any:
+    return ConsumerConfig() if name == "consumer" else ClassicConfig()
+
+
+@dataclass
+class Part:
+    """`claimed`: the owner epoch of the last claim in the order of the log."""
+
+    position: int = 0
+    topic_id: bytes = b""
+    claimed: int = -1
+    claims: int = 0
+    shard: Shard = field(default_factory=lambda: Shard(REGISTRY, Ports(BUILT_IN, Computed(_settings))))
+    values: dict[StateKey, bytes] = field(default_factory=dict)
+
+
+class Fold:
+    """`changed(group_id)` is called when a batch of records about this group has been read."""
+
+    def __init__(self, kafka: Kafka, topic: str, partitions: int, changed: Callable[[str], None]) -> None:
+        self._kafka, self._topic = kafka, topic
+        self.parts = [Part() for _ in range(partitions)]
+        self.records = 0
+        self._codec = StateCodec()
+        self._changed = changed
+
+    def group(self, group_id: str) -> ConsumerGroup | ClassicGroup | None:
+        found: Any = self.parts[partition_for(group_id, len(self.parts))].shard.groups.get(group_id)
+        return found
+
+    def read(self) -> None:
+        """What has been committed since."""
+        cluster = self._kafka.cluster
+        for p, part in enumerate(self.parts):
+            node_id = self._kafka.leader(self._topic, p)
+            if node_id is None or not cluster.nodes[node_id].up:
+                continue
+            while True:
+                found = cluster.read(node_id, self._topic, p, part.position, 500)
+                if found.error or not found.records:
+                    if not found.error:
+                        part.position = max(part.position, found.next_offset)
+                    break
+                groups: dict[str, None] = {}
+                for r in found.records:
+                    self._take(part, r, groups)
+                part.position = found.next_offset
+                for group_id in groups:
+                    self._changed(group_id)
+
+    def _take(self, part: Part, r: Any, groups: dict[str, None]) -> None:
+        key = decode_key(r.key)
+        self.records += 1
+        if key.kind == OWNER_CLAIM:
+            if r.value is not None:
+                part.claimed, part.claims = int(key.sub_id), part.claims + 1
+            return
+        if key.kind == SCHEMA:
+            if r.value is not None:
+                self._codec.schemas.learn(r.value.decode())
+            return
+        if key.kind == CONFIG:
+            return
+        epoch = int(dict(r.headers).get("owner_epoch", b"-1")) if r.value is None else owner_epoch_of(r.value)
+        if epoch != part.claimed:
+            raise Violation(f"{key}@{r.offset}: a record of owner epoch {epoch} behind the claim {part.claimed}")
+        if r.value is None:
+            part.values.pop(key, None)
+        else:
+            part.values[key] = r.value
+        try:
+            part.shard.replay(self._codec.decode(key, r.value)[0])
+        except InvariantError as exc:
+            raise Violation(f"in the log, {key}@{r.offset}: {exc}") from exc
+        groups[key.group_id] = None

@@ -1,0 +1,96 @@
+"""What must hold after every event, seen from outside: in the logs of the brokers, and in what clients are told."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
+
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.errors import Code, name_of
+from tests.whole.client import Client, Place
+from tests.whole.fold import Fold, Violation
+from tests.whole.kafka import Kafka
+from tests.whole.universe import Universe
+
+STATE_TOPIC = "__group_state"
+WAITS_MS = 30_000
+"""Nobody waits longer for an answer, whatever happens; a JoinGroup may wait a rebalance timeout more."""
+
+
+class Judge:
+    def __init__(self, universe: Universe, kafka: Kafka, partitions: int) -> None:
+        self.universe, self.kafka = universe, kafka
+        self.fold = Fold(kafka, STATE_TOPIC, partitions, self._changed)
+        self.clients: list[Client] = []
+        self.figures: Counter[str] = Counter()
+        self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
+        self._epochs: dict[str, int] = {}
+        self.tell: Callable[[str], None] | None = None
+
+    # ---- the log --------------------------------------------------------------------------------------------
+    def look(self) -> None:
+        """After every event."""
+        self.fold.read()
+
+    def _changed(self, group_id: str) -> None:
+        self.figures["changes"] += 1
+        group = self.fold.group(group_id)
+        if group is None:
+            self._epochs.pop(group_id, None)
+            return
+        epoch = group.epoch if isinstance(group, ConsumerGroup) else group.generation
+        if epoch < self._epochs.get(group_id, 0):
+            raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {epoch}")
+        self._epochs[group_id] = epoch
+        self.no_two_owners(group_id)
+
+    def no_two_owners(self, group_id: str) -> None:
+        """No partition is with two clients whose commits the group would take."""
+        group = self.fold.group(group_id)
+        if group is None:
+            return
+        seen: dict[Place, str] = {}
+        for c in self.clients:
+            if c.habits.group_id != group_id or not c.proc.alive or not _valid(c, group):
+                continue
+            for place in c.owned:
+                if place in seen:
+                    raise Violation(f"{place} of {group_id} has two owners: {seen[place]} and {c.member_id}")
+                seen[place] = c.member_id
+
+    # ---- clients --------------------------------------------------------------------------------------------
+    def answered(self, client: Client, what: str, code: int, asked_ms: float) -> None:
+        self.figures["answers"] += 1
+        self.figures[f"{what}: {name_of(code)}"] += 1
+        waited = self.universe.now_ms - asked_ms
+        if waited > WAITS_MS + client.habits.rebalance_ms:
+            raise Violation(f"{client.name} waited {waited:.0f} ms for {what}")
+        if code == Code.UNKNOWN_SERVER_ERROR:
+            raise Violation(f"{client.name}: {what} was answered with an unknown server error")
+
+    def committed(self, client: Client, place: Place, offset: int) -> None:
+        """A commit was acknowledged."""
+        self.figures["commits"] += 1
+        times, offsets = self._acknowledged.setdefault((client.habits.group_id, place), ([], []))
+        if not offsets or offset > offsets[-1]:
+            times.append(self.universe.now_ms)
+            offsets.append(offset)
+
+    def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None:
+        """What was acknowledged before the question is in the answer."""
+        self.figures["fetches"] += 1
+        times, offsets = self._acknowledged.get((client.habits.group_id, place), ([], []))
+        known = bisect_right(times, asked_ms)
+        if known and offset < offsets[known - 1]:
+            told = f"{client.name} reads {place} from {offset}"
+            raise Violation(f"{told}, but {offsets[known - 1]} was acknowledged at {times[known - 1]:.0f}")
+
+
+def _valid(c: Client, group: ConsumerGroup | ClassicGroup) -> bool:
+    """Whether the group would let this client commit."""
+    if isinstance(group, ClassicGroup):
+        return c.epoch == group.generation and c.member_id in group.members
+    member = group.members.get(c.member_id)
+    return member is not None and c.epoch > 0 and c.epoch in (member.member_epoch, member.previous_epoch)

@@ -1,0 +1,163 @@
+"""The simulated brokers (tests/whole/broker) on the simulated hosts and network."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.whole.broker.cluster import SimCluster
+from tests.whole.broker.ports import ClusterSettings
+from tests.whole.net import End, Net
+from tests.whole.universe import Life, Proc, Universe
+
+CLIENT, INTERNAL = "CLIENT", "INTERNAL"
+PORTS = {CLIENT: 9092, INTERNAL: 9093}
+SIDECAR_PORT = 19092
+FETCH_TIMEOUT_MS = 1_500.0
+
+
+def host_of(node_id: int) -> str:
+    return f"h{node_id}"
+
+
+class _Door:
+    """A listener of a broker."""
+
+    def __init__(self, kafka: Kafka, node_id: int, listener: str) -> None:
+        self.kafka, self.node_id, self.listener = kafka, node_id, listener
+        self.proc = kafka.procs[node_id]
+
+    def accept(self, end: End) -> None:
+        _Session(self, end)
+
+
+class _Session:
+    """One connection to a broker."""
+
+    def __init__(self, door: _Door, end: End) -> None:
+        self.end = end
+        peer = end.other.address[0]
+        self.conn = door.kafka.cluster.connect(door.node_id, door.listener, end.send, self._close, peer)
+        end.receiver = self
+        if self.conn is None:
+            end.close()
+        else:
+            end.pump()
+
+    def _close(self) -> None:
+        self.end.close()
+
+    def received(self, data: bytes) -> None:
+        if self.conn is not None:
+            self.conn.received(data)
+
+    def ended(self) -> None:
+        self.lost(None)
+        self.end.close()
+
+    def lost(self, error: Exception | None) -> None:
+        if self.conn is not None:
+            self.conn.lost()
+            self.conn = None
+
+    def writable(self) -> None:
+        """A broker's answers wait in its kernel."""
+
+
+class Kafka:
+    """`settings`: of all brokers, by Kafka's names."""
+
+    def __init__(
+        self, universe: Universe, net: Net, racks: Mapping[int, str | None], settings: Mapping[str, str]
+    ) -> None:
+        self.universe, self.net = universe, net
+        self.rng: random.Random = universe.rng
+        self.procs = {n: Proc(universe, f"broker-{n}", host_of(n)) for n in racks}
+        addresses = {(n, INTERNAL): (host_of(n), PORTS[INTERNAL]) for n in racks}
+        addresses |= {(n, CLIENT): (host_of(n), SIDECAR_PORT) for n in racks}
+        hosts = {n: _Machine(self, n) for n in racks}
+        controller = Proc(universe, "controller", "controllers")
+        self.cluster = SimCluster(self, hosts, controller, ClusterSettings(racks, addresses, broker=settings))
+        for node_id in racks:
+            self._open(node_id)
+
+    def _open(self, node_id: int) -> None:
+        for listener, port in PORTS.items():
+            self.net.open_port((host_of(node_id), port), _Door(self, node_id, listener))
+
+    # ---- what the cluster asks of its world -----------------------------------------------------------------
+    def reachable(self, a: int, b: int) -> bool:
+        if a == b:
+            return self.procs[a].life is Life.RUNS
+        ends = (self.procs[a], self.procs[b])
+        way = self.net.open_way(host_of(a), host_of(b)) and self.net.open_way(host_of(b), host_of(a))
+        return way and all(p.life is Life.RUNS for p in ends)
+
+    # ---- faults ---------------------------------------------------------------------------------------------
+    def crash(self, node_id: int) -> None:
+        self.procs[node_id].crash()
+        self.cluster.crash(node_id)
+
+    def start(self, node_id: int) -> None:
+        if self.procs[node_id].alive:
+            return
+        self.procs[node_id] = Proc(self.universe, f"broker-{node_id}", host_of(node_id))
+        self.cluster.start(node_id)
+        self._open(node_id)
+
+    # ---- what a client without sockets asks -----------------------------------------------------------------
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The leader, as the controller knows it."""
+        found = self.cluster.controller.image.partition(topic, partition)
+        return None if found is None or found.leader < 0 else found.leader
+
+    def fetch(
+        self, proc: Proc, node_id: int, topic: str, partition: int, offset: int, done: Callable[[Any], None]
+    ) -> None:
+        """A fetch of a consumer in that process: the answer, or None after a while."""
+        net, universe = self.net, self.universe
+        broker = self.procs[node_id]
+        there, back = net.delay_ms(proc.host, broker.host), net.delay_ms(broker.host, proc.host)
+        answered = False
+
+        def late() -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                done(None)
+
+        def arrive(found: Any) -> None:
+            nonlocal answered
+            if not answered and net.open_way(broker.host, proc.host):
+                answered = True
+                timer.cancel()
+                done(found)
+
+        def serve() -> None:
+            found = self.cluster.read(node_id, topic, partition, offset, 200)
+            universe.later(back, lambda: arrive(found), proc)
+
+        timer = universe.later(FETCH_TIMEOUT_MS, late, proc)
+        if net.open_way(proc.host, broker.host):
+            universe.later(there, serve, broker)
+
+
+class _Machine:
+    """The host of one broker, whichever life the broker is in."""
+
+    def __init__(self, kafka: Kafka, node_id: int) -> None:
+        self._kafka, self._node_id = kafka, node_id
+
+    @property
+    def _proc(self) -> Proc:
+        return self._kafka.procs[self._node_id]
+
+    def mono_ms(self) -> int:
+        return self._proc.mono_ms()
+
+    def wall_ms(self) -> int:
+        return self._proc.wall_ms()
+
+    def later(self, ms: float, fn: Callable[[], None]) -> Any:
+        return self._proc.later(ms, fn)

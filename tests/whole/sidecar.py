@@ -1,0 +1,221 @@
+"""The real sidecar process on virtual time: everything from the accepted connection to the state topic is what
+operators run. Its edges are simulated: sockets and clock by the loop, threads by calls that come back later, librdkafka
+by reads of the simulated brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from confluent_kafka import Message
+
+from sidecar.coordinator.background import Background, Stuck
+from sidecar.coordinator.tail import Listener, StateLog, Tail
+from sidecar.process.build import App, Edges
+from sidecar.process.settings import Settings
+from sidecar.process.tasks import Broken
+from tests.inprocess.tail import Polled
+from tests.whole.kafka import Kafka
+from tests.whole.loop import SimLoop
+from tests.whole.universe import Proc
+
+T = TypeVar("T")
+RUN_MS = 30.0
+"""The longest that a background run takes, if it does not hang."""
+POLL_MS = 50.0
+BACK_OFF_MS = 100.0
+NOT_LEADER, UNKNOWN_TOPIC, OUT_OF_RANGE = 6, 3, 1
+
+
+class Lines:
+    """The log of one process; `tell` shows it."""
+
+    def __init__(self, name: str, tell: Callable[[str], None] | None) -> None:
+        self.name, self.tell = name, tell
+        self.errors: list[str] = []
+
+    def _say(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if level == "error":
+            self.errors.append(f"{event} {fields}")
+        if self.tell is not None:
+            self.tell(f"{self.name} {level}: {event} {' '.join(f'{k}={v}' for k, v in fields.items())}")
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._say("debug", event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._say("info", event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._say("warning", event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._say("error", event, fields)
+
+
+class SimBackground(Background):
+    """Runs are calls that come back later; one that hangs comes back never."""
+
+    def __init__(self, proc: Proc, threads: int) -> None:
+        super().__init__(threads)
+        self._proc = proc
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._free = threads
+
+    def _thread(self) -> None:
+        """There are none."""
+
+    def submit(
+        self,
+        key: str,
+        work: Callable[[], T],
+        done: Callable[[T | None, BaseException | None], None],
+        limit_s: float = float("inf"),
+    ) -> None:
+        if self._stuck[key]:
+            self._loop.call_soon(done, None, Stuck(key))
+            return
+
+        def run() -> None:
+            result: T | None = None
+            error: BaseException | None = None
+            try:
+                result = work()
+            except BaseException as exc:  # noqa: BLE001 - it travels to whoever asked
+                error = exc
+            self._free += 1
+            self._loop.call_soon(done, result, error)
+            self._begin()
+
+        self._waiting.append(run)
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._free and self._waiting:
+            self._free -= 1
+            self._proc.later(self._proc.universe.rng.uniform(0.1, RUN_MS), self._waiting.popleft())
+
+    def write_off(self) -> list[str]:
+        return []
+
+    def stop(self) -> None:
+        self._waiting.clear()
+
+
+class SimTail(Tail):
+    """Reads the partitions of the state topic as librdkafka would: from the leader, as far as it is committed."""
+
+    def __init__(self, proc: Proc, kafka: Kafka, topic: str, log: StateLog, listener: Listener) -> None:
+        self.topic = topic
+        self._log = log
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._proc, self._kafka = proc, kafka
+        self._next = [0] * len(log.partitions)
+        self._ended = False
+        for partition in range(len(log.partitions)):
+            self._poll(partition)
+
+    def stop(self) -> None:
+        self._ended = True
+
+    def _again(self, partition: int, ms: float) -> None:
+        if not self._ended:
+            self._proc.later(ms, lambda: self._poll(partition))
+
+    def _poll(self, partition: int) -> None:
+        rng = self._proc.universe.rng
+        node = self._kafka.leader(self.topic, partition)
+        if node is None:
+            self._again(partition, rng.uniform(10, BACK_OFF_MS))
+            return
+        self._kafka.fetch(self._proc, node, self.topic, partition, self._next[partition], self._fetched(partition))
+
+    def _fetched(self, partition: int) -> Callable[[Any], None]:
+        def done(found: Any) -> None:
+            if self._ended:
+                return
+            rng = self._proc.universe.rng
+            if found is None or found.error in (NOT_LEADER, UNKNOWN_TOPIC):
+                self._again(partition, rng.uniform(10, BACK_OFF_MS))
+                return
+            if found.error == OUT_OF_RANGE:
+                self._next[partition] = found.log_start  # auto.offset.reset
+                self._again(partition, 1)
+                return
+            messages = [Polled(partition, r.offset, r.key, r.value) for r in found.records]
+            self._next[partition] = found.next_offset
+            items = [self._item(cast(Message, m)) for m in messages]
+            at_end = found.next_offset >= found.high_watermark
+            if items:
+                self._apply(items)
+            if at_end:
+                self._listener.tail_read(partition)
+            self._again(partition, rng.uniform(1, POLL_MS) if at_end and not items else rng.uniform(0.2, 3))
+
+        return done
+
+
+class Sidecar:
+    """One life of a sidecar. `ended`: why it ended by itself, if it did."""
+
+    def __init__(
+        self, proc: Proc, kafka: Kafka, settings: Settings, tell: Callable[[str], None] | None, commit: str = ""
+    ) -> None:
+        self.proc = proc
+        self.kafka = kafka
+        self.node_id = settings.node_id
+        self.loop = SimLoop(proc, kafka.net)
+        self.lines = Lines(proc.name, tell)
+        self.ended: BaseException | None = None
+        self.app: App | None = None
+        self._settings = settings
+        self._ids = 0
+        proc.later(0, lambda: self.loop.create_task(self._main()))
+
+    def _edges(self) -> Edges:
+        def new_tail(bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> Tail:
+            return SimTail(self.proc, self.kafka, topic, log, listener)
+
+        return Edges(
+            new_logger=lambda level, form, **bound: self.lines,
+            new_background=lambda threads: SimBackground(self.proc, threads),
+            new_tail=new_tail,
+            new_id=self._new_id,
+            started=lambda: None,
+        )
+
+    def _new_id(self) -> str:
+        return f"member-{self.proc.universe.rng.getrandbits(64):016x}"
+
+    async def _main(self) -> None:
+        try:
+            self.app = App(self._settings, self.proc.mono_s(), self._edges())
+            await self.app.run()
+        except (Broken, Exception) as exc:  # noqa: BLE001 - the simulation judges it
+            if self.loop.buried:
+                return
+            self.ended = exc
+            self.lines.error("process ended", error=repr(exc), cause=repr(exc.__cause__))
+        self.proc.later(0, self.proc.crash)  # an ended process has no connections any more
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        import signal
+
+        handler = self.loop.signals.get(signal.SIGTERM)
+        if handler is None:
+            self.proc.crash()
+        else:
+            self.proc.later(0, handler)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it is not ready, by its own clock."""
+        found = ["not started"]
+        app = self.app
+        if app is not None:
+            self.proc.universe.enter(self.proc, lambda: found.__setitem__(slice(None), app.problems()[0]))
+        return found

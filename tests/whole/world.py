@@ -1,0 +1,124 @@
+"""A whole cluster on virtual time: brokers, a sidecar beside each, clients; and what is done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sidecar.process.settings import Settings
+from tests.whole.client import Client, Habits
+from tests.whole.fold import Violation
+from tests.whole.judge import STATE_TOPIC, Judge
+from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
+from tests.whole.members import PARTITIONS_OF, ClassicMember, ConsumerMember
+from tests.whole.net import Net
+from tests.whole.sidecar import Sidecar
+from tests.whole.universe import Life, Proc, Universe
+
+NODES = (1, 2, 3)
+PARTITIONS = 2
+BROKER = {
+    "offsets.topic.num.partitions": str(PARTITIONS),
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "group.initial.rebalance.delay.ms": "100",
+    "group.min.session.timeout.ms": "1000",
+}
+
+
+class World:
+    def __init__(self, seed: int, tell: Callable[[str], None] | None = None) -> None:
+        self.universe = Universe(seed)
+        self.rng = self.universe.rng
+        self.net = Net(self.universe)
+        self.tell = tell
+        self.kafka = Kafka(self.universe, self.net, {n: f"rack-{n}" for n in NODES}, BROKER)
+        for topic, partitions in PARTITIONS_OF.items():
+            self.kafka.cluster.create_topic(topic, partitions, 3)
+        self.judge = Judge(self.universe, self.kafka, PARTITIONS)
+        self.universe.after_each = self.judge.look
+        self.sidecars: dict[int, Sidecar] = {}
+        self.clients: list[Client] = self.judge.clients
+        self.lives: list[Sidecar] = []
+        """All that ever were."""
+
+    def say(self, text: str) -> None:
+        if self.tell is not None:
+            self.tell(f"{self.universe.now_ms / 1000:9.3f} {text}")
+
+    # ---- sidecars -------------------------------------------------------------------------------------------
+    def settings(self, node_id: int) -> Settings:
+        given: dict[str, Any] = {
+            "listen": f"{host_of(node_id)}:{SIDECAR_PORT}",
+            "broker": f"{host_of(node_id)}:{PORTS['CLIENT']}",
+            "bootstrap": ",".join(f"{host_of(n)}:{PORTS['INTERNAL']}" for n in NODES),
+            "node_id": node_id,
+            "groups": {"include": ["g.*"]},
+            "consumer": {
+                "session_timeout_ms": 6_000,
+                "min_session_timeout_ms": 6_000,
+                "heartbeat_interval_ms": 1_000,
+                "min_heartbeat_interval_ms": 1_000,
+                "assignment_interval_ms": 200,
+            },
+            "classic": {"initial_rebalance_delay_ms": 500},
+            "log": {"level": "debug"},
+        }
+        return Settings(**given)
+
+    def start_sidecar(self, node_id: int) -> None:
+        proc = Proc(self.universe, f"sidecar-{node_id}.{len(self.lives) + 1}", host_of(node_id))
+        told = None if self.tell is None else self.say
+        made = Sidecar(proc, self.kafka, self.settings(node_id), told)
+        self.sidecars[node_id] = made
+        self.lives.append(made)
+
+    def start_the_stopped(self) -> None:
+        """As whoever runs them does. One that has ended by itself is a violation."""
+        for n, s in list(self.sidecars.items()):
+            if s.ended is not None:
+                raise Violation(f"sidecar {n} ended by itself: {s.ended!r}") from s.ended
+            if not s.proc.alive:
+                self.start_sidecar(n)
+
+    def ready(self) -> bool:
+        return all(s.proc.life is Life.RUNS and not s.problems for s in self.sidecars.values())
+
+    # ---- clients --------------------------------------------------------------------------------------------
+    def add_client(self, kind: type[Client], habits: Habits) -> Client:
+        name = f"client-{len(self.clients)}"
+        proc = Proc(self.universe, name, f"c{len(self.clients)}")
+        brokers = [(host_of(n), SIDECAR_PORT) for n in NODES]
+        made = kind(proc, self.net, brokers, habits, self.judge, self._topic_ids)
+        self.clients.append(made)
+        return made
+
+    def _topic_ids(self) -> dict[str, bytes]:
+        return {n: t.topic_id for n, t in self.kafka.cluster.controller.image.topics.items()}
+
+    # ---- the end --------------------------------------------------------------------------------------------
+    def settled(self) -> str:
+        """Empty when every group is as it should be; else what is missing."""
+        for n, s in self.sidecars.items():
+            if s.problems:
+                return f"sidecar {n}: {s.problems}"
+        for group_id in sorted({c.habits.group_id for c in self.clients if c.proc.alive}):
+            live = [c for c in self.clients if c.habits.group_id == group_id and c.proc.alive]
+            wanted = {(t, p) for c in live for t in c.habits.topics for p in range(PARTITIONS_OF[t])}
+            owned = [place for c in live for place in c.owned]
+            if len(owned) != len(set(owned)) or set(owned) != wanted:
+                return f"{group_id}: {len(owned)} partitions are owned of {len(wanted)}"
+            if any(c.steady < 2 for c in live):
+                return f"{group_id}: somebody has not been answered yet"
+        return ""
+
+    def bury(self) -> None:
+        for s in self.lives:
+            s.loop.bury()
+        for c in self.clients:
+            c.loop.bury()
+
+
+__all__ = ["STATE_TOPIC", "ClassicMember", "ConsumerMember", "World"]
