@@ -11,14 +11,19 @@ from typing import Any
 from sidecar.wire.apis import SERVED as APIS
 from sidecar.wire.apis import message_name
 
+SIMULATED = "answered by the simulated brokers of the tests"
 OWN = {
+    "AddOffsetsToTxn": SIMULATED,
+    "AddPartitionsToTxn": SIMULATED,
+    "DeleteTopics": SIMULATED,
+    "EndTxn": SIMULATED,
     "CreateTopics": "sent by the sidecar's own client",
     "InitProducerId": "sent by the sidecar's own client",
     "ListOffsets": "sent on a client's connection: it asks whether the client may describe these topics",
     "Metadata": "sent by the sidecar's own client",
     "Produce": "sent by the sidecar's own client",
 }
-"""Messages of APIs that pass through the proxy, but that the sidecar itself sends."""
+"""Messages of APIs that pass through the proxy, but that the sidecar itself sends, or its tests answer."""
 SERVED = dict(sorted((OWN | {message_name(key): spec.note for key, spec in APIS.items()}).items()))
 """Every message that is generated, and why it is."""
 HEADERS = ["RequestHeader", "ResponseHeader"]

@@ -1,0 +1,31 @@
+"""Who asks, over what, and how he is answered: what every handler of a request is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.whole.broker.node import Node
+    from tests.whole.broker.rights import Rights
+
+Reply = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`principal` is the client id: see rights.py."""
+
+    node: Node
+    listener: str
+    peer: str
+    client_id: str
+    version: int
+
+    @property
+    def rights(self) -> Rights:
+        return self.node.cluster.rights
+
+    def may(self, operation: int, kind: int, name: str) -> bool:
+        return self.rights.may(self.client_id, operation, kind, name)
