@@ -30,6 +30,14 @@ def legal(name: str) -> bool:
     return LEGAL.fullmatch(name) is not None and name not in (".", "..")
 
 
+def illegal(name: str) -> str:
+    """Topic.validate in words, for the names that the scripts have."""
+    return (
+        f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+        "and '-'"
+    )
+
+
 # ---- Metadata ---------------------------------------------------------------------------------------------------
 def metadata(ctx: Context, req: md.MetadataRequest, reply: Reply) -> None:
     node, image = ctx.node, ctx.node.image
@@ -42,7 +50,7 @@ def metadata(ctx: Context, req: md.MetadataRequest, reply: Reply) -> None:
             _asked(ctx, wanted, found)
     if req.include_topic_authorized_operations and ctx.version >= 8:
         for t in found:
-            if t.error_code == Err.NONE and t.name is not None:
+            if t.name is not None and t.error_code != Err.TOPIC_AUTHORIZATION_FAILED:
                 t.topic_authorized_operations = ctx.rights.operations(ctx.client_id, rt.TOPIC, t.name)
     listed = []
     for n in sorted(image.alive):
@@ -192,7 +200,9 @@ def _create(ctx: Context, t: ct.CreatableTopic, check_only: bool) -> ct.Creatabl
     if not (ctx.may(rt.CREATE, rt.CLUSTER, rt.CLUSTER_NAME) and ctx.may(rt.CREATE, rt.TOPIC, t.name)):
         raise Refused(Err.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     if not legal(t.name):
-        raise Refused(Err.INVALID_TOPIC_EXCEPTION, None)
+        raise Refused(Err.INVALID_TOPIC_EXCEPTION, illegal(t.name))
+    if t.name in cluster.controller.image.topics:
+        raise Refused(Err.TOPIC_ALREADY_EXISTS, f"Topic '{t.name}' already exists.")
     for c in t.configs:
         if c.name not in known(TOPIC):
             raise Refused(Err.INVALID_CONFIG, f"Unknown topic config name: {c.name}")
@@ -211,7 +221,8 @@ def _configs(node: Node, own: dict[str, str]) -> list[tuple[str, str | None, boo
     settings = node.cluster.controller.settings
     rows: list[tuple[str, str | None, bool, int, bool]] = []
     for name in sorted(known(TOPIC)):
-        _, value, source = next(settings.of(TOPIC, "", name))
+        default: tuple[str, str | None, int] = (name, known(TOPIC)[name].default, 5)
+        _, value, source = next(settings.of(TOPIC, "", name), default)
         rows.append((name, own.get(name, value), False, 1 if name in own else source, False))
     return rows
 

@@ -70,7 +70,6 @@ def _text(code: Err) -> str:
 def _describe(ctx: Context, r: dc.DescribeConfigsResource, synonyms: bool) -> dc.DescribeConfigsResult:
     node, kind, name = ctx.node, r.resource_type, r.resource_name
     result = dc.DescribeConfigsResult(Err.NONE, "", kind, name)
-    result.error_message = None
     try:
         if kind == TOPIC:
             if not legal(name):
@@ -185,8 +184,6 @@ def _alter(
         may = {TOPIC: (rt.TOPIC, name), GROUP: (rt.GROUP, name)}.get(kind, (rt.CLUSTER, rt.CLUSTER_NAME))
         if not ctx.may(rt.ALTER_CONFIGS, *may):
             raise Refused(_refusal(kind), _text(_refusal(kind)))
-        if kind == TOPIC and name not in controller.image.topics:
-            raise Refused(Err.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         if kind == GROUP and not name:
             raise Refused(Err.INVALID_REQUEST, "Default group resources are not allowed.")
         own = {} if whole else dict(controller.image.configs.get((kind, name), {}))
@@ -194,6 +191,8 @@ def _alter(
             _apply(ctx.node, kind, own, c)
         if kind == GROUP:
             _check_group(ctx.node, own)
+        if kind == TOPIC and name not in controller.image.topics:
+            raise Refused(Err.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         if not check_only:
             controller.set_configs((kind, name), own)
     except Refused as exc:
@@ -202,14 +201,14 @@ def _alter(
 
 
 def _apply(node: Node, kind: int, own: dict[str, str], c: _Change) -> None:
+    if c.operation == DELETE or (c.operation == SET and c.value is None):
+        own.pop(c.name, None)
+        return
     spec = known(kind).get(c.name)
     if spec is None:
         what = {TOPIC: "topic", GROUP: "group"}.get(kind, "")
         text = f"Unknown {what} config name: {c.name}" if what else None
         raise Refused(Err.INVALID_CONFIG if what else Err.INVALID_REQUEST, text)
-    if c.operation == DELETE or (c.operation == SET and c.value is None):
-        own.pop(c.name, None)
-        return
     if c.operation in (APPEND, SUBTRACT):
         verb = "APPEND" if c.operation == APPEND else "SUBTRACT"
         if spec.value_type != LIST:

@@ -10,7 +10,7 @@ from sidecar.wire.generated import end_txn as et
 from sidecar.wire.generated import init_producer_id as ip
 from sidecar.wire.generated import produce as pr
 from tests.whole.broker import rights as rt
-from tests.whole.broker.batches import decode
+from tests.whole.broker.batches import decode, readable
 from tests.whole.broker.codes import Err, Refused
 from tests.whole.broker.context import Context, Reply
 from tests.whole.broker.groups import OFFSETS
@@ -26,6 +26,7 @@ def produce(ctx: Context, req: pr.ProduceRequest, reply: Reply) -> None:
     image = ctx.node.image
     response = pr.ProduceResponse()
     left = [1]
+    broken = any(not readable(p.records or b"") for t in req.topic_data for p in t.partition_data)
 
     def done() -> None:
         left[0] -= 1
@@ -41,7 +42,10 @@ def produce(ctx: Context, req: pr.ProduceRequest, reply: Reply) -> None:
             part = pr.PartitionProduceResponse(p.index, Err.NONE, -1)
             told.partition_responses.append(part)
             left[0] += 1
-            if ctx.version >= 13 and named is None:
+            if broken:  # found where transactional records are looked for, so it concerns the whole request
+                part.error_code = Err.CORRUPT_MESSAGE
+                done()
+            elif ctx.version >= 13 and named is None:
                 part.error_code = Err.UNKNOWN_TOPIC_ID
                 done()
             else:

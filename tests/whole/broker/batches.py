@@ -89,6 +89,11 @@ def _field(raw: bytes, at: int) -> tuple[bytes | None, int]:
     return (None, at) if size < 0 else (raw[at : at + size], at + size)
 
 
+def readable(raw: bytes) -> bool:
+    """It is a batch of version 2, as far as its head shows."""
+    return len(raw) >= HEAD.size and raw[16] == 2
+
+
 def decode(raw: bytes) -> Batch:
     """What one partition of a Produce request carries: exactly one batch. Raises Refused."""
     try:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tests.whole.broker.codes import Err, Refused
-from tests.whole.broker.image import NO_LEADER, TOPIC, Image, Partition, Resource, Topic
+from tests.whole.broker.image import BROKER, NO_LEADER, TOPIC, Image, Partition, Resource, Topic
 from tests.whole.broker.ports import Host
 from tests.whole.broker.settings import Settings
 
+MIN_ISR = "min.insync.replicas"
 BLOCK = 1_000
 """Producer ids that a broker is given at once (KIP-730)."""
 
@@ -40,13 +41,15 @@ class Registered:
 
 class Controller:
     def __init__(self, host: Host, around: Around, static: Mapping[str, str], nodes: Iterable[int]) -> None:
-        self.image = Image()
         self.nodes = sorted(nodes)
         self.brokers: dict[int, Registered] = {}
         self.settings = Settings(-1, static)
         self._host = host
         self._around = around
         self._next_block = 0
+        # A cluster that is made with eligible leader replicas keeps this one as a setting of all brokers.
+        self.image = Image(configs={(BROKER, ""): {MIN_ISR: self.settings.text(MIN_ISR)}})
+        self.settings.image = self.image
 
     def _publish(self, image: Image) -> None:
         self.image = replace(image, version=self.image.version + 1)
@@ -108,7 +111,7 @@ class Controller:
 
     # ---- leaders --------------------------------------------------------------------------------------------
     def min_isr(self, topic: str, p: Partition) -> int:
-        return min(int(self.settings.topic(topic, "min.insync.replicas")), len(p.replicas))
+        return min(int(self.settings.topic(topic, MIN_ISR)), len(p.replicas))
 
     def _recompute(self, lost: frozenset[int], unclean: frozenset[int] = frozenset()) -> None:
         self._publish(self._elected(self.image, lost, unclean))
@@ -187,19 +190,20 @@ class Controller:
         """`first`: where the leaders begin. Raises Refused."""
         if name in self.image.topics:
             raise Refused(Err.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        if partitions < 1:
-            raise Refused(Err.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
         if replicas < 1:
             raise Refused(
                 Err.INVALID_REPLICATION_FACTOR,
                 "Replication factor must be larger than 0, or -1 to use the default value.",
             )
+        if partitions < 1:
+            raise Refused(Err.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
         known = sorted(self.brokers)
         if replicas > len(known):
             raise Refused(
                 Err.INVALID_REPLICATION_FACTOR,
                 f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
-                f"cannot be reached because only {len(known)} broker(s) are registered.",
+                f"cannot be reached because only {len(known)} broker(s) are registered or some brokers have all their "
+                "log directories cordoned.",
             )
         alive = [n for n in known if n in self.image.alive]
         if not alive:

@@ -20,9 +20,6 @@ LATER_NAMES = {
     "retention.ms": "log.retention.ms",
     "segment.ms": "log.roll.ms",
     "segment.jitter.ms": "log.roll.jitter.ms",
-    "min.insync.replicas": "min.insync.replicas",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-    "compression.type": "compression.type",
 }
 """Settings of topics whose name at a broker a broker without a value for it does not tell."""
 
@@ -47,7 +44,7 @@ def known(resource_type: int) -> Mapping[str, Known]:
             continue
         _, name, value_type, flags, default, synonym = line.split("\t")
         text = None if default == "\\N" else default.replace("\\n", "\n")
-        broker_name = synonym.split(",")[0] if synonym != "-" else LATER_NAMES.get(name, "")
+        broker_name = synonym if synonym != "-" else LATER_NAMES.get(name, "")
         found[name] = Known(name, int(value_type), "r" in flags, "s" in flags, text, broker_name)
     return found
 
@@ -86,11 +83,11 @@ class Settings:
         spec = known(resource_type)[name]
         layers = [(spec.broker_name, v, s) for v, s in self.layers(spec.broker_name)] if spec.broker_name else []
         yield from layers
-        if not layers and spec.default is not None:
+        if not layers and spec.default is not None and resource_type == GROUP:
             yield name, spec.default, DEFAULT
 
     def topic(self, topic: str, name: str) -> str:
-        return next(self.of(TOPIC, topic, name))[1]
+        return next((value for _, value, _ in self.of(TOPIC, topic, name)), known(TOPIC)[name].default or "")
 
     def retention_ms(self) -> int:
         return self.number("offsets.retention.minutes") * 60_000
