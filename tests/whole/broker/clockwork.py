@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,9 +50,14 @@ class Machine:
 
 class Clockwork:
     def __init__(
-        self, brokers: int = 1, seed: int = 0, delays: Delays = NO_DELAYS, authorizer: bool = False, **broker: str
+        self,
+        brokers: int = 1,
+        seed: int = 0,
+        delays: Delays = NO_DELAYS,
+        authorizer: bool = False,
+        broker: Mapping[str, str] | None = None,
     ) -> None:
-        """`broker`: settings with underscores for dots."""
+        """`broker`: settings of all brokers."""
         self.rng = random.Random(seed)
         self.now_ms = 0.0
         self._timers: list[Timer] = []
@@ -66,7 +71,7 @@ class Clockwork:
             "transaction.state.log.min.isr": "2" if brokers > 2 else "1",
             "transaction.state.log.num.partitions": "10",
             "group.initial.rebalance.delay.ms": "0",
-            **{name.replace("_", "."): value for name, value in broker.items()},
+            **(broker or {}),
         }
         settings = ClusterSettings(
             {n: f"rack-{n}" for n in self.hosts},
