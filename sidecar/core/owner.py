@@ -146,6 +146,7 @@ class Owner:
         self._begin("assigned", "assigned")
 
     def released(self, why: str) -> None:
+        self.problem = ""
         if self.phase is not Phase.ELSEWHERE:
             self._drop("released", why)
             self._refuse_held(Code.NOT_COORDINATOR)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import resources
 from io import BytesIO
 from typing import Any
@@ -43,11 +44,10 @@ class Schemas:
 
     def learn(self, text: str) -> bytes:
         """Add a schema by its JSON text, and return its fingerprint: the 8 bytes that stand in a value."""
-        parsed = json.loads(text)
-        raw = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
+        raw, schema, compact = _parsed(text)
         if raw not in self._readers:
-            self._readers[raw] = parse_schema(parsed)
-            self.texts[raw.hex()] = json.dumps(parsed, separators=(",", ":"))
+            self._readers[raw] = schema
+            self.texts[raw.hex()] = compact
         return raw
 
     def mark(self, kind: str) -> bytes:
@@ -77,7 +77,16 @@ class Schemas:
         return body
 
 
-def published() -> dict[str, str]:
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[bytes, Any, str]:
+    """Fingerprint, schema, and the text without spaces."""
+    parsed = json.loads(text)
+    raw = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
+    return raw, parse_schema(parsed), json.dumps(parsed, separators=(",", ":"))
+
+
+@lru_cache(maxsize=1)
+def published() -> Mapping[str, str]:
     """The schema files of this package: name without its ending -> JSON text."""
     folder = resources.files("sidecar.state.schemas")
     return {f.name[: -len(".avsc")]: f.read_text() for f in folder.iterdir() if f.name.endswith(".avsc")}

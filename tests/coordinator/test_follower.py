@@ -276,6 +276,21 @@ def test_a_sidecar_that_cannot_fence_says_why_and_what_to_do(monkeypatch: pytest
     run(test, monkeypatch, prepare)
 
 
+def test_what_hindered_a_takeover_is_forgotten_with_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the simulation: a sidecar that owned nothing was not ready for ever, because of a partition that others
+    had long taken over."""
+
+    def prepare(brokers: FakeBrokers) -> None:
+        del brokers.topics[TRANSACTIONS]
+
+    async def test(b: Bench) -> None:
+        await until(lambda: len(b.problems) == 2)
+        b.house.coordinator.owners_lost("a test")
+        assert b.problems == ["no owner is known yet"]
+
+    run(test, monkeypatch, prepare)
+
+
 def test_clients_are_served_when_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         b.brokers.add_topic("orders", 1)

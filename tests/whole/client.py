@@ -53,7 +53,7 @@ class Habits:
     session_ms: int = 6_000
     rebalance_ms: int = 10_000
     heartbeat_ms: int = 1_000
-    commit_ms: float = 700.0
+    commit_ms: float = 1_000.0
     revoke_ms: float = 50.0
     """How long it takes to give a partition up."""
 

@@ -10,7 +10,7 @@ from tests.whole.members import ClassicMember, ConsumerMember
 from tests.whole.universe import Life
 from tests.whole.world import NODES, PARTITIONS, STATE_TOPIC, World
 
-EVERY_MS = 5_000.0
+EVERY_MS = 2_500.0
 """The mean time from one fault to the next."""
 GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
 TOPICS = (("t1",), ("t2",), ("t1", "t2"))

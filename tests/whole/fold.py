@@ -52,28 +52,28 @@ class Fold:
         self._changed = changed
 
     def group(self, group_id: str) -> ConsumerGroup | ClassicGroup | None:
-        found: Any = self.parts[partition_for(group_id, len(self.parts))].shard.groups.get(group_id)
+        found = self.parts[partition_for(group_id, len(self.parts))].shard.groups.get(group_id)
+        assert found is None or isinstance(found, ConsumerGroup | ClassicGroup)
         return found
 
-    def read(self) -> None:
-        """What has been committed since."""
-        cluster = self._kafka.cluster
-        for p, part in enumerate(self.parts):
-            node_id = self._kafka.leader(self._topic, p)
-            if node_id is None or not cluster.nodes[node_id].up:
-                continue
-            while True:
-                found = cluster.read(node_id, self._topic, p, part.position, 500)
-                if found.error or not found.records:
-                    if not found.error:
-                        part.position = max(part.position, found.next_offset)
-                    break
-                groups: dict[str, None] = {}
-                for r in found.records:
-                    self._take(part, r, groups)
-                part.position = found.next_offset
-                for group_id in groups:
-                    self._changed(group_id)
+    def read(self, p: int) -> None:
+        """What has been committed to this partition since."""
+        cluster, part = self._kafka.cluster, self.parts[p]
+        node_id = self._kafka.leader(self._topic, p)
+        if node_id is None or not cluster.nodes[node_id].up:
+            return
+        while True:
+            found = cluster.read(node_id, self._topic, p, part.position, 500)
+            if found.error or not found.records:
+                if not found.error:
+                    part.position = max(part.position, found.next_offset)
+                return
+            groups: dict[str, None] = {}
+            for r in found.records:
+                self._take(part, r, groups)
+            part.position = found.next_offset
+            for group_id in groups:
+                self._changed(group_id)
 
     def _take(self, part: Part, r: Any, groups: dict[str, None]) -> None:
         key = decode_key(r.key)

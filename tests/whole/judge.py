@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
 
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.group import ConsumerGroup
@@ -27,12 +26,24 @@ class Judge:
         self.figures: Counter[str] = Counter()
         self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
         self._epochs: dict[str, int] = {}
-        self.tell: Callable[[str], None] | None = None
+        self._news: dict[int, None] = {}
+        kafka.on_commit.append(self._committed)
 
     # ---- the log --------------------------------------------------------------------------------------------
+    def _committed(self, topic: str, partition: int) -> None:
+        if topic == STATE_TOPIC:
+            self._news[partition] = None
+
     def look(self) -> None:
         """After every event."""
-        self.fold.read()
+        if self._news:
+            news, self._news = self._news, {}
+            for p in news:
+                self.fold.read(p)
+
+    def read_all(self) -> None:
+        for p in range(len(self.fold.parts)):
+            self.fold.read(p)
 
     def _changed(self, group_id: str) -> None:
         self.figures["changes"] += 1

@@ -9,12 +9,13 @@ from typing import Any
 from tests.whole.broker.cluster import SimCluster
 from tests.whole.broker.ports import ClusterSettings
 from tests.whole.net import End, Net
-from tests.whole.universe import Life, Proc, Universe
+from tests.whole.universe import Life, Proc, Universe, Work
 
 CLIENT, INTERNAL = "CLIENT", "INTERNAL"
 PORTS = {CLIENT: 9092, INTERNAL: 9093}
 SIDECAR_PORT = 19092
-FETCH_TIMEOUT_MS = 1_500.0
+FETCH_WAIT_MS, FETCH_TIMEOUT_MS = 250.0, 1_500.0
+"""How long a fetch waits for something new, and for an answer."""
 
 
 def host_of(node_id: int) -> str:
@@ -79,8 +80,21 @@ class Kafka:
         hosts = {n: _Machine(self, n) for n in racks}
         controller = Proc(universe, "controller", "controllers")
         self.cluster = SimCluster(self, hosts, controller, ClusterSettings(racks, addresses, broker=settings))
+        self.on_commit: list[Callable[[str, int], None]] = [self._wake]
+        """Called when something has been committed to a partition."""
+        self._longing: dict[tuple[str, int], list[Work]] = {}
+        self.cluster.on_committed = self._committed
         for node_id in racks:
             self._open(node_id)
+
+    def _committed(self, topic: str, partition: int) -> None:
+        for told in self.on_commit:
+            told(topic, partition)
+
+    def _wake(self, topic: str, partition: int) -> None:
+        """Fetches that wait for something new."""
+        for serve in self._longing.pop((topic, partition), ()):
+            serve()
 
     def _open(self, node_id: int) -> None:
         for listener, port in PORTS.items():
@@ -134,13 +148,28 @@ class Kafka:
                 timer.cancel()
                 done(found)
 
-        def serve() -> None:
+        served = False
+
+        def serve(at_last: bool) -> None:
+            """A fetch that finds nothing waits for something, a while."""
+            nonlocal served
+            if served or not broker.alive:
+                return
             found = self.cluster.read(node_id, topic, partition, offset, 200)
-            universe.later(back, lambda: arrive(found), proc)
+            if at_last or found.error or found.records:
+                served = True
+                universe.later(back, lambda: arrive(found), proc)
+
+        def begin() -> None:
+            serve(False)
+            if not served:
+                longing = self._longing.setdefault((topic, partition), [])
+                longing.append(lambda: universe.later(0, lambda: serve(False), broker))
+                universe.later(FETCH_WAIT_MS, lambda: serve(True), broker)
 
         timer = universe.later(FETCH_TIMEOUT_MS, late, proc)
         if net.open_way(proc.host, broker.host):
-            universe.later(there, serve, broker)
+            universe.later(there, begin, broker)
 
 
 class _Machine:

@@ -24,7 +24,7 @@ from tests.whole.universe import Proc
 T = TypeVar("T")
 RUN_MS = 30.0
 """The longest that a background run takes, if it does not hang."""
-POLL_MS = 50.0
+POLL_MS = 2.0
 BACK_OFF_MS = 100.0
 NOT_LEADER, UNKNOWN_TOPIC, OUT_OF_RANGE = 6, 3, 1
 
@@ -153,7 +153,7 @@ class SimTail(Tail):
                 self._apply(items)
             if at_end:
                 self._listener.tail_read(partition)
-            self._again(partition, rng.uniform(1, POLL_MS) if at_end and not items else rng.uniform(0.2, 3))
+            self._again(partition, rng.uniform(0.1, POLL_MS))
 
         return done
 

@@ -100,8 +100,16 @@ class World:
 
     # ---- the end --------------------------------------------------------------------------------------------
     def settled(self) -> str:
-        """Empty when every group is as it should be; else what is missing."""
+        """Empty when everything is as it should be; else what is missing."""
+        image = self.kafka.cluster.controller.image
+        if len(image.alive) < len(NODES):
+            return f"brokers {sorted(image.alive)} are there"
+        for t in image.topics.values():
+            if any(len(p.isr) < len(p.replicas) for p in t.partitions):
+                return f"{t.name} has replicas that are not in sync"
         for n, s in self.sidecars.items():
+            if not s.proc.alive:
+                return f"sidecar {n} is down"
             if s.problems:
                 return f"sidecar {n}: {s.problems}"
         for group_id in sorted({c.habits.group_id for c in self.clients if c.proc.alive}):
@@ -110,6 +118,10 @@ class World:
             owned = [place for c in live for place in c.owned]
             if len(owned) != len(set(owned)) or set(owned) != wanted:
                 return f"{group_id}: {len(owned)} partitions are owned of {len(wanted)}"
+            group = self.judge.fold.group(group_id)
+            known = set() if group is None else set(group.members)
+            if known != {c.member_id for c in live}:
+                return f"{group_id}: its members are {sorted(known)}"
             if any(c.steady < 2 for c in live):
                 return f"{group_id}: somebody has not been answered yet"
         return ""

@@ -43,6 +43,8 @@ class SimCluster:
         self.nodes = {n: Node(self, n, host) for n, host in sorted(hosts.items())}
         self.slow_disk_ms: dict[int, float] = {}
         """Added to each append of a broker."""
+        self.on_committed: Callable[[str, int], None] = lambda topic, partition: None
+        """Called when the high watermark of a leader has moved."""
         self._telling: set[int] = set()
         self._connections = 0
         self._boot()

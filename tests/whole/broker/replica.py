@@ -176,6 +176,7 @@ class Replica:
             mark = min(mark, self.followers[n].end if n in self.followers else mark)
         if mark > self.high_watermark and len(self.state.isr) >= self._min_isr():
             self.high_watermark = mark
+            self.node.cluster.on_committed(self.topic, self.index)
             self.kick_all()
             for watch in list(self.watchers):
                 watch()
