@@ -116,6 +116,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """The loop holds its tasks: those of a dead process must not be collected, and so run their last blocks, while
         the others go on."""
         task: asyncio.Task[Any] = super().create_task(coro, name=name, context=context)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -124,8 +125,6 @@ class SimLoop(asyncio.BaseEventLoop):
         """At the end of a run: what never ended is forgotten without a word."""
         self.buried = True
         self.set_exception_handler(lambda loop, context: None)
-        for task in self._tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._tasks.clear()
 
     # ---- the edges ----------------------------------------------------------------------------------------

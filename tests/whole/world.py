@@ -34,7 +34,7 @@ class World:
         self.rng = self.universe.rng
         self.net = Net(self.universe)
         self.tell = tell
-        self.kafka = Kafka(self.universe, self.net, {n: f"rack-{n}" for n in NODES}, BROKER)
+        self.kafka = Kafka(self.universe, self.net, dict.fromkeys(NODES), BROKER)
         for topic, partitions in PARTITIONS_OF.items():
             self.kafka.cluster.create_topic(topic, partitions, 3)
         self.judge = Judge(self.universe, self.kafka, PARTITIONS)
@@ -112,7 +112,7 @@ class World:
                 return f"sidecar {n} is down"
             if s.problems:
                 return f"sidecar {n}: {s.problems}"
-        for group_id in sorted({c.habits.group_id for c in self.clients if c.proc.alive}):
+        for group_id in sorted({c.habits.group_id for c in self.clients}):
             live = [c for c in self.clients if c.habits.group_id == group_id and c.proc.alive]
             wanted = {(t, p) for c in live for t in c.habits.topics for p in range(PARTITIONS_OF[t])}
             owned = [place for c in live for place in c.owned]

@@ -153,10 +153,11 @@ class Group:
 
     def replace_static(self, instance_id: str, old_id: str, new_id: str) -> Member:
         old = self.members.pop(old_id)
-        if old.joining is not None:
-            old.joining(Joined(Err.FENCED_INSTANCE_ID, old_id))
-        if old.syncing is not None:
-            old.syncing(Synced(Err.FENCED_INSTANCE_ID))
+        joining, syncing, old.joining, old.syncing = old.joining, old.syncing, None, None
+        if joining is not None:
+            joining(Joined(Err.FENCED_INSTANCE_ID, old_id))
+        if syncing is not None:
+            syncing(Synced(Err.FENCED_INSTANCE_ID))
         new = Member(
             new_id, old.instance_id, old.client_id, old.client_host, old.rebalance_ms, old.session_ms, old.protocols,
             old.assignment,
