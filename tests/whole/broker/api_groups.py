@@ -210,7 +210,7 @@ def consumer_group_heartbeat(ctx: Context, req: ch.ConsumerGroupHeartbeatRequest
         shard = ctx.node.groups.shard(req.group_id)
         text = f"Group {req.group_id} is not a consumer group."
         if req.group_id not in shard.groups:
-            text = f"Group {req.group_id} not found."
+            text = f"Consumer group {req.group_id} not found."
         if req.member_epoch == 0 and req.group_id not in shard.groups:
             raise Refused(Err.UNSUPPORTED_VERSION, "Consumer groups are not simulated.")
         raise Refused(Err.GROUP_ID_NOT_FOUND, text)

@@ -15,7 +15,7 @@ from tests.whole.broker.controller import BLOCK
 from tests.whole.broker.groups import GroupCoordinator
 from tests.whole.broker.image import Image, Partition
 from tests.whole.broker.ports import Handle, Host
-from tests.whole.broker.replica import Replica
+from tests.whole.broker.replica import KICK_AGAIN_MS, Replica
 from tests.whole.broker.settings import Settings
 from tests.whole.broker.txn import TxnCoordinator
 
@@ -57,6 +57,7 @@ class Node:
         self.producer_ids: Iterator[int] = iter(())
         self._next_ids: Iterator[int] = iter(())
         self._asking_ids = False
+        self._awaited: dict[int, dict[Replica, None]] = {}
 
     # ---- time and talk --------------------------------------------------------------------------------------
     def later(self, ms: float, fn: Callable[[], None]) -> Handle:
@@ -153,6 +154,7 @@ class Node:
         self.settings.image = self.image
         self.producer_ids = self._next_ids = iter(())
         self._asking_ids = False
+        self._awaited = {}
 
     # ---- metadata -------------------------------------------------------------------------------------------
     def catch_up(self, image: Image) -> None:
@@ -198,6 +200,20 @@ class Node:
             self.tell(
                 origin.node_id, lambda node: leader.acknowledged(me, epoch, end, mark) if node is origin else None
             )
+
+    def await_follower(self, n: int, replica: Replica) -> None:
+        """Kick again those that do not answer: one timer for each follower, however many partitions it follows."""
+        waiting = self._awaited.get(n)
+        if waiting is not None:
+            waiting[replica] = None
+            return
+        self._awaited[n] = {replica: None}
+
+        def again() -> None:
+            for late in self._awaited.pop(n):
+                late.kick_again(n)
+
+        self.later(KICK_AGAIN_MS, again)
 
     def alter_isr(
         self, replica: Replica, p: Partition, isr: tuple[int, ...], told: Callable[[Partition | None], None]

@@ -42,6 +42,7 @@ class Follower:
     end: int = -1
     high_watermark: int = -1
     kicked: bool = False
+    kicked_ms: int = 0
     caught_up_ms: int = 0
 
 
@@ -197,16 +198,21 @@ class Replica:
                 self._kick(n, f)
 
     def _kick(self, n: int, f: Follower) -> None:
-        f.kicked = True
+        f.kicked, f.kicked_ms = True, self.node.host.mono_ms()
         epoch = self.state.leader_epoch
         self.node.tell(n, lambda node: node.kicked(self, epoch))
+        self.node.await_follower(n, self)
 
-        def again() -> None:
-            if f.kicked and self.followers.get(n) is f:
-                f.kicked = False
-                self.kick_all()
-
-        self.node.later(KICK_AGAIN_MS, again)
+    def kick_again(self, n: int) -> None:
+        """If the follower has not answered."""
+        f = self.followers.get(n)
+        if f is None or not f.kicked:
+            return
+        if self.node.host.mono_ms() - f.kicked_ms < KICK_AGAIN_MS / 2:
+            self.node.await_follower(n, self)
+        else:
+            f.kicked = False
+            self.kick_all()
 
     def acknowledged(self, n: int, epoch: int, end: int, high_watermark: int) -> None:
         """A follower has everything up to `end`."""

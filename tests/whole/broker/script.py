@@ -16,6 +16,10 @@ from sidecar.kafka.net import BrokerConnection
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded
 from sidecar.wire.generated import add_offsets_to_txn as ao
+from sidecar.wire.generated import add_partitions_to_txn as ap
+from sidecar.wire.generated import consumer_group_describe as cd
+from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import consumer_protocol_subscription as cs
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import delete_groups as dl
 from sidecar.wire.generated import delete_topics as dt
@@ -25,6 +29,8 @@ from sidecar.wire.generated import end_txn as et
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import init_producer_id as ip
+from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import leave_group as le
 from sidecar.wire.generated import list_config_resources as lr
 from sidecar.wire.generated import list_offsets as lo
 from sidecar.wire.generated import metadata as md
@@ -32,6 +38,7 @@ from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import produce as pr
+from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.generated import txn_offset_commit as tc
 from tests.differential.script import Step
 
@@ -82,7 +89,9 @@ def _step(rng: random.Random) -> Step:
             "index": rng.choice((0, 1, 7)),
         }
         return Step("commit", topic, {**options, "generation": rng.choice((-1, -1, -1, 3))})
-    if what < 0.86:
+    if what < 0.81:
+        return _member(rng, topic)
+    if what < 0.88:
         version = rng.choice((10, 9, 8, 7, 5, 2, 1))
         return Step("fetch", options={"version": version, "stable": rng.random() < 0.7, "every": rng.random() < 0.3})
     return _operator(rng, topic)
@@ -105,6 +114,10 @@ def _produce(rng: random.Random, topic: str, producer: str) -> Step:
 def _transaction(rng: random.Random, producer: str) -> Step:
     epoch = rng.choice((0,) * 10 + (1, -1))
     what = rng.random()
+    if what < 0.08:
+        return Step(
+            "add topic", producer, {"topic": rng.choice("aaab"), "index": rng.choice((0, 0, 9)), "epoch": epoch}
+        )
     if what < 0.3:
         return Step("add", producer, {"epoch": epoch, "version": rng.choice((4, 3, 1))})
     if what < 0.65:
@@ -113,6 +126,20 @@ def _transaction(rng: random.Random, producer: str) -> Step:
             "txn", producer, {**options, "generation": rng.choice((-1, -1, -1, 3)), "topic": rng.choice("aaab")}
         )
     return Step("end", producer, {"version": rng.choice((5, 5, 4, 3, 1)), "commit": rng.random() < 0.6, "epoch": epoch})
+
+
+def _member(rng: random.Random, topic: str) -> Step:
+    """The only member of the group, with a seat of its own."""
+    what = rng.random()
+    if what < 0.4:
+        return Step("seat", topic, {"version": rng.choice((9, 7, 5)), "who": rng.choice(("", "", "own"))})
+    if what < 0.6:
+        return Step("seat commit", topic, {"by": rng.choice((0, 0, 0, 1)), "wrong": rng.random() < 0.2})
+    if what < 0.75:
+        return Step("seat txn", rng.choice(PRODUCERS), {"by": rng.choice((0, 0, 1)), "version": rng.choice((5, 4, 3))})
+    if what < 0.9:
+        return Step("seat leave")
+    return Step("native", options={"epoch": rng.choice((1, -1))})
 
 
 def _operator(rng: random.Random, topic: str) -> Step:
@@ -146,6 +173,8 @@ class DataSide:
         self.sequences: dict[tuple[str, str, int, int], int] = {}
         self.labels: dict[int, str] = {}
         self.ids: dict[str, bytes] = {}
+        self.seat = (3, "nobody")
+        """Generation and id of the member."""
 
     def topic(self, name: str) -> str:
         return f"{self.name}-{name}"
@@ -201,6 +230,11 @@ class DataSide:
         (r,) = (await self.ask(dt, "DeleteTopics", dt.DeleteTopicsRequest([state], [], 10_000))).responses
         if r.error_code == 0:
             await self.seen(member, False)
+            for _ in range(100):  # its offsets go a little later
+                rows = [r for name, rows in (await self.do_fetch(""))[1] if name == f"N-{member}" for r in rows]
+                if all(r[1:3] == (0, -1) for r in rows):
+                    break
+                await asyncio.sleep(0.01)
         return r.error_code, self.plain(r.error_message), self.plain(r.name)
 
     async def do_topics(self, member: str) -> object:
@@ -283,14 +317,26 @@ class DataSide:
         req = ao.AddOffsetsToTxnRequest(self.txn_id, *self._who(member, epoch), self.group)
         return (await self.patiently(ao, "AddOffsetsToTxn", req, version, lambda r: r.error_code)).error_code
 
-    async def do_txn(self, member: str, epoch: int, version: int, offset: int, generation: int, topic: str) -> object:
+    async def do_add_topic(self, member: str, topic: str, index: int, epoch: int) -> object:
+        who, topics = self._who(member, epoch), [ap.AddPartitionsToTxnTopic(self.topic(topic), [index])]
+        req = ap.AddPartitionsToTxnRequest([], self.txn_id, *who, topics)
+
+        def code(res: Any) -> int:
+            return int(res.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+        return code(await self.patiently(ap, "AddPartitionsToTxn", req, 3, code))
+
+    async def do_txn(
+        self, member: str, epoch: int, version: int, offset: int, generation: int, topic: str, own: str = ""
+    ) -> object:
         parts = [tc.TxnOffsetCommitRequestPartition(i, offset, -1, "m") for i in (0, 9)]
         topics = [tc.TxnOffsetCommitRequestTopic(self.topic(topic), parts)]
         who = self._who(member, epoch)
-        req = tc.TxnOffsetCommitRequest(self.txn_id, self.group, *who, generation, "", None, topics)
+        req = tc.TxnOffsetCommitRequest(self.txn_id, self.group, *who, generation, own, "seat" if own else None, topics)
 
         def code(res: Any) -> int:
-            return int(res.topics[0].partitions[0].error_code)
+            codes = [p.error_code for t in res.topics for p in t.partitions]
+            return next((c for c in codes if c in AGAIN), 0)
 
         res = await self.patiently(tc, "TxnOffsetCommit", req, version, code)
         return sorted((p.partition_index, p.error_code) for t in res.topics for p in t.partitions)
@@ -306,6 +352,46 @@ class DataSide:
             self.former[member] = self.producers.get(member, (-1, -1))
             self.producers[member] = res.producer_id, res.producer_epoch
         return res.error_code, self.label(res.producer_id), res.producer_epoch
+
+    # ---- a member -------------------------------------------------------------------------------------------
+    async def do_seat(self, member: str, version: int, who: str) -> object:
+        """Join and sync under an instance id; the subscription names one topic."""
+        said = b"\0\1" + cs.ConsumerProtocolSubscription([self.topic(member)]).encode(1)
+        protocols = [jg.JoinGroupRequestProtocol("range", said)]
+        own = self.seat[1] if who == "own" else ""
+        req = jg.JoinGroupRequest(self.group, 30_000, 60_000, own, "seat", "consumer", protocols)
+        res = await self.ask(jg, "JoinGroup", req, version)
+        told = res.error_code, res.generation_id, res.protocol_name, res.skip_assignment, len(res.members)
+        if res.error_code:
+            return told
+        self.seat = res.generation_id, res.member_id
+        given = [sg.SyncGroupRequestAssignment(m.member_id, b"mine") for m in res.members]
+        synced = await self.ask(
+            sg, "SyncGroup", sg.SyncGroupRequest(self.group, *self.seat, "seat", "consumer", "range", given)
+        )
+        return *told, synced.error_code, synced.assignment
+
+    async def do_seat_commit(self, member: str, by: int, wrong: bool) -> object:
+        generation, member_id = self.seat
+        topic = oc.OffsetCommitRequestTopic(self.topic(member), partitions=[oc.OffsetCommitRequestPartition(0, 77)])
+        who = generation + by, "somebody" if wrong else member_id, "seat"
+        res = await self.ask(oc, "OffsetCommit", oc.OffsetCommitRequest(self.group, *who, -1, [topic]), 9)
+        return [p.error_code for t in res.topics for p in t.partitions]
+
+    async def do_seat_txn(self, member: str, by: int, version: int) -> object:
+        return await self.do_txn(member, 0, version, 66, self.seat[0] + by, "a", self.seat[1])
+
+    async def do_seat_leave(self, member: str) -> object:
+        req = le.LeaveGroupRequest(self.group, "", [le.MemberIdentity("", "seat")])
+        res = await self.ask(le, "LeaveGroup", req, 5)
+        return res.error_code, [m.error_code for m in res.members]
+
+    async def do_native(self, member: str, epoch: int) -> object:
+        """A consumer that takes the group for one of the new protocol."""
+        req = ch.ConsumerGroupHeartbeatRequest(self.group, "somebody", epoch)
+        res = await self.ask(ch, "ConsumerGroupHeartbeat", req)
+        (g,) = (await self.ask(cd, "ConsumerGroupDescribe", cd.ConsumerGroupDescribeRequest([self.group]))).groups
+        return res.error_code, self.plain(res.error_message), g.error_code, self.plain(g.error_message), g.group_state
 
     # ---- offsets --------------------------------------------------------------------------------------------
     async def do_commit(self, member: str, version: int, offset: int, index: int, generation: int) -> object:
@@ -353,7 +439,7 @@ class DataSide:
     def _resource(self, member: str, group: bool) -> tuple[int, str]:
         return (GROUP, self.group) if group else (TOPIC, self.topic(member))
 
-    async def do_describe_configs(self, member: str, group: bool) -> object:
+    async def do_describe_configs(self, member: str, group: bool) -> Any:
         resource = dc.DescribeConfigsResource(*self._resource(member, group), None)
         (r,) = (await self.ask(dc, "DescribeConfigs", dc.DescribeConfigsRequest([resource], True))).results
         told = sorted(
@@ -363,11 +449,17 @@ class DataSide:
         return r.error_code, self.plain(r.error_message), told
 
     async def do_alter(self, member: str, group: bool, name: str, value: str | None) -> object:
+        """And wait until the broker itself has heard of it."""
         change = ia.AlterableConfig(name, 1 if value is None else 0, value)
         resource = ia.AlterConfigsResource(*self._resource(member, group), [change])
         req = ia.IncrementalAlterConfigsRequest([resource])
         (r,) = (await self.ask(ia, "IncrementalAlterConfigs", req)).responses
-        await asyncio.sleep(0.08)
+        for _ in range(200):
+            described = await self.do_describe_configs(member, group)
+            held = {c[0]: c[1] if c[2] in (1, 8) else None for c in described[2]}
+            if r.error_code or held.get(name) == value:
+                break
+            await asyncio.sleep(0.01)
         return r.error_code, self.plain(r.error_message)
 
     async def do_resources(self, member: str) -> object:
