@@ -210,7 +210,8 @@ def consumer_group_heartbeat(ctx: Context, req: ch.ConsumerGroupHeartbeatRequest
         shard = ctx.node.groups.shard(req.group_id)
         text = f"Group {req.group_id} is not a consumer group."
         if req.group_id not in shard.groups:
-            text = f"Consumer group {req.group_id} not found."
+            kind = "Consumer group" if req.member_epoch > 0 else "Group"
+            text = f"{kind} {req.group_id} not found."
         if req.member_epoch == 0 and req.group_id not in shard.groups:
             raise Refused(Err.UNSUPPORTED_VERSION, "Consumer groups are not simulated.")
         raise Refused(Err.GROUP_ID_NOT_FOUND, text)

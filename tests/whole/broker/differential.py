@@ -10,6 +10,7 @@ Differences that are accepted:
 * Who leads a group after its leader has gone, and in which order members are told, is the order of a hash table in
   Kafka: where the choices differ, a script ends (`Parted`), and its steps until then count.
 * Where Kafka answers UNKNOWN_SERVER_ERROR because it breaks, a script ends.
+* A simulated broker knows only the APIs of table.py; what it tells of these in ApiVersions is compared.
 * A transaction that is being ended makes the real broker answer CONCURRENT_TRANSACTIONS for some milliseconds: both are
   asked until they do not.
 """
@@ -29,6 +30,7 @@ from pathlib import Path
 
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
+from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import init_producer_id as ip
@@ -38,6 +40,8 @@ from tests.whole.broker.gateway import Gateway
 from tests.whole.broker.script import DataSide, make_data
 
 AT_ONCE = 24
+ADD_PARTITIONS = 24
+"""AddPartitionsToTxn: its later versions are spoken between brokers only."""
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
 SIMULATED = {
     **PROPERTIES,
@@ -150,6 +154,28 @@ async def _worker(kind: str, left: Iterator[int], ports: tuple[int, int], tally:
         pool.close()
 
 
+async def versions(port: int) -> tuple[dict[int, tuple[int, int]], list[tuple[str, int]], list[tuple[str, int, int]]]:
+    """What ApiVersions tells: versions by api, features in force, features supported."""
+    conn = await BrokerConnection.open("127.0.0.1", port, "diff")
+    raw = await conn.raw(18, 4, av.ApiVersionsRequest("diff", "1").encode(4), True)
+    res = av.ApiVersionsResponse.decode(4, raw, 8)
+    conn.close()
+    return (
+        {k.api_key: (k.min_version, k.max_version) for k in res.api_keys},
+        sorted((f.name, f.max_version_level) for f in res.finalized_features),
+        sorted((f.name, f.min_version, f.max_version) for f in res.supported_features),
+    )
+
+
+async def _compare_versions(ports: tuple[int, int], tally: Tally) -> None:
+    """A simulated broker knows fewer APIs, but these in the same versions."""
+    (ours, *features), (theirs, *real) = await versions(ports[0]), await versions(ports[1])
+    known = {key: theirs.get(key) for key in ours if key != ADD_PARTITIONS}
+    wrong = {key: (ours[key], v) for key, v in known.items() if v != ours[key]}
+    if wrong or features != real:
+        tally.found.append(f"ApiVersions: {wrong}, features {features} and {real}")
+
+
 async def _prepare(port: int) -> None:
     """Topics for the scripts of groups, and coordinators that are there."""
     conn = await BrokerConnection.open("127.0.0.1", port, "diff")
@@ -180,6 +206,7 @@ async def compare(kafka: LocalKafka, kinds: dict[str, range], tell: bool = False
             await _prepare(port)
         with suppress(Difference):  # the first requests of a cold broker take long
             await play_data(-1, ports, "warm", False)
+        await _compare_versions(ports, tally)
         for kind, seeds in kinds.items():
             left = iter(seeds)
             count = min(AT_ONCE, len(seeds))
