@@ -47,7 +47,7 @@ def play(seed: int, plant: Plant | None = None, tell: Callable[[str], None] | No
 
 
 def quiet() -> None:
-    """At the end of a run coroutines are thrown away in the middle: what they still wanted to do is nobody's concern."""
+    """At the end of a run coroutines are thrown away in the middle; what they still wanted to do concerns nobody."""
     usual = sys.unraisablehook
 
     def hook(found: Any) -> None:

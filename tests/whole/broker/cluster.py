@@ -68,7 +68,7 @@ class SimCluster:
     ) -> SimConnection | None:
         """None: the broker is down, so the connection is refused. `close`: the broker closes it."""
         node = self.nodes[node_id]
-        if not node.up:
+        if not node.listens:
             return None
         self._connections += 1
         connection = SimConnection(node, listener, send, close, peer, self._connections)

@@ -96,6 +96,11 @@ class Node:
         )
 
     # ---- life -----------------------------------------------------------------------------------------------
+    @property
+    def listens(self) -> bool:
+        """A broker that starts opens its listeners when it knows the metadata."""
+        return self.up and self.image.version > 0
+
     def start(self, clean: bool) -> None:
         assert not self.up
         self.up = True

@@ -45,7 +45,7 @@ class Writer:
             return
         leader = world.cluster.leaders("t")[0]
         if self.client is None:
-            if leader < 0 or not world.cluster.nodes[leader].up:
+            if leader < 0 or not world.cluster.nodes[leader].listens:
                 return
             self.client = Client(world, leader)
         req = produce_request([f"k{self.number}=v"], producer=(*self.producer, self.number), timeout_ms=2_000)
