@@ -34,7 +34,7 @@ class World:
         self.rng = self.universe.rng
         self.net = Net(self.universe)
         self.tell = tell
-        self.kafka = Kafka(self.universe, self.net, dict.fromkeys(NODES), BROKER)
+        self.kafka = Kafka(self.universe, self.net, dict.fromkeys(NODES), {**BROKER, **self._rare_settings()})
         for topic, partitions in PARTITIONS_OF.items():
             self.kafka.cluster.create_topic(topic, partitions, 3)
         self.judge = Judge(self.universe, self.kafka, PARTITIONS)
@@ -43,6 +43,11 @@ class World:
         self.clients: list[Client] = self.judge.clients
         self.lives: list[Sidecar] = []
         """All that ever were."""
+
+    def _rare_settings(self) -> dict[str, str]:
+        """Of brokers, for some seeds: what takes days elsewhere takes seconds."""
+        forgets_ids = self.rng.random() < 0.3
+        return {"transactional.id.expiration.ms": "3000"} if forgets_ids else {}
 
     def say(self, text: str) -> None:
         if self.tell is not None:

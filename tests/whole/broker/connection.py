@@ -105,15 +105,18 @@ class SimConnection:
         self._busy = True
         context = Context(self.node, self.listener, self.peer, client_id or "", version)
         incarnation = self.node.incarnation
+        answered = False
 
         def reply(response: Any) -> None:
-            if self.node.incarnation == incarnation:
+            """The first answer counts: in Kafka it completes a future, and a second one does nothing."""
+            nonlocal answered
+            if self.node.incarnation == incarnation and not answered:
+                answered = True
                 self._answer(api, version, correlation, response)
 
         api.handle(context, request, reply)
 
     def _answer(self, api: ApiRow, version: int, correlation: int, response: Any) -> None:
-        assert self._busy, "one answer for each request"
         self._busy = False
         if self._open and response is not None:
             flexible = api.key != API_VERSIONS and version >= api.flexible_from
