@@ -160,15 +160,16 @@ class Controller:
     def alter_isr(
         self, node_id: int, topic_id: bytes, index: int, leader_epoch: int, version: int, isr: tuple[int, ...]
     ) -> Partition | None:
-        """AlterPartition by a leader. None if the leader's view is out of date; else the partition as it is now."""
+        """AlterPartition by a leader. None if somebody else leads; else the partition as it is now, which has not
+        changed if the leader's view was out of date, or if it lets in a broker that is fenced."""
         t = self.image.by_id(topic_id)
         if t is None:
             return None
         p = t.partitions[index]
-        if (p.leader, p.leader_epoch, p.version) != (node_id, leader_epoch, version):
+        if (p.leader, p.leader_epoch) != (node_id, leader_epoch):
             return None
-        if any(n not in self.image.alive for n in isr if n not in p.isr):
-            return None
+        if p.version != version or any(n not in self.image.alive for n in isr if n not in p.isr):
+            return p
         changed = self._change(t.name, p, isr, self.image.alive)
         if changed is not p:
             self._put(replace(t, partitions=(*t.partitions[:index], changed, *t.partitions[index + 1 :])))

@@ -69,9 +69,9 @@ class Replica:
     # ---- becoming -------------------------------------------------------------------------------------------
     def apply(self, state: Partition) -> None:
         """A newer image has come to this broker."""
+        if state.version < self.state.version:
+            return  # the controller's own answer came first
         was, self.state = self.state, state
-        if state.version < was.version and state.leader_epoch < was.leader_epoch:
-            return
         me = self.node.node_id
         if state.leader == me and (not self.leads or state.leader_epoch != was.leader_epoch):
             self._lead()
@@ -237,25 +237,33 @@ class Replica:
 
     def _ask(self, isr: tuple[int, ...]) -> None:
         """AlterPartition: one at a time."""
-        if self._asking_for:
-            return
-        self._asking_for = isr
+        if not self._asking_for:
+            self._asking_for = isr
+            self._send_ask(isr)
+
+    def _send_ask(self, isr: tuple[int, ...]) -> None:
+        """Again until there is an answer: while it is not known whether the controller has let somebody in, the high
+        watermark waits for him."""
         p = self.state
 
-        def told(now: Partition | None) -> None:
-            if self._asking_for == isr and self.leads and p.leader_epoch == self.state.leader_epoch:
-                self._asking_for = ()
-                if now is not None and now.version > self.state.version and now.leader == self.node.node_id:
-                    self.apply(now)
-                self._watch_lag()
+        def still() -> bool:
+            same = (p.version, p.leader_epoch) == (self.state.version, self.state.leader_epoch)
+            return self.leads and same and self._asking_for == isr
 
-        def fail() -> None:
-            if self._asking_for == isr and self.state is p:
-                self._asking_for = ()
-                self.kick_all()
+        def told(now: Partition | None) -> None:
+            if now is None or not still():
+                return
+            self._asking_for = ()
+            if now.version > self.state.version:
+                self.apply(now)
+            self._watch_lag()
+
+        def again() -> None:
+            if still():
+                self._send_ask(isr)
 
         self.node.alter_isr(self, p, isr, told)
-        self.node.later(2 * KICK_AGAIN_MS, fail)
+        self.node.later(2 * KICK_AGAIN_MS, again)
 
     def _watch_lag(self) -> None:
         """A follower that has not caught up for replica.lag.time.max.ms leaves the ISR."""
