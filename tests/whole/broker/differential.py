@@ -11,6 +11,9 @@ Differences that are accepted:
   Kafka: where the choices differ, a script ends (`Parted`), and its steps until then count.
 * Where Kafka answers UNKNOWN_SERVER_ERROR because it breaks, a script ends.
 * A simulated broker knows only the APIs of table.py; what it tells of these in ApiVersions is compared.
+* Kafka verifies TxnOffsetCommits of several clients in one batch, and tells those of version 3 TRANSACTION_ABORTABLE
+  instead of INVALID_TXN_STATE if one of a later version is in it: seldom, and so another look at the script, which is
+  taken at any difference, does not show it.
 * A transaction that is being ended makes the real broker answer CONCURRENT_TRANSACTIONS for some milliseconds: both are
   asked until they do not.
 """

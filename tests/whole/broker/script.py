@@ -211,6 +211,10 @@ class DataSide:
                 self.ids[name] = t.topic_id if there else self.ids.get(name, ZERO)
                 break
             await asyncio.sleep(0.01)
+        for _ in range(200 if there else 0):  # the leader may know of it a little later
+            if all(code != 6 for _, code, _ in await self.do_ends(name)):
+                break
+            await asyncio.sleep(0.01)
         await asyncio.sleep(0.03)
 
     # ---- topics ---------------------------------------------------------------------------------------------
@@ -257,7 +261,7 @@ class DataSide:
         res = await self.ask(fc, "FindCoordinator", req, 4)
         return [(c.key == self.group, c.node_id, c.error_code) for c in res.coordinators]
 
-    async def do_ends(self, member: str) -> object:
+    async def do_ends(self, member: str) -> list[tuple[int, int, int]]:
         parts = [lo.ListOffsetsPartition(i, -1, when) for i in (0, 1, 9) for when in (-1,)]
         req = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(self.topic(member), parts)])
         res = await self.ask(lo, "ListOffsets", req, 7)
