@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sidecar.assign.spec import Assignor
@@ -17,12 +16,13 @@ from sidecar.coordinator.background import Background
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.encoder import Encoder
-from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves, MoveSettings
+from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves
 from sidecar.coordinator.ownership import Assignment
-from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders, PlaceholderSettings
+from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.rules import Rules
+from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
-from sidecar.coordinator.tenure import PROOF_SERIAL, Tenure
+from sidecar.coordinator.tenure import PROOF_SERIAL, Tenure, before_claim
 from sidecar.coordinator.unfenced import append_unfenced
 from sidecar.coordinator.visible import Visible
 from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
@@ -36,10 +36,10 @@ from sidecar.core.events import Answer, Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.owner import Phase
-from sidecar.core.service import Service, ServiceSettings
+from sidecar.core.service import Service
 from sidecar.core.topics import Topic
 from sidecar.core.turn import Ports
-from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
+from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.produce import Appender
 from sidecar.link.messages import (
     SETTINGS_EVENTS,
@@ -56,8 +56,7 @@ from sidecar.link.messages import (
     View,
 )
 from sidecar.link.ports import Figures, FrontEnd, Logger, Tasks
-from sidecar.state.codec import OWNER_CLAIM, Encoded, EncodedTargets, Stamp, StateCodec
-from sidecar.state.keys import encode_key
+from sidecar.state.codec import Encoded, EncodedTargets, Stamp, StateCodec
 
 TICK_S = 0.05
 SLICE_S = 0.001
@@ -65,18 +64,6 @@ CLAIM_SERIAL = 0
 FRONT_BITS = 16
 FRONT_MASK = (1 << FRONT_BITS) - 1
 """A token is the front's own token and, in its last bits, the number of the front."""
-
-
-@dataclass(frozen=True)
-class CoordinatorSettings:
-    topic: str
-    node_id: int
-    address: Address
-    write_timeout_s: float
-    claims_kept: int
-    service: ServiceSettings
-    placeholders: PlaceholderSettings = PlaceholderSettings()
-    moves: MoveSettings = MoveSettings()
 
 
 class Coordinator:
@@ -337,20 +324,13 @@ class Coordinator:
         self._drain()
 
     def _claim(self, c: Claim) -> None:
-        """Append schemas that the partition lacks, the claim, and tombstones of claims too old to be kept."""
-        tenure = self._tenures[c.partition]
+        tenure, settings, assignment = self._tenures[c.partition], self.settings, self.assignment
         stamp = Stamp(tenure.writer.owner_epoch, now().wall_ms)
-        host, port = self.settings.address
-        member_id = self.assignment.members.get(self.settings.node_id, ("", "", 0))[0]
-        claim = self._codec.claim(
-            stamp, self.settings.node_id, f"{host}:{port}", member_id, self.assignment.generation, c.why
-        )
+        host, port = settings.address
+        member_id = assignment.members.get(settings.node_id, ("", "", 0))[0]
+        claim = self._codec.claim(stamp, settings.node_id, f"{host}:{port}", member_id, assignment.generation, c.why)
         there = self._state.partitions[c.partition]
-        known = sorted(self._codec.schemas.texts)
-        schemas = [r for r, fp in zip(self._codec.schema_records(), known, strict=True) if fp not in there.schemas]
-        old = sorted(there.claims)[: max(0, len(there.claims) - self.settings.claims_kept)]
-        stale = [Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old]
-        tenure.writer.append([*schemas, *stale, claim], CLAIM_SERIAL)
+        tenure.writer.append([*before_claim(self._codec, there, settings.claims_kept), claim], CLAIM_SERIAL)
 
     def _claimed(self, p: int, attempt: int, offset: int) -> None:
         if offset < 0:
@@ -364,8 +344,22 @@ class Coordinator:
 
     async def _wait_past(self, c: Follow) -> None:
         await self._state.wait_past(c.partition, c.offset)
-        self.service.owners[c.partition].replayed(c.attempt, now())
+        if self._still_mine(c.partition):
+            self.service.owners[c.partition].replayed(c.attempt, now())
         self._drain()
+
+    def claim_read(self, p: int) -> None:
+        """By another sidecar, although the fence of this one may still hold: the brokers forget fences."""
+        if self.service.owners[p].phase is Phase.SERVING:
+            self._still_mine(p)
+
+    def _still_mine(self, p: int) -> bool:
+        """Once the own claim has been read: whether it is the last one."""
+        tenure, last = self._tenures.get(p), self._state.partitions[p].owners.claimed
+        if tenure is None or last == tenure.writer.owner_epoch:
+            return True
+        self._failed(p, tenure.attempt, Fenced(f"{self.settings.topic}-{p}: claimed by owner epoch {last}"))
+        return False
 
     def _failed(self, p: int, attempt: int, why: WriteLost) -> None:
         self.service.owners[p].failed(attempt, str(why), isinstance(why, Fenced), now())

@@ -97,6 +97,9 @@ class Follower:
     def setting_stored(self, group_id: str, name: str) -> None:
         self._coordinator.setting_stored(group_id, name)
 
+    def claim_read(self, partition: int) -> None:
+        self._coordinator.claim_read(partition)
+
     def tail_read(self, partition: int) -> None:
         if partition in self._unread:
             self._unread.discard(partition)

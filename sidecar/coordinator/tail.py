@@ -15,15 +15,16 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from sidecar.core.records import Key, Record
 from sidecar.link.ports import Figures, Logger
-from sidecar.state.codec import CONFIG, SCHEMA, StateCodec
+from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import StateError
 
 SLICE = 200
 """Records handed to the event loop at once."""
-Item = tuple[int, int, StateKey | None, bytes | None]
-"""Partition, offset, key, value; partition -1: nothing to apply; offset END: there is nothing more for now."""
+Item = tuple[int, int, StateKey | None, bytes | None, int]
+"""Partition, offset, key, value, and of a tombstone the owner epoch, else -1. Partition -1: nothing to apply; offset
+END: there is nothing more for now."""
 END = -2
 
 
@@ -37,6 +38,7 @@ class StateLog:
         self._codec = codec
         self._log = log
         self._violations = figures("invariant_violations")
+        figures("void_records").set_function(lambda: sum(p.owners.void for p in self.partitions))
         self._waiters: list[list[tuple[int, asyncio.Future[None]]]] = [[] for _ in range(partitions)]
 
     def groups(self, partition: int) -> Collection[str]:
@@ -63,14 +65,16 @@ class StateLog:
         self._waiters[partition].append((offset, future))
         await future
 
-    def apply(self, partition: int, offset: int, key: StateKey | None, value: bytes | None) -> None:
+    def apply(
+        self, partition: int, offset: int, key: StateKey | None, value: bytes | None, owner_epoch: int = -1
+    ) -> None:
         fold = self.partitions[partition]
         if key is None:
             fold.position = offset + 1
         else:
             if key.kind == SCHEMA and value is not None:
                 self._codec.schemas.learn(value.decode())
-            fold.apply(offset, key, value)
+            fold.apply(offset, key, value, owner_epoch)
 
     def wake(self, partition: int) -> None:
         """Release those whose offset was reached."""
@@ -88,6 +92,9 @@ class Listener(Protocol):
 
     def setting_stored(self, group_id: str, name: str) -> None:
         """A setting of this group, or with "" of brokers, stands in the topic, or has gone from there."""
+
+    def claim_read(self, partition: int) -> None:
+        """Somebody has claimed this partition, maybe this sidecar itself."""
 
     def tail_read(self, partition: int) -> None:
         """The end of this partition has been reached."""
@@ -163,8 +170,8 @@ class Tail:
             if error.code() != KafkaError._PARTITION_EOF:
                 self._post(self._listener.tail_trouble, str(error))
             elif partition is not None:
-                return (partition, END, None, None)
-            return (-1, -1, None, None)
+                return (partition, END, None, None, -1)
+            return (-1, -1, None, None, -1)
         offset = m.offset()
         assert partition is not None and offset is not None
         raw = m.key()
@@ -172,21 +179,31 @@ class Tail:
             key = decode_key(raw if isinstance(raw, bytes) else b"")
         except StateError as exc:
             self._post(self._listener.tail_trouble, f"{self.topic}-{partition}@{offset}: {exc}")
-            return (partition, offset, None, None)
+            return (partition, offset, None, None, -1)
         value = m.value()
-        return (partition, offset, key, value if isinstance(value, bytes) else None)
+        if isinstance(value, bytes):
+            return (partition, offset, key, value, -1)
+        return (partition, offset, key, None, _said_epoch(m))
 
     # ---- the event loop -----------------------------------------------------------------------------------
     def _apply(self, items: list[Item]) -> None:
         log = self._log
         touched: set[int] = set()
-        for partition, offset, key, value in items:
+        for partition, offset, key, value, owner_epoch in items:
             if partition >= 0 and offset == END:
                 self._listener.tail_read(partition)
             elif partition >= 0:
                 touched.add(partition)
-                log.apply(partition, offset, key, value)
+                log.apply(partition, offset, key, value, owner_epoch)
                 if key is not None and key.kind == CONFIG:
                     self._listener.setting_stored(key.group_id, key.sub_id)
+                elif key is not None and key.kind == OWNER_CLAIM:
+                    self._listener.claim_read(partition)
         for partition in touched:
             log.wake(partition)
+
+
+def _said_epoch(m: Message) -> int:
+    """The owner epoch in the headers of a tombstone; -1 without one."""
+    value = dict(m.headers() or ()).get("owner_epoch")
+    return int(value) if isinstance(value, bytes) and value.isdigit() else -1

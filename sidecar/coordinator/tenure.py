@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from sidecar.coordinator.encoder import Encoder
 from sidecar.coordinator.writer import FencedWriter
-from sidecar.state.codec import OWNER_CLAIM, Encoded
+from sidecar.state.codec import OWNER_CLAIM, Encoded, StateCodec
+from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import encode_key
 
 PROOF_SERIAL = -1
@@ -42,3 +43,11 @@ class Tenure:
         self._proving, self._next = self._next, []
         if self._proving:
             self.writer.append([NO_CLAIM], PROOF_SERIAL)
+
+
+def before_claim(codec: StateCodec, there: PartitionFold, kept: int) -> list[Encoded]:
+    """What is appended with a claim: schemas that the partition lacks, and tombstones of claims too old to be kept."""
+    known = sorted(codec.schemas.texts)
+    schemas = [r for r, fp in zip(codec.schema_records(), known, strict=True) if fp not in there.schemas]
+    old = list(there.claims)[: max(0, len(there.claims) - kept)]
+    return [*schemas, *(Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old)]

@@ -16,12 +16,13 @@ from uuid import uuid4
 from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
 from sidecar.coordinator.background import Background, BackgroundCollector
 from sidecar.coordinator.configs import Configs, OwnSettings
-from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
+from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.follower import Follower, FollowerSettings, NewTail
 from sidecar.coordinator.ownership import OwnershipSettings
 from sidecar.coordinator.picture import picture
 from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import OwnRules, Rules
+from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
 from sidecar.coordinator.tail import StateLog, Tail
 from sidecar.core.patterns import Patterns

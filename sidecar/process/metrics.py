@@ -43,6 +43,11 @@ METRICS: dict[str, _Metric] = {
         "its generation.",
         ("told",),
     ),
+    "void_records": _Metric(
+        Gauge,
+        "sidecar_void_records",
+        "Records of the state topic from others than the owner at that time, since the start; there should be none.",
+    ),
     "owned": _Metric(Gauge, "sidecar_owned_partitions", "Partitions of the state topic served here."),
     "parked": _Metric(Gauge, "sidecar_parked_replies", "Requests the coordinator has not answered yet."),
     "assignments": _Metric(Counter, "sidecar_assignments", "Target assignments computed and written.", ("assignor",)),

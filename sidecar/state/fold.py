@@ -18,18 +18,20 @@ UNFENCED = (OWNER_CLAIM, SCHEMA, CONFIG)
 
 @dataclass(slots=True)
 class Claims:
-    """A record of an owner before the last claim is void: fencing should have kept it out."""
+    """A record of anybody but the owner of the last claim is void: fencing should have kept it out. That is the last in
+    the order of the log, whatever its number: a transactional id that the brokers have forgotten gets a new producer
+    id, which may be lower than the one before."""
 
     claimed: int = -1
-    """Owner epoch of the highest claim so far."""
+    """Owner epoch of the last claim so far."""
     void: int = 0
     """Records found void so far; there should be none."""
 
     def claim(self, owner_epoch: int) -> None:
-        self.claimed = max(self.claimed, owner_epoch)
+        self.claimed = owner_epoch
 
     def admits(self, owner_epoch: int) -> bool:
-        if owner_epoch >= self.claimed:
+        if self.claimed in (-1, owner_epoch):
             return True
         self.void += 1
         return False
@@ -48,7 +50,8 @@ class PartitionFold:
     """Group id ("" for brokers) -> name -> value."""
     schemas: set[str] = field(default_factory=set)
 
-    def apply(self, offset: int, key: StateKey, value: bytes | None) -> None:
+    def apply(self, offset: int, key: StateKey, value: bytes | None, owner_epoch: int = -1) -> None:
+        """`owner_epoch`: of a tombstone, whose value cannot say it; -1 if it does not say it either."""
         self.position = offset + 1
         self.records += 1
         if key.kind == OWNER_CLAIM:
@@ -62,8 +65,10 @@ class PartitionFold:
                 self.schemas.add(key.sub_id)
         elif key.kind == CONFIG:
             _put(self.configs, key.group_id, key.sub_id, value)
-        elif value is None or self.owners.admits(owner_epoch_of(value)):
-            _put(self.groups, key.group_id, key, value)
+        else:
+            epoch = owner_epoch if value is None else owner_epoch_of(value)
+            if epoch < 0 or self.owners.admits(epoch):
+                _put(self.groups, key.group_id, key, value)
 
 
 def _put(into: dict[str, dict[K, bytes]], group_id: str, key: K, value: bytes | None) -> None:

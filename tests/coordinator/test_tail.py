@@ -30,6 +30,7 @@ class Bench:
         self.tail = FedTail("__group_state", self.log, self)
         self.trouble: list[str] = []
         self.read_to_end: list[int] = []
+        self.claims_read: list[int] = []
         self.stored: list[str] = []
         self.next = [0, 0]
 
@@ -47,6 +48,9 @@ class Bench:
         return self.put(self.codec.claim(Stamp(owner, 1), 1, "h:1", "m", 1, "assigned"))
 
     # ---- the tail's listener ----
+    def claim_read(self, partition: int) -> None:
+        self.claims_read.append(partition)
+
     def tail_read(self, partition: int) -> None:
         self.read_to_end.append(partition)
 

@@ -22,10 +22,11 @@ from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.background import Background
 from sidecar.coordinator.configs import Configs, OwnSettings
-from sidecar.coordinator.coordinator import Coordinator, CoordinatorSettings
+from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import OwnRules, Rules
+from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.owner import Owner
 from sidecar.core.service import Service, ServiceSettings
@@ -316,6 +317,9 @@ class House:
     # ---- what the tail finds ------------------------------------------------------------------------------------
     def setting_stored(self, group_id: str, name: str) -> None:
         self.coordinator.setting_stored(group_id, name)
+
+    def claim_read(self, partition: int) -> None:
+        self.coordinator.claim_read(partition)
 
     def tail_read(self, partition: int) -> None:
         """What is stored has been read from the start."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
 from confluent_kafka import Message
@@ -15,8 +16,20 @@ from tests.inprocess.log import Stored
 class Polled:
     """A message as librdkafka hands it to the thread."""
 
-    def __init__(self, partition: int, offset: int, key: bytes | None, value: bytes | None, error: Any = None) -> None:
+    def __init__(
+        self,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        error: Any = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> None:
         self._told = (partition, offset, key, value, error)
+        self._headers = list(headers)
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self._headers or None
 
     def partition(self) -> int:
         return self._told[0]

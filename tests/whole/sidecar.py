@@ -145,7 +145,7 @@ class SimTail(Tail):
                 self._next[partition] = found.log_start  # auto.offset.reset
                 self._again(partition, 1)
                 return
-            messages = [Polled(partition, r.offset, r.key, r.value) for r in found.records]
+            messages = [Polled(partition, r.offset, r.key, r.value, None, r.headers) for r in found.records]
             self._next[partition] = found.next_offset
             items = [self._item(cast(Message, m)) for m in messages]
             at_end = found.next_offset >= found.high_watermark

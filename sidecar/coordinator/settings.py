@@ -1,0 +1,22 @@
+"""What a coordinator is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.coordinator.moves import MoveSettings
+from sidecar.coordinator.placeholders import PlaceholderSettings
+from sidecar.core.service import ServiceSettings
+from sidecar.kafka.cluster import Address
+
+
+@dataclass(frozen=True)
+class CoordinatorSettings:
+    topic: str
+    node_id: int
+    address: Address
+    write_timeout_s: float
+    claims_kept: int
+    service: ServiceSettings
+    placeholders: PlaceholderSettings = PlaceholderSettings()
+    moves: MoveSettings = MoveSettings()
