@@ -3,6 +3,11 @@
 Our own wire client, because the placement is ours and a lost peer must be noticed in milliseconds. A second
 connection carries the heartbeats: a parked JoinGroup must not hold them up. What a sidecar may rely on is its
 *lease*: the time of the last request that the broker answered as to a live member, plus the session timeout.
+
+A broker answers heartbeats without writing anything. So one that is cut off from the others goes on doing so after
+another has taken over as coordinator, and one that is still loading says that all is well, too. Therefore a lease also
+ends `proof_ms` after the last request that the coordinator could answer only with the other brokers: SyncGroup, and an
+OffsetCommit of this member now and then.
 """
 
 from __future__ import annotations
@@ -17,14 +22,20 @@ from typing import Any, Protocol
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
 from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
+from sidecar.kafka.net import BrokerConnection
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg
+from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.primitives import WireError
 
+PROOFS = 5
+"""So many commits are tried while one proof lasts."""
+COMMIT_V = 9
+"""The last version of OffsetCommit that names topics."""
 PROTOCOL_TYPE = "sidecar"
 PROTOCOL = "beside-leader-v1"
 JOIN_LANE = -1
@@ -71,6 +82,9 @@ class OwnershipSettings:
     heartbeat_ms: int
     peer_links: bool
     patterns: OwnPatterns = field(default_factory=dict)
+    proof_ms: int = 15_000
+    proof_topic: str = "__group_state"
+    """What the offset is committed for: any topic that is there."""
 
 
 class Listener(Protocol):
@@ -109,6 +123,8 @@ class Ownership:
         self.member_id = ""
         self.assignment = Assignment()
         self.is_leader = False
+        self._committed_s = float("-inf")
+        """When the last request was sent whose answer proves that something could be committed."""
         self._rejoin = asyncio.Event()
         self._joining = False
         self._links: dict[int, asyncio.Task[None]] = {}
@@ -242,6 +258,7 @@ class Ownership:
         sent = time.monotonic()
         out = await conn.request(sg, "SyncGroup", sync, timeout_s=timeout_ms / 1000 + 5)
         _check(out.error_code, "SyncGroup")
+        self._committed_s = sent
         self._prove(sent)
         self.assignment = Assignment.decode(res.generation_id, out.assignment)
         self.listener.owners_assigned(self.assignment)
@@ -284,6 +301,8 @@ class Ownership:
                 )
                 member, sent = self.member_id, time.monotonic()
                 res = await conn.request(hb, "Heartbeat", req, timeout_s=self.settings.session_timeout_ms / 2000)
+                if res.error_code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
+                    await self._commit(conn)
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 self.log.debug("owners' heartbeat failed", error=str(exc) or "timed out")
                 if conn is not None:
@@ -306,8 +325,26 @@ class Ownership:
             else:
                 conn.close()
 
+    async def _commit(self, conn: BrokerConnection) -> None:
+        """Have the coordinator commit something, if it is time for that."""
+        sent, s = time.monotonic(), self.settings
+        if sent - self._committed_s < s.proof_ms / 1000 / PROOFS:
+            return
+        part = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=int(sent))
+        topic = oc.OffsetCommitRequestTopic(name=s.proof_topic, partitions=[part])
+        req = oc.OffsetCommitRequest(s.group_id, self.assignment.generation, self.member_id, topics=[topic])
+        res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=s.session_timeout_ms / 2000)
+        code = res.topics[0].partitions[0].error_code
+        if code == Code.NONE:
+            self._committed_s = sent
+        else:
+            self.log.debug("the lease is not confirmed", error=name_of(code))
+
     def _prove(self, sent: float) -> None:
-        self.listener.lease_proved(int(sent * 1000) + self.settings.session_timeout_ms)
+        s = self.settings
+        until_s = min(sent + s.session_timeout_ms / 1000, self._committed_s + s.proof_ms / 1000)
+        if until_s > sent:
+            self.listener.lease_proved(int(until_s * 1000))
 
     async def _leave(self, member_id: str) -> None:
         conn = await self.cluster.coordinator(self.settings.group_id, 0)

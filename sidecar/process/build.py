@@ -155,7 +155,15 @@ class Coordination:
             metadata_refresh_s=s.metadata_refresh_ms / 1000,
             settings_refresh_s=s.settings_refresh_ms / 1000,
             broker_gone_s=o.broker_gone_ms / 1000,
-            ownership=OwnershipSettings(o.group, o.session_timeout_ms, o.heartbeat_ms, o.peer_links, rules.told()),
+            ownership=OwnershipSettings(
+                o.group,
+                o.session_timeout_ms,
+                o.heartbeat_ms,
+                o.peer_links,
+                rules.told(),
+                o.proof_ms,
+                s.state.topic,
+            ),
         )
         self.follower = Follower(
             follow, leaders, control, cluster, configs, state, self.coordinator, app.log, app.tasks, app.edges.new_tail

@@ -181,6 +181,12 @@ class OwnershipSection(_Section):
     group: str = Field("__group_state_owners", min_length=1, description="The sidecars' own group on the brokers.")
     session_timeout_ms: int = Field(6_000, ge=500, description="The brokers' group.min.session.timeout.ms at least.")
     heartbeat_ms: int = Field(500, ge=50, description="How often it proves itself to the brokers.")
+    proof_ms: int = Field(
+        15_000,
+        ge=1_000,
+        description="A coordinator of the owners' group that can commit nothing is believed for so long: it may be cut off, "
+        "and another one in its place.",
+    )
     broker_gone_ms: int = Field(
         3_000,
         ge=100,

@@ -213,7 +213,7 @@ def test_a_generation_that_is_over_while_it_is_synced_makes_the_sidecar_begin_an
 
 
 # ---- the lease
-@pytest.mark.parametrize("api", [Api.JOIN_GROUP, Api.SYNC_GROUP, Api.HEARTBEAT])
+@pytest.mark.parametrize("api", [Api.SYNC_GROUP, Api.HEARTBEAT])
 def test_the_lease_counts_from_when_the_brokers_were_asked(api: Api) -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         slow = brokers.faults.delay(api, 0.04, matches=lambda req: bool(req.member_id))
@@ -235,6 +235,27 @@ def test_every_heartbeat_renews_the_lease() -> None:
         ends = [end for end, _ in one.lease]
         assert ends == sorted(ends) and len(set(ends[2:])) > 1
         assert brokers.count(Api.JOIN_GROUP) == 2
+
+    run(test)
+
+
+def test_a_coordinator_that_can_commit_nothing_is_believed_for_a_while_only() -> None:
+    """Found by the simulated brokers: one that is cut off from the others answers heartbeats for ever, and so does one
+    that is loading, while another one has given the partitions away."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        s = replace(SETTINGS, proof_ms=1_000)
+        one = make(1, s)
+        await until(lambda: brokers.count(Api.OFFSET_COMMIT) >= 2)
+        await until(lambda: one.lease[-1][0] > one.lease[0][0] + 50)
+        refused = brokers.faults.fail(Api.OFFSET_COMMIT, Code.NOT_ENOUGH_REPLICAS, times=10_000)
+        await until(lambda: refused.met)
+        said = len(one.lease)
+        beats = brokers.count(Api.HEARTBEAT)
+        await until(lambda: brokers.count(Api.HEARTBEAT) > beats + 200)
+        last_ms = max(end for end, _ in one.lease)
+        assert last_ms < time.monotonic() * 1000 + s.session_timeout_ms / 2, "heartbeats alone prove nothing for long"
+        assert len(one.lease) >= said and one.lost == [], "it stays a member"
 
     run(test)
 

@@ -292,6 +292,11 @@ def _list_offsets(b: FakeBrokers, node_id: int, req: lo.ListOffsetsRequest, vers
 
 
 def _offset_commit(b: FakeBrokers, node_id: int, req: oc.OffsetCommitRequest, version: int, answer: Answer) -> None:
+    owners = b.groups.get(req.group_id)
+    if owners is not None:
+        code = owners.commit_refusal(req.member_id, req.generation_id_or_member_epoch)
+        answer(refusal(Api.OFFSET_COMMIT, req, version, code))
+        return
     there = b.seats.get(req.group_id, SeatGroup())
     code = there.commit_refusal(req.member_id, req.group_instance_id, req.generation_id_or_member_epoch)
     answer(refusal(Api.OFFSET_COMMIT, req, version, code))

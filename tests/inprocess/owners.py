@@ -78,6 +78,11 @@ class ClassicGroup:
     def heartbeat(self, req: hb.HeartbeatRequest, answer: Answer) -> None:
         answer(hb.HeartbeatResponse(error_code=self._refusal(req.member_id, req.generation_id)))
 
+    def commit_refusal(self, member_id: str, generation: int) -> Code:
+        """NONE: a member may commit, also while others join."""
+        code = self._refusal(member_id, generation)
+        return Code.NONE if code == Code.REBALANCE_IN_PROGRESS else code
+
     def leave(self, req: lg.LeaveGroupRequest, answer: Answer) -> None:
         gone = [m.member_id for m in req.members] or [req.member_id]
         told = [lg.MemberResponse(m, None, Code.NONE if self.expel(m) else Code.UNKNOWN_MEMBER_ID) for m in gone]

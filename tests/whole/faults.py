@@ -30,6 +30,7 @@ class Faults:
             (2, self.broker_stands_still),
             (2, self.way_is_cut),
             (1, self.host_is_silent),
+            (2, self.host_is_alone),
             (2, self.network_is_slow),
             (1, self.disk_is_slow),
             (2, self.compaction),
@@ -192,6 +193,21 @@ class Faults:
                 net.mended()
 
             self._after(500, 15_000, mend)
+
+    def host_is_alone(self) -> None:
+        """Cut off from the other hosts of brokers; clients reach it all the same."""
+        n = self.rng.choice(NODES)
+        if self._may_go(n):
+            ways = {way for m in NODES if m != n for way in ((host_of(n), host_of(m)), (host_of(m), host_of(n)))}
+            self.world.say(f"==== host {n} is alone")
+            net = self.world.net
+            net.cut |= ways
+
+            def mend() -> None:
+                net.cut -= ways
+                net.mended()
+
+            self._after(2_000, 30_000, mend)
 
     def network_is_slow(self) -> None:
         net = self.world.net

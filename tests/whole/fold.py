@@ -9,8 +9,10 @@ from typing import Any
 from sidecar.assign import BUILT_IN
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.records import Kind as ClassicKind
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.errors import InvariantError
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.placement import partition_for
@@ -19,6 +21,8 @@ from sidecar.core.turn import Computed, Ports
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, StateCodec, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key
 from tests.whole.kafka import Kafka
+
+MEMBERS = (ConsumerKind.MEMBER, ClassicKind.MEMBER)
 
 
 class Violation(AssertionError):
@@ -48,6 +52,8 @@ class Fold:
         self._kafka, self._topic = kafka, topic
         self.parts = [Part() for _ in range(partitions)]
         self.records = 0
+        self.gone: dict[tuple[str, str], float] = {}
+        """When members were removed that have not come back."""
         self._codec = StateCodec()
         self._changed = changed
 
@@ -100,3 +106,9 @@ class Fold:
         except InvariantError as exc:
             raise Violation(f"in the log, {key}@{r.offset}: {exc}") from exc
         groups[key.group_id] = None
+        if key.kind in MEMBERS:
+            member = (key.group_id, key.sub_id)
+            if r.value is None:
+                self.gone[member] = self._kafka.universe.now_ms
+            else:
+                self.gone.pop(member, None)

@@ -14,6 +14,7 @@ from tests.whole.kafka import Kafka
 from tests.whole.universe import Universe
 
 STATE_TOPIC = "__group_state"
+AS_A_MEMBER = ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit")
 WAITS_MS = 30_000
 """Nobody waits longer for an answer, whatever happens; a JoinGroup may wait a rebalance timeout more."""
 
@@ -26,6 +27,8 @@ class Judge:
         self.figures: Counter[str] = Counter()
         self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
         self._epochs: dict[str, int] = {}
+        self.believed_ms = 15_500.0
+        """For so long a coordinator goes on that does not know yet that it is none (ownership.proof_ms)."""
         self._news: dict[int, None] = {}
         kafka.on_commit.append(self._committed)
 
@@ -80,6 +83,10 @@ class Judge:
             raise Violation(f"{client.name} waited {waited:.0f} ms for {what}")
         if code == Code.UNKNOWN_SERVER_ERROR:
             raise Violation(f"{client.name}: {what} was answered with an unknown server error")
+        if code == Code.NONE and what in AS_A_MEMBER:
+            gone_ms = self.fold.gone.get((client.habits.group_id, client.member_id), asked_ms)
+            if asked_ms > gone_ms + self.believed_ms:
+                raise Violation(f"{client.name} was removed at {gone_ms:.0f}, asked at {asked_ms:.0f}, and all is well")
 
     def committed(self, client: Client, place: Place, offset: int) -> None:
         """A commit was acknowledged."""

@@ -47,7 +47,7 @@ class World:
     def _rare_settings(self) -> dict[str, str]:
         """Of brokers, for some seeds: what takes days elsewhere takes seconds."""
         forgets_ids = self.rng.random() < 0.3
-        return {"transactional.id.expiration.ms": "3000"} if forgets_ids else {}
+        return {"transactional.id.expiration.ms": "30000"} if forgets_ids else {}
 
     def say(self, text: str) -> None:
         if self.tell is not None:
