@@ -78,6 +78,8 @@ class Client:
     """When the request that is not answered was sent."""
     steady: int = 0
     """Answers in a row that said that all is well."""
+    well_ms: float = 0.0
+    """When the last of them came."""
 
     def __post_init__(self) -> None:
         self.loop = SimLoop(self.proc, self.net)
@@ -147,7 +149,10 @@ class Client:
             self.waits_since_ms = None
         code = getattr(res, "error_code", 0)
         self.judge.answered(self, what, code, asked_ms)
-        self.steady = self.steady + 1 if code == Code.NONE else 0
+        if code == Code.NONE:
+            self.steady, self.well_ms = self.steady + 1, self.proc.universe.now_ms
+        else:
+            self.steady = 0
         if code in MOVED and conn is self.conn:
             self.forget_coordinator()
             await self.pause(BACK_OFF_S)

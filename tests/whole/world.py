@@ -127,7 +127,8 @@ class World:
             known = set() if group is None else set(group.members)
             if known != {c.member_id for c in live}:
                 return f"{group_id}: its members are {sorted(known)}"
-            if any(c.steady < 2 for c in live):
+            late_ms = self.universe.now_ms - 2_500
+            if any(c.steady < 2 or c.well_ms < late_ms for c in live):
                 return f"{group_id}: somebody has not been answered yet"
         return ""
 
