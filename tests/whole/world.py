@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.records import State
+from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.process.settings import Settings
 from tests.whole.client import Client, Habits
 from tests.whole.fold import Violation
@@ -127,6 +130,10 @@ class World:
             known = set() if group is None else set(group.members)
             if known != {c.member_id for c in live}:
                 return f"{group_id}: its members are {sorted(known)}"
+            if isinstance(group, ClassicGroup) and live and group.state is not State.STABLE:
+                return f"{group_id}: it is {group.state}"
+            if isinstance(group, ConsumerGroup) and group.assignment_epoch < group.epoch:
+                return f"{group_id}: epoch {group.epoch} is not assigned yet"
             late_ms = self.universe.now_ms - 2_500
             if any(c.steady < 2 or c.well_ms < late_ms for c in live):
                 return f"{group_id}: somebody has not been answered yet"
