@@ -60,6 +60,7 @@ from sidecar.state.codec import Encoded, EncodedTargets, Stamp, StateCodec
 
 TICK_S = 0.05
 SLICE_S = 0.001
+REPLAY_S = 30.0  # the tail has read what was before the claim: if it does not come to the claim, something is wrong
 CLAIM_SERIAL = 0
 FRONT_BITS = 16
 FRONT_MASK = (1 << FRONT_BITS) - 1
@@ -343,7 +344,12 @@ class Coordinator:
         self._tasks.spawn(self._wait_past(c), f"follow-{c.partition}")
 
     async def _wait_past(self, c: Follow) -> None:
-        await self._state.wait_past(c.partition, c.offset)
+        try:
+            async with asyncio.timeout(REPLAY_S):
+                await self._state.wait_past(c.partition, c.offset)
+        except TimeoutError:
+            self._failed(c.partition, c.attempt, WriteLost(f"the own claim has not been read back for {REPLAY_S:g} s"))
+            return
         if self._still_mine(c.partition):
             self.service.owners[c.partition].replayed(c.attempt, now())
         self._drain()
@@ -475,7 +481,7 @@ class Coordinator:
         self.moves.stored(group_id, name)
 
     def state_read(self) -> None:
-        """The tail has come to the end of the state topic for the first time."""
+        """The tail has come to the end for the first time."""
         self.moves.begin()
 
     # ---- ending -------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ class FollowerSettings:
     metadata_refresh_s: float
     settings_refresh_s: float
     broker_gone_s: float
+    tail_wait_s: float
     ownership: OwnershipSettings
 
 
@@ -65,6 +66,9 @@ class Follower:
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks)
         self._show()
+        if not self._unread:
+            self.ownership.take_part()
+        tasks.spawn(self._wait_for_the_tail(), "tail read")
         tasks.spawn(self._follow_metadata(), "metadata")
         tasks.spawn(self._follow_settings(), "settings")
 
@@ -105,6 +109,14 @@ class Follower:
             self._unread.discard(partition)
             if not self._unread:
                 self._coordinator.state_read()
+                self.ownership.take_part()
+
+    async def _wait_for_the_tail(self) -> None:
+        """Some partitions may have no leader; the others are not to wait for them for ever."""
+        await asyncio.sleep(self._settings.tail_wait_s)
+        if self._unread:
+            self._log.warning("the state topic is not read to its end yet", partitions=len(self._unread))
+            self.ownership.take_part()
 
     def tail_trouble(self, text: str) -> None:
         self._log.debug("state tail", problem=text)
@@ -171,6 +183,8 @@ class Follower:
             return [f"the broker {self._settings.broker} does not answer; this sidecar owns nothing until it does"]
         service = self._coordinator.service
         found = []
+        if not self.ownership.takes_part:
+            return [f"{len(self._unread)} partitions of the state topic are being read"]
         if not service.map:
             found.append("no owner is known yet")
         elif not self._coordinator.leased():

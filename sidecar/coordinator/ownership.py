@@ -131,6 +131,7 @@ class Ownership:
         self._stopping = False
         self._enabled = asyncio.Event()
         self._enabled.set()
+        self._warm = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = [
             self.tasks.spawn(self._run(), "ownership"),
             self.tasks.spawn(self._heartbeats(), "ownership-heartbeat"),
@@ -183,6 +184,15 @@ class Ownership:
     def resume(self) -> None:
         self._enabled.set()
 
+    @property
+    def takes_part(self) -> bool:
+        return self._warm.is_set()
+
+    def take_part(self) -> None:
+        """What is in the state topic is known now. Before that, whoever takes partitions over stops their groups until
+        it has read everything, and the owner that was there knew it all."""
+        self._warm.set()
+
     def placement_changed(self) -> None:
         """Leadership of `__consumer_offsets` moved: the group's leader asks for a new placement."""
         if self.is_leader and self.assignment.owners:
@@ -192,6 +202,7 @@ class Ownership:
 
     # ---- the group ----------------------------------------------------------------------------------------
     async def _run(self) -> None:
+        await self._warm.wait()
         while True:
             try:
                 await self._enabled.wait()
@@ -374,8 +385,10 @@ class Ownership:
                 async with asyncio.timeout(0.5):
                     reader, writer = await asyncio.open_connection(host, port)
                 seen, opened = True, time.monotonic()
-                await reader.read(1)
-                writer.close()
+                try:
+                    await reader.read(1)
+                finally:
+                    writer.close()
                 # A peer that closes us at once (its limit of connections) must not be hammered.
                 await asyncio.sleep(0.02 if time.monotonic() - opened > 1 else 0.5)
             except (OSError, TimeoutError) as exc:

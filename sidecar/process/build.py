@@ -155,6 +155,7 @@ class Coordination:
             metadata_refresh_s=s.metadata_refresh_ms / 1000,
             settings_refresh_s=s.settings_refresh_ms / 1000,
             broker_gone_s=o.broker_gone_ms / 1000,
+            tail_wait_s=o.tail_wait_ms / 1000,
             ownership=OwnershipSettings(
                 o.group,
                 o.session_timeout_ms,

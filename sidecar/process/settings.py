@@ -187,6 +187,11 @@ class OwnershipSection(_Section):
         description="A coordinator of the owners' group that can commit nothing is believed for so long: it may be cut off, "
         "and another one in its place.",
     )
+    tail_wait_ms: int = Field(
+        60_000,
+        ge=0,
+        description="A sidecar that starts takes no partition before it has read the state topic to its end, or for so long.",
+    )
     broker_gone_ms: int = Field(
         3_000,
         ge=100,

@@ -60,9 +60,10 @@ def run(
     test: Callable[[Bench], Coroutine[Any, Any, None]],
     monkeypatch: pytest.MonkeyPatch,
     prepare: Callable[[FakeBrokers], None] = lambda brokers: None,
+    slow_tail: bool = False,
     **given: Any,
 ) -> None:
-    """`given`: fields of `FollowerSettings`."""
+    """`given`: fields of `FollowerSettings`; `slow_tail`: the test says when the tail has come to the end."""
 
     async def whole() -> None:
         brokers = FakeBrokers(nodes=(1, 2), partitions=2)
@@ -71,7 +72,7 @@ def run(
         monkeypatch.setattr(start, "BrokerConnection", house.cluster.connections)
 
         def tail(bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> FedTail:
-            made = FedTail(topic, log, listener)
+            made = FedTail(topic, log, listener, slow_tail)
             brokers.readers.append(made.read)
             return made
 
@@ -88,6 +89,7 @@ def run(
             "metadata_refresh_s": 0.005,
             "settings_refresh_s": 60.0,
             "broker_gone_s": 0.03,
+            "tail_wait_s": 60.0,
             "ownership": owners,
         }
         follower = Follower(
@@ -221,13 +223,42 @@ def test_a_short_silence_of_the_broker_is_none(monkeypatch: pytest.MonkeyPatch) 
     run(test, monkeypatch, broker_gone_s=1.0)
 
 
+# ---- a cold start
+def test_a_sidecar_takes_part_when_it_has_read_the_state_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a sidecar that was started again took partitions from an owner that knew them, and its groups stood
+    still until it had read the whole topic (L2 of the safety review)."""
+
+    async def test(b: Bench) -> None:
+        assert not b.follower.ownership.takes_part and b.brokers.count(Api.JOIN_GROUP) == 0
+        b.follower.tail_read(0)
+        assert not b.follower.ownership.takes_part
+        b.follower.tail_read(1)
+        assert b.follower.ownership.takes_part
+        await until(lambda: not b.problems)
+
+    run(test, monkeypatch, slow_tail=True)
+
+
+def test_a_partition_that_cannot_be_read_does_not_keep_the_others_waiting_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(b: Bench) -> None:
+        b.follower.tail_read(0)
+        await until(lambda: "the state topic is not read to its end yet" in b.house.lines.events("warning"))
+        assert b.house.lines.fields("the state topic is not read to its end yet")["partitions"] == 1
+        await until(lambda: not b.problems)
+
+    run(test, monkeypatch, slow_tail=True, tail_wait_s=0.05)
+
+
 # ---- why it is not ready
 def test_before_the_first_map_there_is_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(brokers: FakeBrokers) -> None:
         brokers.faults.hang(Api.JOIN_GROUP)
 
     async def test(b: Bench) -> None:
-        assert b.problems == ["no owner is known yet"]
+        assert b.problems == ["2 partitions of the state topic are being read"]
+        await until(lambda: b.problems == ["no owner is known yet"])
 
     run(test, monkeypatch, prepare)
 
@@ -285,6 +316,7 @@ def test_what_hindered_a_takeover_is_forgotten_with_the_partition(monkeypatch: p
 
     async def test(b: Bench) -> None:
         await until(lambda: len(b.problems) == 2)
+        b.brokers.faults.hang(Api.JOIN_GROUP)
         b.house.coordinator.owners_lost("a test")
         assert b.problems == ["no owner is known yet"]
 

@@ -45,6 +45,7 @@ class Sidecar:
         self.tasks.watch(asyncio.get_running_loop())
         self.cluster = FakeCluster(brokers, f"sidecar-{node_id}")
         self.ownership = Ownership(self.cluster, node_id, address, s, self, self.lines, self.tasks)
+        self.ownership.take_part()
 
     # ---- the listener ----
     def owners_assigned(self, a: Assignment) -> None:
@@ -396,6 +397,10 @@ class Peer:
     async def start(self, port: int = 0) -> int:
         async def linked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self.links.append(writer)
+            await reader.read(1)
+            if writer in self.links:
+                self.links.remove(writer)
+            writer.close()
 
         self.server = await asyncio.start_server(linked, "127.0.0.1", port)
         return int(self.server.sockets[0].getsockname()[1])
@@ -513,6 +518,8 @@ def test_a_peer_that_has_joined_anew_since_it_was_linked_is_removed_when_it_dies
         one.group.expel(first)
         await until(lambda: two.ownership.member_id not in ("", first))
         await agree(one, two)
+        await asyncio.sleep(0.05)
+        await until(lambda: peer.links)
         await dies(two, peer, clock)
         await until(lambda: one.owners == (1, 1, 1, 1))
 

@@ -132,7 +132,7 @@ class World:
                 return f"{group_id}: its members are {sorted(known)}"
             if isinstance(group, ClassicGroup) and live and group.state is not State.STABLE:
                 return f"{group_id}: it is {group.state}"
-            if isinstance(group, ConsumerGroup) and group.assignment_epoch < group.epoch:
+            if isinstance(group, ConsumerGroup) and live and group.assignment_epoch < group.epoch:
                 return f"{group_id}: epoch {group.epoch} is not assigned yet"
             late_ms = self.universe.now_ms - 2_500
             if any(c.steady < 2 or c.well_ms < late_ms for c in live):
