@@ -44,8 +44,9 @@ BATCH_BYTES = 8 << 20
 INIT_LANES = 4
 INIT_S = 2.0
 """An attempt at a fence; the owner tries again, and says why it must."""
-LARGE_BATCH = 256 << 10
-"""Bytes; larger ones are put together in a thread."""
+LARGE_BATCH = 2 << 20
+"""Bytes; larger ones are put together in a thread. Up to here that takes the event loop less than a millisecond; a
+thread, which has to share the interpreter with it, takes many."""
 
 
 class WriteLost(Exception):

@@ -51,7 +51,9 @@ class _Leader:
 
     def add(self, item: _Item) -> None:
         self.queue.append(item)
-        if not self._due:
+        if not self.busy and self.idle:
+            self._flush()  # a turn of the loop may take long: the broker works meanwhile
+        elif not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._flush)  # batches of one turn of the loop go together
 
@@ -101,7 +103,7 @@ class _Leader:
         try:
             version, flexible, response = conn.start(pr, "Produce", req, high=9)
         except (ConnectionLost, WireError) as exc:
-            self._lost(conn, items, exc)
+            asyncio.get_running_loop().call_soon(self._lost, conn, items, exc)  # never from within `put`
             return
         timer = asyncio.get_running_loop().call_later(min(self.timeout_s, SILENT_S), _late, response)
 

@@ -253,7 +253,7 @@ class App:
         self.shared = Shared(settings, edges)
         self.log = self.shared.log
         self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}")
-        self.loopback = Loopback()
+        self.loopback = Loopback(asyncio.get_running_loop().call_soon)
         self.fronts = [self._front()] if settings.role != "coordinator" else []
         self.half: Coordination | Starting = Elsewhere(*self.fronts) if settings.role == "front" else Starting()
         self.servers: list[asyncio.Server] = []

@@ -73,7 +73,7 @@ def test_each_front_gets_the_replies_to_its_own_tokens() -> None:
 
 def test_two_real_fronts_serve_members_of_one_group() -> None:
     async def test(house: House) -> None:
-        link = Loopback()
+        link = Loopback(asyncio.get_running_loop().call_soon)
         second = house.another_front(link, lambda group_id: True)
         link.serve(house.coordinator)
         one, two = await house.client(), await house.client(second)
@@ -88,7 +88,7 @@ def test_two_real_fronts_serve_members_of_one_group() -> None:
 
 def test_a_change_of_the_group_voids_the_grants_of_every_front() -> None:
     async def test(house: House) -> None:
-        link = Loopback()
+        link = Loopback(asyncio.get_running_loop().call_soon)
         second = house.another_front(link, lambda group_id: True)
         link.serve(house.coordinator)
         one, two, listener = await house.client(), await house.client(second), Heard(house.coordinator)

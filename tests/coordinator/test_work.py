@@ -233,7 +233,7 @@ def test_an_expression_that_matches_nothing_needs_no_authorizer() -> None:
 
 def test_a_front_that_goes_resolves_nothing_and_the_next_member_asks_again() -> None:
     async def test(house: House) -> None:
-        link = Loopback()
+        link = Loopback(asyncio.get_running_loop().call_soon)
         second = house.another_front(link, lambda group_id: True)
         link.serve(house.coordinator)
         hung = house.brokers.faults.hang(Api.LIST_OFFSETS)

@@ -200,7 +200,7 @@ class House:
         self.tasks.watch(asyncio.get_running_loop())
         self.background = Background(2)
         self.cluster = FakeCluster(self.brokers, f"sidecar-{node_id}")
-        self.link = Loopback()
+        self.link = Loopback(asyncio.get_running_loop().call_soon)
         self.front = self.another_front(self.link, managed, **(front or {}))
         self.codec = StateCodec()
         self.state = StateLog(self.partitions, self.codec, self.lines, self.metrics)
