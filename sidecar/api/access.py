@@ -31,11 +31,19 @@ KEPT = 1_000
 """Answers kept for a connection, of each kind. When there are more, those whose time is over go, or else all."""
 
 
+def kept_read(call: Call, group_id: str) -> Code | None:
+    """What `refused_read` would say without asking the broker; None: it would have to ask, or to look further."""
+    known = call.client.readable.get(group_id)
+    if known is None or known[1] <= call.now_ms:
+        return None
+    return Code.NONE if known[0] == 0 else Code(known[0])
+
+
 def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     """GROUP_AUTHORIZATION_FAILED or NONE."""
-    known = call.client.readable.get(group_id)
-    if known is not None and known[1] > call.now_ms:
-        return Code.NONE if known[0] == 0 else Code(known[0])
+    known = kept_read(call, group_id)
+    if known is not None:
+        return known
     anybody = not call.view.authorizer and not call.client.authenticates
     if anybody and call.scope.learnt.open_until_ms > call.now_ms:
         _keep(call, call.client.readable, {group_id: Code.NONE}, call.scope.learnt.open_until_ms)

@@ -43,5 +43,5 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
     Api.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
     Api.STREAMS_GROUP_HEARTBEAT: streams_group_heartbeat,
 }
-READ_THEIR_HEADER = frozenset({Api.CONSUMER_GROUP_HEARTBEAT})
+READ_THEIR_HEADER = frozenset({Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.SYNC_GROUP, Api.HEARTBEAT})
 """Their handlers read header and body in one go; their calls begin at the header."""

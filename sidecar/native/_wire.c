@@ -121,6 +121,32 @@ static PyObject *topics(In *in) {
     return out;
 }
 
+static PyObject *blob(In *in) {
+    uint32_t n;
+    if (uvarint(in, &n)) return NULL;
+    if (n == 0) return malformed("bytes that must be there are null");
+    if (need(in, (Py_ssize_t)n - 1)) return NULL;
+    PyObject *data = PyBytes_FromStringAndSize((const char *)in->d + in->at, (Py_ssize_t)n - 1);
+    in->at += (Py_ssize_t)n - 1;
+    return data;
+}
+
+static PyObject *named(In *in) {
+    Py_ssize_t n;
+    if (count(in, 3, &n)) return NULL;
+    if (n < 0) return malformed("an array that must be there is null");
+    PyObject *out = PyTuple_New(n);
+    for (Py_ssize_t i = 0; out && i < n; i++) {
+        PyObject *name = compact(in, 0), *data = name ? blob(in) : NULL;
+        PyObject *pair = data && !tags(in) ? PyTuple_Pack(2, name, data) : NULL;
+        Py_XDECREF(name);
+        Py_XDECREF(data);
+        if (pair) PyTuple_SET_ITEM(out, i, pair);
+        else Py_CLEAR(out);
+    }
+    return out;
+}
+
 /* One field; NULL with an exception set, or Py_None's own reference for a tag section, which gives no value. */
 static PyObject *field(In *in, char kind) {
     int16_t n;
@@ -139,6 +165,7 @@ static PyObject *field(In *in, char kind) {
     case 'S': return compact(in, 1);
     case 'a': return strings(in);
     case 'p': return topics(in);
+    case 'q': return named(in);
     default: return malformed("unknown letter in a layout");
     }
 }
@@ -243,6 +270,35 @@ static int put_topics(Out *o, PyObject *value) {
     return 0;
 }
 
+static int put_blob(Out *o, PyObject *value) {
+    if (!PyBytes_Check(value)) { PyErr_SetString(PyExc_TypeError, "this must be bytes"); return -1; }
+    Py_ssize_t n = PyBytes_GET_SIZE(value);
+    if (reserve(o, n + 10)) return -1;
+    put_uvarint(o, (uint64_t)n + 1);
+    memcpy(o->d + o->n, PyBytes_AS_STRING(value), (size_t)n);
+    o->n += n;
+    return 0;
+}
+
+static int put_members(Out *o, PyObject *value) {
+    if (!PyTuple_Check(value)) { PyErr_SetString(PyExc_TypeError, "members must be a tuple"); return -1; }
+    Py_ssize_t n = PyTuple_GET_SIZE(value);
+    if (reserve(o, 10)) return -1;
+    put_uvarint(o, (uint64_t)n + 1);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *m = PyTuple_GET_ITEM(value, i);
+        if (!PyTuple_Check(m) || PyTuple_GET_SIZE(m) != 3) {
+            PyErr_SetString(PyExc_TypeError, "a member is a tuple of three");
+            return -1;
+        }
+        if (put_text(o, PyTuple_GET_ITEM(m, 0)) || put_text(o, PyTuple_GET_ITEM(m, 1)) || put_blob(o, PyTuple_GET_ITEM(m, 2)))
+            return -1;
+        if (reserve(o, 1)) return -1;
+        o->d[o->n++] = 0;
+    }
+    return 0;
+}
+
 static PyObject *py_pack(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
     const char *layout;
@@ -268,7 +324,9 @@ static PyObject *py_pack(PyObject *self, PyObject *const *args, Py_ssize_t nargs
         case 'h': bad = put_number(&o, value, 2); break;
         case 'i': bad = put_number(&o, value, 4); break;
         case 'S': bad = put_text(&o, value); break;
+        case 'B': bad = put_blob(&o, value); break;
         case 'p': bad = put_topics(&o, value); break;
+        case 'm': bad = put_members(&o, value); break;
         default: malformed("unknown letter in a layout");
         }
         if (bad) goto out;

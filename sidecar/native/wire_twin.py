@@ -4,6 +4,8 @@ A layout has one letter for each field of a flexible message (KIP-482):
     b h i   integers of 1, 2 and 4 bytes          s S   a compact string; S may be null
     n       a nullable string of the old format   a     a nullable compact array of compact strings: a tuple
     p       a nullable compact array of {topic id, compact array of partitions, tags}: a dict of tuples
+    B       compact bytes                         q     a compact array of {string, bytes, tags}: a tuple of pairs
+    m       a compact array of {string, nullable string, bytes, tags}: a tuple of tuples
     t       a section of tagged fields: none is known, none is written; it is no value
 """
 
@@ -48,8 +50,12 @@ def pack(layout: str, *values: Any) -> bytes:
             out += _number(value, _SIZES[letter])
         elif letter == "S":
             _put_text(out, value)
+        elif letter == "B":
+            _put_bytes(out, value)
         elif letter == "p":
             _put_topics(out, value)
+        elif letter == "m":
+            _put_members(out, value)
         else:
             raise ValueError("unknown letter in a layout")
     if next(given, given) is not given:
@@ -154,6 +160,28 @@ def _topics(raw: bytes, p: int) -> tuple[dict[bytes, tuple[int, ...]] | None, in
     return out, p
 
 
+def _bytes(raw: bytes, p: int) -> tuple[bytes, int]:
+    n, p = _uvarint(raw, p)
+    if n == 0:
+        raise ValueError("bytes that must be there are null")
+    if n - 1 > len(raw) - p:
+        raise ValueError("past the end")
+    return raw[p : p + n - 1], p + n - 1
+
+
+def _named(raw: bytes, p: int) -> tuple[tuple[tuple[str, bytes], ...], int]:
+    n, p = _count(raw, p, 3)
+    if n < 0:
+        raise ValueError("an array that must be there is null")
+    out = []
+    for _ in range(n):
+        name, p = _must(raw, p)
+        data, p = _bytes(raw, p)
+        p = _tags(raw, p)
+        out.append((name, data))
+    return tuple(out), p
+
+
 _READ: dict[str, Callable[[bytes, int], tuple[Any, int]]] = {
     "i": _int,
     "n": _old,
@@ -161,6 +189,7 @@ _READ: dict[str, Callable[[bytes, int], tuple[Any, int]]] = {
     "S": _compact,
     "a": _strings,
     "p": _topics,
+    "q": _named,
 }
 
 # ---- writing ------------------------------------------------------------------------------------------------------
@@ -185,6 +214,26 @@ def _put_text(out: bytearray, text: str | None) -> None:
     raw = b"" if text is None else text.encode()
     _put_uvarint(out, 0 if text is None else len(raw) + 1)
     out += raw
+
+
+def _put_bytes(out: bytearray, data: bytes) -> None:
+    if not isinstance(data, bytes):
+        raise TypeError("this must be bytes")
+    _put_uvarint(out, len(data) + 1)
+    out += data
+
+
+def _put_members(out: bytearray, members: tuple[tuple[str, str | None, bytes], ...]) -> None:
+    if not isinstance(members, tuple):
+        raise TypeError("members must be a tuple")
+    _put_uvarint(out, len(members) + 1)
+    for m in members:
+        if not isinstance(m, tuple) or len(m) != 3:
+            raise TypeError("a member is a tuple of three")
+        _put_text(out, m[0])
+        _put_text(out, m[1])
+        _put_bytes(out, m[2])
+        out.append(0)
 
 
 def _put_topics(out: bytearray, topics: Mapping[bytes, tuple[int, ...]]) -> None:

@@ -82,6 +82,7 @@ class Counted(Metrics):
     """The real metrics, which can be asked for a value."""
 
     def value(self, name: str, *labels: str) -> float:
+        self.settle()
         metric = METRICS[name]
         suffix = "_total" if metric.kind.__name__ == "Counter" else ""
         found = self.registry.get_sample_value(metric.name + suffix, dict(zip(metric.labels, labels, strict=True)))

@@ -9,7 +9,8 @@ record, and, with `stale_claims = strip`, taken out of what the leader gets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sidecar.core.classic.embedded import (
     CONSUMER_TYPE,

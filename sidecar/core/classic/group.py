@@ -143,10 +143,12 @@ class ClassicGroup:
         self.assigned_generation, self.since_ms, self.adopted = r.assigned_generation, r.since_ms, r.adopted
 
     def _replay_member(self, r: MemberRecord) -> None:
-        self._remove(r.member_id)
+        old = self.members.get(r.member_id)
+        if old is None or old.instance_id != r.instance_id or _names(old) != _names(r):
+            self._remove(r.member_id)
+            for name in _names(r):  # Counter.update is slow
+                self.supported[name] += 1
         self.members[r.member_id] = r
-        for name in _names(r):  # in a large rebalance this is done for everybody, and Counter.update is slow
-            self.supported[name] += 1
         if r.instance_id is not None:
             self.static[r.instance_id] = r.member_id
 

@@ -6,7 +6,7 @@ Source: Kafka's GroupMetadataManager (classicGroupJoin...), KIP-394 (member ids)
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sidecar.core.classic.config import ClassicConfig, config_of
 from sidecar.core.classic.events import JoinGroup, JoinReply, SyncReply
@@ -163,7 +163,7 @@ def _update(turn: Turn, group: ClassicGroup, member: Member, e: JoinGroup, token
     said = (e.protocols, e.session_timeout_ms, e.rebalance_timeout_ms)
     if said != (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms):
         turn.write(
-            MemberRecord(  # not `replace`, which costs as much as all the rest: everybody comes here in a rebalance
+            MemberRecord(
                 member.group_id,
                 member.member_id,
                 member.instance_id,
