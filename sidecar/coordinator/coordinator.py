@@ -13,7 +13,7 @@ from typing import Any
 
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.background import Background
-from sidecar.coordinator.clock import now
+from sidecar.coordinator.clock import now, wall_ms
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.encoder import Encoder
 from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves
@@ -385,7 +385,7 @@ class Coordinator:
     def _append(self, c: Append) -> None:
         tenure = self._tenures.get(c.partition)
         if tenure is not None and tenure.attempt == c.attempt and tenure.encoder is not None:
-            tenure.writer.append(tenure.encoder.encode(c.records, now().wall_ms), c.serial)
+            tenure.writer.append(tenure.encoder.encode(c.records, wall_ms()), c.serial)
 
     def _work(self, c: Work) -> None:
         if isinstance(c.item, RunAssignor):

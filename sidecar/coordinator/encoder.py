@@ -19,10 +19,13 @@ class Encoder:
         self.owner_epoch = owner_epoch
         self._codec = codec
         self._revisions = revisions
+        self._stamp = Stamp(owner_epoch, 0)
         self._prepared: dict[tuple[str, int], EncodedTargets] = {}
 
     def encode(self, records: Sequence[Record], wall_ms: int) -> list[Encoded]:
-        stamp = Stamp(self.owner_epoch, wall_ms)
+        stamp = self._stamp
+        if stamp.time_ms != wall_ms:
+            stamp = self._stamp = Stamp(self.owner_epoch, wall_ms)
         out: list[Encoded] = []
         for r in records:
             if isinstance(r, TargetRecord):

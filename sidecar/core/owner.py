@@ -308,14 +308,17 @@ class Owner:
         out, shard = self._out, self.shard
         assert shard is not None
         if fx.records:
+            # What is taken out leaves the effects as new, and the next event need not make others.
+            records, fx.records = fx.records, []
             self._serial += 1
-            out.append(Append(self.partition, self.attempt, self._serial, fx.records))
-            for group_id in {r.group_id for r in fx.records}:
+            out.append(Append(self.partition, self.attempt, self._serial, records))
+            for group_id in {r.group_id for r in records}:
                 members = _has_members(shard, group_id)
                 if members != (group_id in self._occupied):
                     self._tell_occupied(group_id, members)
         if fx.notes:
             out += fx.notes
+            fx.notes = []
         for item in fx.background:
             out.append(Work(self.partition, self.attempt, item))
         if fx.voided:

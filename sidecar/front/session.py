@@ -199,7 +199,13 @@ class Session(asyncio.Protocol):
         self._running = True
         try:
             while todo:
-                self._do(todo.popleft())
+                a = todo.popleft()
+                if type(a) is ToClient:
+                    self._out.append(a.data)
+                elif type(a) is Got:
+                    self.front.dispatch(self, a)
+                else:
+                    self._do(a)
         finally:
             self._running = False
             self._flush()
@@ -215,11 +221,7 @@ class Session(asyncio.Protocol):
                 self.client.writelines(out)
 
     def _do(self, a: Action) -> None:
-        if type(a) is ToClient:
-            self._out.append(a.data)
-        elif type(a) is Got:
-            self.front.dispatch(self, a)
-        elif isinstance(a, ToUpstream):
+        if isinstance(a, ToUpstream):
             self._to_upstream(a.data)
         elif isinstance(a, Answered):
             then = self._asks.pop(a.token, None)

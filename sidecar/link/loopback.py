@@ -1,58 +1,22 @@
 """Front and coordinator in one process: a message is a call. Nothing else passes between them.
 
-When thousands of members come at once, or are answered at once, the event loop must still turn: what they lead to has
-to leave for the broker, and the broker's answers must be seen. So only some requests and some replies pass in a row;
-those behind them wait in a queue for the next turn of the loop, all in their order.
+When thousands of members come at once, and all are answered at once, the event loop must still turn: what they write
+has to leave for the broker, and the broker's answers must be seen. So of requests that are not answered at once, and
+of replies that nobody has just asked for, only some pass in a row. Those behind them wait in a queue for the next turn
+of the loop, and whatever comes behind a queue waits in it, too: all stay in their order.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
 
 from sidecar.link.messages import Reply, ToCoordinator, ToFront
 from sidecar.link.ports import CoordinatorEnd, FrontEnd
 
 IN_A_ROW = 64
 """Messages that pass before the loop turns: a few milliseconds of work."""
-M = TypeVar("M")
 Soon = Callable[[Callable[[], None]], object]
-
-
-class _Way(Generic[M]):
-    """One direction."""
-
-    def __init__(self, deliver: Callable[[M], None], soon: Soon) -> None:
-        self.waiting: deque[M] = deque()
-        self._deliver = deliver
-        self._soon = soon
-        self._left = IN_A_ROW
-
-    def put(self, message: M) -> None:
-        if self._left and not self.waiting:
-            self._left -= 1
-            self._deliver(message)
-        else:
-            if not self.waiting:
-                self._soon(self._turned)
-            self.waiting.append(message)
-
-    def _turned(self) -> None:
-        self._left = IN_A_ROW
-        waiting = self.waiting
-        try:
-            while waiting and self._left:
-                self._left -= 1
-                self._deliver(waiting.popleft())
-        finally:
-            if waiting:
-                self._soon(self._turned)
-
-    def empty(self) -> None:
-        """Deliver all that waits, now."""
-        while self.waiting:
-            self._deliver(self.waiting.popleft())
 
 
 class Loopback:
@@ -62,9 +26,14 @@ class Loopback:
     def __init__(self, soon: Soon) -> None:
         self._coordinator: CoordinatorEnd | None = None
         self._front: FrontEnd | None = None
-        self._there: _Way[ToCoordinator] = _Way(self._to_coordinator, soon)
-        self._back: _Way[ToFront] = _Way(self._to_front, soon)
-        self.to_coordinator = self._there.put
+        self._soon = soon
+        self._asks: deque[ToCoordinator] = deque()
+        self._asks_left = IN_A_ROW
+        self._asking = False
+        self._answered = 0
+        """Replies to the request that was just being handled, or to one that its reply let the client send."""
+        self._replies: deque[Reply] = deque()
+        self._replies_left = IN_A_ROW
 
     def attach(self, front: FrontEnd) -> Callable[[ToCoordinator], None]:
         """Connect a front; returns how it sends. It sends nothing before it has been shown a `View`."""
@@ -76,15 +45,59 @@ class Loopback:
         self._coordinator = coordinator
         coordinator.connect(self)
 
-    def _to_coordinator(self, message: ToCoordinator) -> None:
+    # ---- to the coordinator -------------------------------------------------------------------------------
+    def to_coordinator(self, message: ToCoordinator) -> None:
+        if self._asks_left > 0 and not self._asks:
+            self._ask(message)
+        else:
+            if not self._asks:
+                self._soon(self._ask_more)
+            self._asks.append(message)
+
+    def _ask(self, message: ToCoordinator) -> None:
         if self._coordinator is not None:
+            within, self._asking = self._asking, True
+            answered = self._answered
             self._coordinator.from_front(self, message)
+            self._asking = within
+            if self._answered == answered:
+                self._asks_left -= 1
 
+    def _ask_more(self) -> None:
+        self._asks_left = IN_A_ROW
+        try:
+            while self._asks and self._asks_left > 0:
+                self._ask(self._asks.popleft())
+        finally:
+            if self._asks:
+                self._soon(self._ask_more)
+
+    # ---- to the front -------------------------------------------------------------------------------------
     def from_coordinator(self, message: ToFront) -> None:
+        if self._front is None:
+            return
         if type(message) is not Reply:
-            self._back.empty()  # what ends a grant or a lease counts from now on, and overtakes no reply
-        self._back.put(message)
-
-    def _to_front(self, message: ToFront) -> None:
-        if self._front is not None:
+            while self._replies:  # what ends a grant or a lease counts at once, and overtakes no reply
+                self._front.from_coordinator(self._replies.popleft())
             self._front.from_coordinator(message)
+        elif self._replies:
+            self._replies.append(message)
+        elif self._asking:
+            self._answered += 1
+            self._front.from_coordinator(message)
+        elif self._replies_left > 0:
+            self._replies_left -= 1
+            self._front.from_coordinator(message)
+        else:
+            self._soon(self._reply_more)
+            self._replies.append(message)
+
+    def _reply_more(self) -> None:
+        self._replies_left = IN_A_ROW
+        try:
+            while self._front is not None and self._replies and self._replies_left > 0:
+                self._replies_left -= 1
+                self._front.from_coordinator(self._replies.popleft())
+        finally:
+            if self._replies:
+                self._soon(self._reply_more)

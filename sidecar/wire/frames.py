@@ -12,7 +12,8 @@ PREFIX = Struct(">ihhi")
 """The first 12 bytes of a request: size (which does not count itself), api key, api version, correlation id."""
 SIZE = Struct(">i")
 _SHORT = Struct(">h")
-_INT = Struct(">i")
+_TAGGED, _UNTAGGED = Struct(">iiB"), Struct(">ii")
+"""Headers of responses, with their size before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ def request_frame(
 
 def response_frame(correlation_id: int, flexible: bool, body: bytes) -> bytes:
     if flexible:
-        return SIZE.pack(5 + len(body)) + _INT.pack(correlation_id) + b"\0" + body
-    return SIZE.pack(4 + len(body)) + _INT.pack(correlation_id) + body
+        return _TAGGED.pack(5 + len(body), correlation_id, 0) + body
+    return _UNTAGGED.pack(4 + len(body), correlation_id) + body
 
 
 def response_body(frame: bytes, flexible: bool) -> int:
