@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sidecar.api.classic import BEAT, JOIN, JOINED, SYNC, SYNCED
 from sidecar.api.consumer_group_heartbeat import LAYOUTS, REPLY, REPLY_ASSIGNED
 from sidecar.native import _wire, wire_twin
 from sidecar.wire.frames import header_end, request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import sync_group as sy
 from sidecar.wire.primitives import WireError
 
 TEXT = st.text(max_size=12)
@@ -105,6 +109,82 @@ def test_a_response_is_written_alike_by_all(
     assert _wire.pack(layout, *values) == wire_twin.pack(layout, *values) == want
 
 
+# ---- the classic protocol
+NAMED = st.lists(st.tuples(TEXT, st.binary(max_size=200)), max_size=3).map(tuple)
+CLASSIC: dict[int, tuple[dict[int, str], st.SearchStrategy[tuple[Any, ...]]]] = {
+    11: (JOIN, st.tuples(TEXT, INTS, INTS, TEXT, NULLABLE, TEXT, NAMED, NULLABLE)),
+    12: (BEAT, st.tuples(TEXT, INTS, TEXT, NULLABLE)),
+    14: (SYNC, st.tuples(TEXT, INTS, TEXT, NULLABLE, NULLABLE, NULLABLE, NAMED)),
+}
+"""By API: the layouts, and the fields as the newest layout reads them."""
+
+
+def classic_body(api: int, version: int, f: tuple[Any, ...]) -> tuple[bytes, tuple[Any, ...]]:
+    """As the generated codec writes it, and the fields that this version has."""
+    if api == 11:
+        protocols = [jg.JoinGroupRequestProtocol(n, m) for n, m in f[6]]
+        return jg.JoinGroupRequest(f[0], f[1], f[2], f[3], f[4], f[5], protocols, f[7]).encode(
+            version
+        ), f if version >= 8 else f[:7]
+    if api == 12:
+        return hb.HeartbeatRequest(*f).encode(version), f
+    given_ = [sy.SyncGroupRequestAssignment(m, a) for m, a in f[6]]
+    body = sy.SyncGroupRequest(f[0], f[1], f[2], f[3], f[4], f[5], given_).encode(version)
+    return body, f if version >= 5 else (*f[:4], f[6])
+
+
+def classic_read(api: int, version: int, raw: bytes) -> tuple[Any, ...]:
+    """As the generated codec reads it. Raises WireError."""
+    client, pos = header_end(raw, 12, True)
+    if api == 11:
+        j = jg.JoinGroupRequest.decode(version, raw, pos)
+        named = tuple((p.name, p.metadata) for p in j.protocols)
+        times = (j.session_timeout_ms, j.rebalance_timeout_ms)
+        who = (j.member_id, j.group_instance_id, j.protocol_type)
+        return (client, j.group_id, *times, *who, named, *((j.reason,) if version >= 8 else ()))
+    if api == 12:
+        b = hb.HeartbeatRequest.decode(version, raw, pos)
+        return (client, b.group_id, b.generation_id, b.member_id, b.group_instance_id)
+    s = sy.SyncGroupRequest.decode(version, raw, pos)
+    protocol = (s.protocol_type, s.protocol_name) if version >= 5 else ()
+    parts = tuple((a.member_id, a.assignment) for a in s.assignments)
+    return (client, s.group_id, s.generation_id, s.member_id, s.group_instance_id, *protocol, parts)
+
+
+@settings(max_examples=600)
+@given(st.sampled_from((11, 12, 14)), NULLABLE, st.data())
+def test_classic_requests_are_read_alike_by_all(api: int, client: str | None, data: st.DataObject) -> None:
+    layouts, drawn = CLASSIC[api]
+    version = data.draw(st.sampled_from(sorted(layouts)))
+    body, want = classic_body(api, version, data.draw(drawn))
+    raw = request_frame(api, version, 7, client, True, body)
+    layout = layouts[version]
+    assert _wire.unpack(layout, raw, 12) == wire_twin.unpack(layout, raw, 12) == (client, *want)
+    broken = bytearray(raw)
+    for _ in range(data.draw(st.integers(1, 3))):
+        broken[data.draw(st.integers(12, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    bad = bytes(broken[: data.draw(st.integers(12, len(raw)))])
+    compiled = outcome(lambda: _wire.unpack(layout, bad, 12))
+    assert compiled == outcome(lambda: wire_twin.unpack(layout, bad, 12))
+    if compiled is not ValueError:  # what these accept, the generated codec reads as the same message
+        assert compiled == classic_read(api, version, bad)
+
+
+MEMBERS = st.lists(st.tuples(TEXT, NULLABLE, st.binary(max_size=700)), max_size=3).map(tuple)
+
+
+@given(INTS, NULLABLE, NULLABLE, TEXT, st.booleans(), TEXT, MEMBERS, st.binary(max_size=700))
+def test_classic_answers_are_written_alike_by_all(
+    generation: int, kind: str | None, name: str | None, leader: str, skip: bool, member: str, of: Any, part: bytes
+) -> None:
+    told = [jg.JoinGroupResponseMember(*m) for m in of]
+    want = jg.JoinGroupResponse(0, 27, generation, kind, name, leader, skip, member, told).encode(9)
+    values = (0, 27, generation, kind, name, leader, skip, member, of)
+    assert _wire.pack(JOINED, *values) == wire_twin.pack(JOINED, *values) == want
+    want = sy.SyncGroupResponse(0, 27, kind, name, part).encode(5)
+    assert _wire.pack(SYNCED, 0, 27, kind, name, part) == wire_twin.pack(SYNCED, 0, 27, kind, name, part) == want
+
+
 @pytest.mark.parametrize("impl", [_wire, wire_twin], ids=["compiled", "twin"])
 def test_what_does_not_fit_a_layout(impl: Any) -> None:
     with pytest.raises(ValueError, match="too large"):
@@ -115,6 +195,9 @@ def test_what_does_not_fit_a_layout(impl: Any) -> None:
         impl.pack("i", 1, 2)
     with pytest.raises(TypeError):
         impl.pack("p", {b"short": (1,)})
+    for layout, value in (("B", "text"), ("m", [1]), ("m", (("a", None),)), ("m", (("a", None, "text"),))):
+        with pytest.raises(TypeError):
+            impl.pack(layout, value)
     with pytest.raises(ValueError, match="past the end"):
         impl.unpack("i", b"\0\0", 9)
     with pytest.raises(ValueError, match="longer than its bytes"):

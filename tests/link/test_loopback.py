@@ -1,0 +1,103 @@
+"""Front and coordinator in one process: what passes at once, what waits for the loop, and that all stays in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sidecar.core.events import Answer, Standing
+from sidecar.link.loopback import IN_A_ROW, Loopback
+from sidecar.link.messages import Lease, Reply, Request, ToCoordinator, ToFront
+from sidecar.link.ports import FrontEnd
+
+
+class Ends:
+    """Both ends; `turn` is a turn of the loop. The coordinator answers at once if it is told to."""
+
+    def __init__(self, at_once: bool = False) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.asked: list[int] = []
+        self.heard: list[ToFront] = []
+        self.at_once = at_once
+        self.link = Loopback(self.soon.append)
+        self.send = self.link.attach(self)
+        self.link.serve(self)
+
+    def connect(self, front: FrontEnd) -> None:
+        pass
+
+    def disconnect(self, front: FrontEnd) -> None:
+        pass
+
+    def link_lost(self) -> None:
+        pass
+
+    def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
+        assert isinstance(message, Request)
+        self.asked.append(message.token)
+        if self.at_once:
+            front.from_coordinator(Reply(message.token, Answer()))
+
+    def from_coordinator(self, message: ToFront) -> None:
+        self.heard.append(message)
+
+    def ask(self, first: int, last: int) -> None:
+        for token in range(first, last):
+            self.send(Request(token, Standing("g")))
+
+    def reply(self, first: int, last: int) -> None:
+        for token in range(first, last):
+            self.link.from_coordinator(Reply(token, Answer()))
+
+    def told(self) -> list[int]:
+        return [m.token for m in self.heard if isinstance(m, Reply)]
+
+    def turn(self) -> None:
+        due, self.soon[:] = list(self.soon), []
+        for call in due:
+            call()
+
+
+def test_requests_that_wait_let_the_loop_turn() -> None:
+    ends = Ends()
+    ends.ask(0, 3 * IN_A_ROW)
+    assert ends.asked == list(range(IN_A_ROW))
+    ends.turn()
+    ends.ask(3 * IN_A_ROW, 3 * IN_A_ROW + 1)
+    assert ends.asked == list(range(2 * IN_A_ROW)), "what comes later stays behind"
+    ends.turn()
+    ends.turn()
+    assert ends.asked == list(range(3 * IN_A_ROW + 1)) and not ends.soon
+
+
+def test_requests_that_are_answered_at_once_pass_however_many_they_are() -> None:
+    ends = Ends(at_once=True)
+    ends.ask(0, 5 * IN_A_ROW)
+    assert ends.asked == ends.told() == list(range(5 * IN_A_ROW)) and not ends.soon
+
+
+def test_replies_that_are_released_together_let_the_loop_turn() -> None:
+    ends = Ends()
+    ends.reply(0, 2 * IN_A_ROW + 1)
+    assert ends.told() == list(range(IN_A_ROW))
+    ends.turn()
+    assert ends.told() == list(range(2 * IN_A_ROW))
+    ends.turn()
+    assert ends.told() == list(range(2 * IN_A_ROW + 1)) and not ends.soon
+
+
+def test_an_answer_at_once_stays_behind_replies_that_wait() -> None:
+    ends = Ends(at_once=True)
+    ends.reply(0, IN_A_ROW + 1)
+    ends.ask(IN_A_ROW + 1, IN_A_ROW + 2)
+    assert ends.told() == list(range(IN_A_ROW))
+    ends.turn()
+    assert ends.told() == list(range(IN_A_ROW + 2))
+
+
+def test_a_lease_counts_at_once_and_overtakes_no_reply() -> None:
+    ends = Ends()
+    ends.reply(0, 3 * IN_A_ROW)
+    ends.link.from_coordinator(Lease(0))
+    assert ends.told() == list(range(3 * IN_A_ROW)) and isinstance(ends.heard[-1], Lease)
+    ends.turn()
+    assert len(ends.heard) == 3 * IN_A_ROW + 1
