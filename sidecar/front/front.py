@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -130,7 +131,10 @@ class Front:
         self._tasks = tasks
         self._opened, self._active = figures("opened"), figures("active")
         self._faults = figures("handler_faults")
-        self._seen = {api: figures("requests", Api(api).name.lower(), SERVED[api].decision) for api in SERVED}
+        self._seen = dict.fromkeys(SERVED, 0)
+        for api in SERVED:
+            seen = partial(self._seen.__getitem__, api)
+            figures("requests", Api(api).name.lower(), SERVED[api].decision).set_function(seen)
         self._managed = Managed(settings.managed, settings.managing)
         self._scope = Scope(
             settings.node_id,
@@ -178,7 +182,7 @@ class Front:
 
     # ---- requests -----------------------------------------------------------------------------------------
     def dispatch(self, session: Session, got: Got) -> None:
-        self._seen[got.api_key].inc()
+        self._seen[got.api_key] += 1
         at_ms = now_ms()
         steady = session.steady.get(got.frame[HEADER:]) if session.steady else None
         if steady is not None and self._grants.allows(steady, got.api_key, got.version, at_ms) and not self.stopping:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -92,48 +93,47 @@ METRICS: dict[str, _Metric] = {
 }
 
 
-class _Tally:
-    """A counter of the event loop. Prometheus's own takes a lock for each step, which every request would pay for: so
-    the steps are handed on when somebody looks."""
+class _Counted:
+    """A counter whose steps may be counted elsewhere: prometheus's own takes a lock for each, which every request
+    would pay for. What `value` has come to is handed on when somebody looks."""
 
-    __slots__ = ("_counter", "_steps")
-
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: Counter, settled: list[Callable[[], None]]) -> None:
+        self.inc = counter.inc
         self._counter = counter
-        self._steps: float = 0
+        self._settled = settled
 
-    def inc(self, amount: float = 1) -> None:
-        self._steps += amount
+    def set_function(self, value: Callable[[], float]) -> None:
+        told = 0.0
 
-    def settle(self) -> None:
-        steps, self._steps = self._steps, 0
-        if steps:
-            self._counter.inc(steps)
+        def settle() -> None:
+            nonlocal told
+            now = value()
+            self._counter.inc(now - told)
+            told = now
+
+        self._settled.append(settle)
 
 
 class Metrics:
     """Callable: the metric of that name with these label values."""
 
     def __init__(self) -> None:
-        self._tallies: dict[tuple[str, ...], _Tally] = {}
         self.registry = CollectorRegistry()
         self._made = {key: m.kind(m.name, m.help, m.labels, registry=self.registry) for key, m in METRICS.items()}
+        self._settled: list[Callable[[], None]] = []
 
     def __call__(self, name: str, *labels: str) -> Figure:
         """Raises KeyError for a name that is not in the table."""
-        tally = self._tallies.get((name, *labels))
-        if tally is None:
-            made = self._made[name]
-            figure: Figure = made.labels(*labels) if labels else made  # type: ignore[assignment]
-            if not isinstance(figure, Counter):
-                return figure
-            tally = self._tallies[(name, *labels)] = _Tally(figure)
-        return tally  # type: ignore[return-value]
+        made = self._made[name]
+        figure: Figure = made.labels(*labels) if labels else made  # type: ignore[assignment]
+        if isinstance(figure, Counter):
+            return _Counted(figure, self._settled)  # type: ignore[return-value]
+        return figure
 
     def settle(self) -> None:
         """Bring the registry up to date."""
-        for tally in self._tallies.values():
-            tally.settle()
+        for settle in self._settled:
+            settle()
 
     def text(self) -> bytes:
         self.settle()
