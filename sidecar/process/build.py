@@ -102,6 +102,29 @@ def own_cluster(s: Settings, client_id: str) -> Cluster:
     return Cluster(s.own_bootstrap(), client_id, direct)
 
 
+def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSettings:
+    o = s.ownership
+    return FollowerSettings(
+        broker=s.broker,
+        tail_bootstrap=",".join(f"{h}:{p}" for h, p in s.own_bootstrap()),
+        tail_client_id=client_id + "-tail",
+        same_listener=not s.bootstrap,
+        metadata_refresh_s=s.metadata_refresh_ms / 1000,
+        settings_refresh_s=s.settings_refresh_ms / 1000,
+        broker_gone_s=o.broker_gone_ms / 1000,
+        tail_wait_s=o.tail_wait_ms / 1000,
+        ownership=OwnershipSettings(
+            o.group,
+            o.session_timeout_ms,
+            o.heartbeat_ms,
+            o.peer_links,
+            rules.told(),
+            o.proof_ms,
+            s.state.topic,
+        ),
+    )
+
+
 class Coordination:
     """The coordinator's half of a process: made when everything it needs is there."""
 
@@ -146,26 +169,7 @@ class Coordination:
             app.tasks,
         )
         app.tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
-        o = s.ownership
-        follow = FollowerSettings(
-            broker=s.broker,
-            tail_bootstrap=",".join(f"{h}:{p}" for h, p in s.own_bootstrap()),
-            tail_client_id=cluster.client_id + "-tail",
-            same_listener=not s.bootstrap,
-            metadata_refresh_s=s.metadata_refresh_ms / 1000,
-            settings_refresh_s=s.settings_refresh_ms / 1000,
-            broker_gone_s=o.broker_gone_ms / 1000,
-            tail_wait_s=o.tail_wait_ms / 1000,
-            ownership=OwnershipSettings(
-                o.group,
-                o.session_timeout_ms,
-                o.heartbeat_ms,
-                o.peer_links,
-                rules.told(),
-                o.proof_ms,
-                s.state.topic,
-            ),
-        )
+        follow = follower_settings(s, cluster.client_id, rules)
         self.follower = Follower(
             follow, leaders, control, cluster, configs, state, self.coordinator, app.log, app.tasks, app.edges.new_tail
         )
