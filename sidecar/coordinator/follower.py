@@ -183,6 +183,8 @@ class Follower:
             return [f"the broker {self._settings.broker} does not answer; this sidecar owns nothing until it does"]
         service = self._coordinator.service
         found = []
+        if self.ownership.double:
+            found.append(f"another sidecar, beside the broker at {self.ownership.double}, has the same node id")
         if not self.ownership.takes_part:
             return [f"{len(self._unread)} partitions of the state topic are being read"]
         if not service.map:

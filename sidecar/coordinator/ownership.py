@@ -16,9 +16,10 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
 from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
@@ -36,6 +37,8 @@ PROOFS = 5
 """So many commits are tried while one proof lasts."""
 COMMIT_V = 9
 """The last version of OffsetCommit that names topics."""
+DOUBLE_S = 30.0
+"""Two sidecars with one node id: the older one ends after so long."""
 PROTOCOL_TYPE = "sidecar"
 PROTOCOL = "beside-leader-v1"
 JOIN_LANE = -1
@@ -125,6 +128,10 @@ class Ownership:
         self.is_leader = False
         self._committed_s = float("-inf")
         """When the last request was sent whose answer proves that something could be committed."""
+        self.double = ""
+        """Where another sidecar is that has this node id, and was started later."""
+        self._double_since_s = 0.0
+        self._started_ms = int(time.time() * 1000)
         self._rejoin = asyncio.Event()
         self._joining = False
         self._links: dict[int, asyncio.Task[None]] = {}
@@ -231,6 +238,7 @@ class Ownership:
         conn = await self.cluster.lane(await self.cluster.coordinator_node(self.settings.group_id, 0), JOIN_LANE)
         host, port = self.address
         said = {"node_id": self.node_id, "host": host, "port": port, "patterns": self.settings.patterns}
+        said["started_ms"] = self._started_ms
         meta = json.dumps(said).encode()
         sent = time.monotonic()
         timeout_ms = self.settings.session_timeout_ms
@@ -272,23 +280,48 @@ class Ownership:
         self._committed_s = sent
         self._prove(sent)
         self.assignment = Assignment.decode(res.generation_id, out.assignment)
-        self.listener.owners_assigned(self.assignment)
+        self.listener.owners_assigned(self._without_doubles(self.assignment))
+
+    def _without_doubles(self, a: Assignment) -> Assignment:
+        """What is assigned to this node id is not this sidecar's, if another one has the same id. For a moment that may
+        be so while one sidecar takes another one's place; but two of them would shut each other out for ever."""
+        member_id, host, port = a.members.get(self.node_id, (self.member_id, "", 0))
+        if member_id == self.member_id:
+            self.double = ""
+            return a
+        if not self.double:
+            self._double_since_s = time.monotonic()
+        self.double = f"{host}:{port}"
+        self.log.error("another sidecar has this node id; this one owns nothing", node_id=self.node_id, at=self.double)
+        return replace(a, owners=tuple(-1 if n == self.node_id else n for n in a.owners))
+
+    def _check_double(self) -> None:
+        """Raises StartError when the other one has not gone for long."""
+        if self.double and time.monotonic() - self._double_since_s > DOUBLE_S:
+            raise StartError(
+                f"another sidecar has node id {self.node_id} and was started later (its broker is at {self.double}). "
+                "Give each sidecar the node id of the broker beside it."
+            )
 
     def _place(self, members: list[Any]) -> bytes:
         alive: dict[int, tuple[str, str, int]] = {}
         patterns: dict[int, OwnPatterns] = {}
+        started: dict[int, int] = {}
         for m in sorted(members, key=lambda m: str(m.member_id)):
             try:
                 meta = json.loads(m.metadata)
                 node, host, port = int(meta["node_id"]), str(meta["host"]), int(meta["port"])
+                started_ms = int(meta.get("started_ms", 0))
                 said = own_patterns(meta["patterns"]) if meta.get("patterns") else None
             except (ValueError, KeyError, TypeError, AttributeError) as exc:
                 self.log.error("a member of the owners' group is no sidecar", member_id=m.member_id, error=repr(exc))
                 continue
             if node in alive:
-                self.log.error("two sidecars with one node id; the second gets nothing", node_id=node)
-                continue
-            alive[node] = (m.member_id, host, port)
+                self.log.warning("two sidecars with one node id; the one that was started last counts", node_id=node)
+                if started_ms < started[node]:
+                    continue
+            alive[node], started[node] = (m.member_id, host, port), started_ms
+            patterns.pop(node, None)
             if said is not None:
                 patterns[node] = said
         owners = place(self.listener.offsets_leaders(), set(alive), self.assignment.owners)
@@ -299,6 +332,7 @@ class Ownership:
         conn: Any = None
         while True:
             await asyncio.sleep(self.settings.heartbeat_ms / 1000)
+            self._check_double()
             if not self.member_id or self.assignment.generation < 0:
                 continue
             try:

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from sidecar.coordinator.start import StartError
+
 
 class Broken(Exception):
     """A background task ended by an exception nobody expected: a bug."""
@@ -48,6 +50,9 @@ class Supervisor:
 
     def broken(self, name: str, exc: BaseException) -> None:
         if not self.failed.done():
+            if isinstance(exc, StartError):  # no bug: it says what the operator can do
+                self.failed.set_exception(exc)
+                return
             fault = Broken(f"{name}: {exc!r}")
             fault.__cause__ = exc
             self.failed.set_exception(fault)

@@ -14,6 +14,7 @@ import pytest
 
 from sidecar.coordinator import ownership as module
 from sidecar.coordinator.ownership import PROTOCOL, PROTOCOL_TYPE, Assignment, Ownership, OwnershipSettings
+from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code
 from sidecar.process.tasks import Supervisor
 from sidecar.wire.apis import Api
@@ -187,7 +188,46 @@ def test_members_that_are_no_sidecars_and_doubles_get_nothing() -> None:
         assert one.owners == (1, 1, 1, 1) and one.assigned[-1].members == {1: ("member-1", "127.0.0.1", 9092)}
         said = one.lines.events("error")
         assert said.count("a member of the owners' group is no sidecar") == 2
-        assert said.count("two sidecars with one node id; the second gets nothing") == 1
+        doubles = "two sidecars with one node id; the one that was started last counts"
+        assert one.lines.events("warning").count(doubles) == 1, "the other one does not say when it was"
+
+    run(test)
+
+
+def test_of_two_sidecars_with_one_node_id_the_one_that_was_started_last_owns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: each of the two took the partitions from the other, every second, for ever. Cause: what was assigned to
+    a node id was everybody's who had it (S8 of the safety review)."""
+    monkeypatch.setattr(module, "DOUBLE_S", 0.3)
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        first = make(1)
+        await until(lambda: first.owners == (1, 1, 1, 1))
+        second = make(1)
+        second.ownership._started_ms += 5_000
+        await until(lambda: second.owners == (1, 1, 1, 1))
+        await until(lambda: first.owners == (-1, -1, -1, -1))
+        assert "another sidecar has this node id; this one owns nothing" in first.lines.events("error")
+        assert first.ownership.double == "127.0.0.1:9092" and second.ownership.double == ""
+        await until(first.tasks.failed.done)
+        with pytest.raises(StartError, match="another sidecar has node id 1 and was started later"):
+            first.tasks.failed.result()
+        first.tasks = second.tasks
+
+    run(test)
+
+
+def test_who_waited_for_a_double_to_go_owns_again() -> None:
+    """A sidecar that takes another one's place, and ends before it has."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        first = make(1)
+        await until(lambda: first.owners == (1, 1, 1, 1))
+        second = make(1)
+        second.ownership._started_ms += 5_000
+        await until(lambda: first.owners == (-1, -1, -1, -1))
+        await second.ownership.stop()
+        await until(lambda: first.owners == (1, 1, 1, 1))
+        assert first.ownership.double == ""
 
     run(test)
 
@@ -420,7 +460,7 @@ class Peer:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds that are added to the time as ownership sees it: a link that is old is tried again quickly."""
     ahead = [0.0]
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0], time=time.time))
     return ahead
 
 
