@@ -284,6 +284,19 @@ class Settings(BaseSettings):
             raise ValueError(f"role {self.role} and link {self.link} do not go together: two processes share a link")
         return self
 
+    @model_validator(mode="after")
+    def _leased(self) -> Settings:
+        """While an owner that is cut off may still answer under its lease, the next one must remove nobody."""
+        lease_ms = self.ownership.session_timeout_ms
+        for name, section in (("consumer", self.consumer), ("classic", self.classic)):
+            if section.min_session_timeout_ms < lease_ms:
+                raise ValueError(
+                    f"{name}.min_session_timeout_ms {section.min_session_timeout_ms} is less than "
+                    f"ownership.session_timeout_ms {lease_ms}: members could be removed while their last owner tells "
+                    "them that all is well"
+                )
+        return self
+
     @field_validator("bootstrap")
     @classmethod
     def _bootstrap(cls, value: str) -> str:
