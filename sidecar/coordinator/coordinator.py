@@ -125,6 +125,7 @@ class Coordinator:
             Occupied: self._occupied,
         }
         figures("parked").set_function(lambda: self.service.tally.open + self.moves.waiting)
+        figures("unreadable_groups").set_function(lambda: sum(len(o.unreadable) for o in self.service.owners))
         self._owned = figures("owned")
         tasks.spawn(self._tick(), "tick")
 
@@ -480,8 +481,7 @@ class Coordinator:
         self.config_changed()
         self.moves.stored(group_id, name)
 
-    def state_read(self) -> None:
-        """The tail has come to the end for the first time."""
+    def state_read(self) -> None:  # to its end, for the first time
         self.moves.begin()
 
     # ---- ending -------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ class Moves:
             else:
                 self._park(self._taking.setdefault(owner.partition, []), token, event, hold_ms / 1000)
             return
-        here = group_id in owner.shard.groups or group_id in owner.undecoded
+        here = owner.has(group_id)
         if self.rules.wanted(group_id):
             if here and group_id not in self._intakes:
                 self._settled.add(group_id)
@@ -308,7 +308,7 @@ class Moves:
     # ---- taking in ----------------------------------------------------------------------------------------
     def _consider_intake(self, group_id: str) -> None:
         owner = self._service.owner_of(group_id)
-        if owner.shard is not None and group_id not in owner.shard.groups and group_id not in owner.undecoded:
+        if owner.shard is not None and not owner.has(group_id):
             self._intake(group_id)
 
     def _intake(self, group_id: str) -> _Intake:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from sidecar.core.errors import InvariantError
 from sidecar.core.records import Key, Record
 from sidecar.link.ports import Figures, Logger
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, StateCodec
@@ -37,7 +38,6 @@ class StateLog:
         self.revisions: list[dict[Key, int]] = [{} for _ in range(partitions)]
         self._codec = codec
         self._log = log
-        self._violations = figures("invariant_violations")
         figures("void_records").set_function(lambda: sum(p.owners.void for p in self.partitions))
         self._waiters: list[list[tuple[int, asyncio.Future[None]]]] = [[] for _ in range(partitions)]
 
@@ -45,15 +45,13 @@ class StateLog:
         return self.partitions[partition].groups
 
     def records(self, partition: int, group_id: str) -> Iterator[Record]:
-        """A record that cannot be decoded is left out and told."""
+        """Raises InvariantError at a record that cannot be decoded: without it, the others say something else."""
         revisions = self.revisions[partition]
         for key, value in self.partitions[partition].groups.get(group_id, {}).items():
             try:
                 record, revision = self._codec.decode(key, value)
             except StateError as exc:
-                self._log.error("record skipped", key=str(key), error=str(exc))
-                self._violations.inc()
-                continue
+                raise InvariantError(f"{key}: {exc}") from exc
             revisions[(key.kind, key.group_id, key.sub_id)] = revision
             yield record
 

@@ -84,7 +84,7 @@ class LogView(Protocol):
         """Ids of the groups that have records there."""
 
     def records(self, partition: int, group_id: str) -> Iterable[Record]:
-        """The last value of each key of this group."""
+        """The last value of each key of this group. Raises InvariantError if one cannot be read."""
 
 
 @dataclass(slots=True)
@@ -120,6 +120,9 @@ class Owner:
         self.shard: Shard | None = None
         self.undecoded: dict[str, None] = {}
         """Groups that nobody has asked for since the takeover, in the order of the log's copy."""
+        self.unreadable: dict[str, str] = {}
+        """Groups whose records cannot be read, or contradict each other, and why. Nobody is served: what one record
+        says is free, a record that cannot be read may give to somebody. They stay as they are."""
         self.image = TopicImage()
         self.problem = ""
         """Why the last attempt to take over failed; empty once one has succeeded."""
@@ -237,6 +240,9 @@ class Owner:
         try:
             if event.group_id in self.undecoded:
                 self._decode(shard, event.group_id, now)
+            if event.group_id in self.unreadable:
+                self._refuse_unreadable(token, event)
+                return
             fx = shard.handle(event, token, now)
         except Exception as exc:  # noqa: BLE001 - whatever a turn raises, its shard is dropped
             self._broken(exc, now)
@@ -379,10 +385,7 @@ class Owner:
         """Decode one more group. False: none is left."""
         if self.shard is None or not self.undecoded:
             return False
-        try:
-            self._decode(self.shard, next(iter(self.undecoded)), now)
-        except Exception as exc:  # noqa: BLE001 - records that contradict each other: build anew, ask for help
-            self._broken(exc, now)
+        self._decode(self.shard, next(iter(self.undecoded)), now)
         return bool(self.undecoded)
 
     def load_all(self, now: Now) -> None:
@@ -391,8 +394,28 @@ class Owner:
 
     def _decode(self, shard: Shard, group_id: str, now: Now) -> None:
         self.undecoded.pop(group_id, None)
-        shard.load(group_id, self._log.records(self.partition, group_id), now)
-        self._tell_occupied(group_id, _has_members(shard, group_id))
+        try:
+            shard.load(group_id, list(self._log.records(self.partition, group_id)), now)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the same records would bring it about again
+            shard.unload(group_id)
+            self.unreadable[group_id] = repr(exc)
+            told = {"group_id": group_id, "partition": self.partition, "error": repr(exc)}
+            self._out.append(Count("invariant_violations"))
+            self._out.append(Log("a group cannot be read; its requests are refused, the others go on", told, "error"))
+            self._tell_occupied(group_id, True)  # so that its offsets stay
+        else:
+            self._tell_occupied(group_id, _has_members(shard, group_id))
+
+    def _refuse_unreadable(self, token: int, event: Event) -> None:
+        del self._open[token]
+        self._tally.open -= 1
+        why = f"The group's state cannot be read: {self.unreadable[event.group_id]}"
+        self._out.append(Reply(token, event.refused(Code.COORDINATOR_NOT_AVAILABLE, why)))
+
+    def has(self, group_id: str) -> bool:
+        """Whether there are records of this group."""
+        there = self.shard is not None and group_id in self.shard.groups
+        return there or group_id in self.undecoded or group_id in self.unreadable
 
     def _tell_occupied(self, group_id: str, members: bool) -> None:
         (self._occupied.add if members else self._occupied.discard)(group_id)
@@ -418,7 +441,7 @@ class Owner:
         """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
         self._go(signal)
         shard, self.shard = self.shard, None
-        self.undecoded = {}
+        self.undecoded, self.unreadable = {}, {}
         self._occupied.clear()
         self._out.append(Stop(self.partition, self.attempt, why))
         if shard is not None:

@@ -138,7 +138,7 @@ class Service:
     def known(self, group_id: str) -> bool:
         owner = self.owner_of(group_id)
         if owner.shard is not None:
-            return group_id in owner.shard.groups or group_id in owner.undecoded
+            return owner.has(group_id)
         return group_id in self._log.groups(owner.partition)
 
     def _list(self, now: Now) -> ListReply:

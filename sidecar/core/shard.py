@@ -148,6 +148,11 @@ class Shard:
             self._turn.begin(now)
             self._kind_of(group).loaded(self._turn, group)
 
+    def unload(self, group_id: str) -> None:
+        """It could not be built."""
+        self.groups.pop(group_id, None)
+        self.soft.pop(group_id, None)
+
 
 def _standing(turn: Turn, event: Standing, token: int) -> None:
     group = turn.groups.get(event.group_id)

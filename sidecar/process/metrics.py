@@ -49,6 +49,9 @@ METRICS: dict[str, _Metric] = {
         "sidecar_void_records",
         "Records of the state topic from others than the owner at that time, since the start; there should be none.",
     ),
+    "unreadable_groups": _Metric(
+        Gauge, "sidecar_unreadable_groups", "Groups served by nobody, because their records cannot be read."
+    ),
     "owned": _Metric(Gauge, "sidecar_owned_partitions", "Partitions of the state topic served here."),
     "parked": _Metric(Gauge, "sidecar_parked_replies", "Requests the coordinator has not answered yet."),
     "assignments": _Metric(Counter, "sidecar_assignments", "Target assignments computed and written.", ("assignor",)),

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, owner_epoch_of
 from sidecar.state.keys import StateKey
+from sidecar.state.schema import MARK
 
 K = TypeVar("K")
 UNFENCED = (OWNER_CLAIM, SCHEMA, CONFIG)
@@ -66,7 +67,8 @@ class PartitionFold:
         elif key.kind == CONFIG:
             _put(self.configs, key.group_id, key.sub_id, value)
         else:
-            epoch = owner_epoch if value is None else owner_epoch_of(value)
+            # A value that is damaged says nothing of its owner; it is kept, and whoever needs it will find out.
+            epoch = owner_epoch if value is None else owner_epoch_of(value) if value[:2] == MARK else -1
             if epoch < 0 or self.owners.admits(epoch):
                 _put(self.groups, key.group_id, key, value)
 

@@ -70,11 +70,11 @@ def phase(house: House, partition: int = 0) -> Phase:
     return house.service.owners[partition].phase
 
 
-async def member(house: House, client: HouseClient, name: str = "m1") -> int:
+async def member(house: House, client: HouseClient, name: str = "m1", group: str = "g") -> int:
     """Joins and takes what it is given; returns its epoch."""
-    reply = await client.ask(join("g", name), 1)
+    reply = await client.ask(join(group, name), 1)
     assert reply.error_code == Code.NONE
-    reply = await client.ask(beat("g", name, reply.member_epoch, assigned(reply)), 1)
+    reply = await client.ask(beat(group, name, reply.member_epoch, assigned(reply)), 1)
     assert reply.error_code == Code.NONE
     return int(reply.member_epoch)
 
@@ -143,6 +143,34 @@ def test_claims_too_old_to_be_kept_are_removed_by_the_next_one() -> None:
         assert len(house.state.partitions[0].claims) == 2
 
     run(test, claims_kept=1)
+
+
+def test_a_group_that_cannot_be_read_is_served_by_nobody_and_the_others_go_on() -> None:
+    """Symptoms: a CURRENT that could not be read made its partitions look free; records that contradict each other
+    ended one sidecar after the other (S5 of the safety review)."""
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        epochs = {g: await member(house, client, "m1", g) for g in ("g", "h")}
+        records = [r for r in house.brokers.log().records if r.value is not None]
+        bad = next(r for r in reversed(records) if decode_key(r.key) == StateKey("current", "g", "m1"))
+        fold = house.state.partitions[0]
+        assert bad.value is not None
+        fold.groups["g"][decode_key(bad.key)] = bad.value[:-2]
+        kept = dict(fold.groups["g"])
+        house.assign(2)
+        await house.own()
+        for _ in range(2):
+            refused = await client.ask(beat("g", "m1", epochs["g"]), 1)
+            assert refused.error_code == Code.COORDINATOR_NOT_AVAILABLE
+            assert "cannot be read" in (refused.error_message or "")
+            assert (await client.ask(beat("h", "m1", epochs["h"]), 1)).error_code == Code.NONE
+        told = house.lines.fields("a group cannot be read; its requests are refused, the others go on")
+        assert told["group_id"] == "g" and "damaged value" in str(told["error"])
+        assert house.metrics.value("unreadable_groups") == 1 and fold.groups["g"] == kept
+        assert (await client.ask(join("g", "m2"), 1)).error_code == Code.COORDINATOR_NOT_AVAILABLE
+
+    run(test)
 
 
 def test_groups_come_back_after_a_takeover_and_revisions_go_on() -> None:

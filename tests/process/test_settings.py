@@ -77,7 +77,7 @@ def test_ranges_are_kafkas(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_session_is_shorter_than_the_lease(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """S7 of the safety review."""
     monkeypatch.setenv(f"SIDECAR_{kind}__MIN_SESSION_TIMEOUT_MS", "5999")
-    with pytest.raises(SettingsError, match="is less than ownership.session_timeout_ms 6000"):
+    with pytest.raises(SettingsError, match=r"is less than ownership\.session_timeout_ms 6000"):
         load(None, GIVEN)
     monkeypatch.setenv("SIDECAR_OWNERSHIP__SESSION_TIMEOUT_MS", "5999")
     load(None, GIVEN)
