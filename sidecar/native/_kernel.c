@@ -881,10 +881,6 @@ static PyObject *py_avro(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     (void)self;
     Out o = {0};
     PyObject *out = NULL;
-    size_t likely = 32; /* texts that are not ASCII may need more */
-    for (Py_ssize_t i = 0; i < nargs; i++)
-        likely += 16 + (size_t)(PyBytes_Check(args[i]) ? PyBytes_GET_SIZE(args[i]) : PyUnicode_Check(args[i]) ? PyUnicode_GET_LENGTH(args[i]) : 0);
-    if (reserve(&o, likely)) { PyErr_NoMemory(); goto out; }
     for (Py_ssize_t i = 0; i < nargs; i++) {
         if (PyBytes_Check(args[i])) {
             if (raw(&o, PyBytes_AS_STRING(args[i]), PyBytes_GET_SIZE(args[i]))) goto out;
