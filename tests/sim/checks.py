@@ -249,10 +249,11 @@ class Checks:
             if live is not None:
                 if type(live) is not type(folded):
                     raise Violation(f"{group_id}: live a {live.kind} group, in the log a {folded.kind} group")
-                _same(live, folded)
+                same_group(live, folded)
 
 
-def _same(live: Any, folded: Any) -> None:
+def same_group(live: Any, folded: Any) -> None:
+    """As the coordinator has it, and as the log says."""
     consumer = isinstance(live, ConsumerGroup)
     for name in COMPARED if consumer else COMPARED_CLASSIC:
         if getattr(live, name) != getattr(folded, name):

@@ -35,7 +35,11 @@ WAIT = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.REQUEST_TIMED_OUT)
 class Judge(Protocol):
     """Who watches what clients are told."""
 
-    def answered(self, client: Client, what: str, code: int, asked_ms: float) -> None: ...
+    def answered(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
+        """By the sidecar of this host."""
+
+    def commits(self, client: Client, place: Place, offset: int) -> None:
+        """A commit is sent."""
 
     def committed(self, client: Client, place: Place, offset: int) -> None:
         """A commit was acknowledged."""
@@ -148,7 +152,7 @@ class Client:
         finally:
             self.waits_since_ms = None
         code = getattr(res, "error_code", 0)
-        self.judge.answered(self, what, code, asked_ms)
+        self.judge.answered(self, conn.peer()[0], what, code, asked_ms)
         if code == Code.NONE:
             self.steady, self.well_ms = self.steady + 1, self.proc.universe.now_ms
         else:
@@ -209,6 +213,8 @@ class Client:
         if conn is None or conn.closed:
             return
         asked_ms = self.proc.universe.now_ms
+        for place, offset in sent.items():
+            self.judge.commits(self, place, offset)
         try:
             res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=REQUEST_S)
         except TROUBLE:
@@ -217,7 +223,7 @@ class Client:
             return
         for t in res.topics:
             for part in t.partitions:
-                self.judge.answered(self, "OffsetCommit", part.error_code, asked_ms)
+                self.judge.answered(self, conn.peer()[0], "OffsetCommit", part.error_code, asked_ms)
                 if part.error_code == Code.NONE:
                     place = (t.name, part.partition_index)
                     self.judge.committed(self, place, sent[place])

@@ -12,6 +12,7 @@ from tests.whole.world import NODES, PARTITIONS, STATE_TOPIC, World
 
 EVERY_MS = 2_500.0
 """The mean time from one fault to the next."""
+OFTEN = 12
 GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
 TOPICS = (("t1",), ("t2",), ("t1", "t2"))
 
@@ -51,7 +52,8 @@ class Faults:
     def _strike(self) -> None:
         if not self.on:
             return
-        weights = [w for w, _ in self.kinds]
+        often = self.world.often
+        weights = [w * OFTEN if fault.__name__ in often else w for w, fault in self.kinds]
         (_, fault) = self.rng.choices(self.kinds, weights)[0]
         self.world.judge.figures[f"fault: {fault.__name__}"] += 1
         fault()

@@ -21,12 +21,9 @@ from sidecar.core.turn import Computed, Ports
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, StateCodec, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key
 from tests.whole.kafka import Kafka
+from tests.whole.violation import Violation
 
 MEMBERS = (ConsumerKind.MEMBER, ClassicKind.MEMBER)
-
-
-class Violation(AssertionError):
-    """A promise is broken."""
 
 
 def _settings(group_id: str, name: str) -> Any:
@@ -41,6 +38,8 @@ class Part:
     topic_id: bytes = b""
     claimed: int = -1
     claims: int = 0
+    owner: int = -1
+    """Node id of who made it."""
     shard: Shard = field(default_factory=lambda: Shard(REGISTRY, Ports(BUILT_IN, Computed(_settings))))
     values: dict[StateKey, bytes] = field(default_factory=dict)
 
@@ -52,8 +51,8 @@ class Fold:
         self._kafka, self._topic = kafka, topic
         self.parts = [Part() for _ in range(partitions)]
         self.records = 0
-        self.gone: dict[tuple[str, str], float] = {}
-        """When members were removed that have not come back."""
+        self.gone: dict[tuple[str, str], tuple[float, int]] = {}
+        """When members were removed that have not come back, and by which node's sidecar."""
         self._codec = StateCodec()
         self._changed = changed
 
@@ -81,12 +80,20 @@ class Fold:
             for group_id in groups:
                 self._changed(group_id)
 
+    def is_whole(self, p: int) -> bool:
+        """Nothing is in the log that has not been read, or that may still go away."""
+        node_id = self._kafka.leader(self._topic, p)
+        node = self._kafka.cluster.nodes[node_id] if node_id is not None else None
+        replica = node.replica(self._topic, p) if node is not None and node.up else None
+        return replica is not None and replica.high_watermark == replica.log.end == self.parts[p].position
+
     def _take(self, part: Part, r: Any, groups: dict[str, None]) -> None:
         key = decode_key(r.key)
         self.records += 1
         if key.kind == OWNER_CLAIM:
             if r.value is not None:
                 part.claimed, part.claims = int(key.sub_id), part.claims + 1
+                part.owner = int(self._codec.schemas.decode(r.value)["node_id"])
             return
         if key.kind == SCHEMA:
             if r.value is not None:
@@ -97,6 +104,8 @@ class Fold:
         epoch = int(dict(r.headers).get("owner_epoch", b"-1")) if r.value is None else owner_epoch_of(r.value)
         if epoch != part.claimed:
             raise Violation(f"{key}@{r.offset}: a record of owner epoch {epoch} behind the claim {part.claimed}")
+        if r.value is not None and part.values.get(key) == r.value:
+            raise Violation(f"{key}@{r.offset} is in the log twice")
         if r.value is None:
             part.values.pop(key, None)
         else:
@@ -109,6 +118,6 @@ class Fold:
         if key.kind in MEMBERS:
             member = (key.group_id, key.sub_id)
             if r.value is None:
-                self.gone[member] = self._kafka.universe.now_ms
+                self.gone[member] = self._kafka.universe.now_ms, part.owner
             else:
                 self.gone.pop(member, None)

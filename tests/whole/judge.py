@@ -8,15 +8,23 @@ from collections import Counter
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.errors import Code, name_of
+from sidecar.core.placement import partition_for
 from tests.whole.client import Client, Place
-from tests.whole.fold import Fold, Violation
-from tests.whole.kafka import Kafka
+from tests.whole.fold import Fold
+from tests.whole.inside import Inside
+from tests.whole.kafka import Kafka, host_of
+from tests.whole.stored import OFFSETS, StoredOffsets
 from tests.whole.universe import Universe
+from tests.whole.violation import Violation
 
 STATE_TOPIC = "__group_state"
 AS_A_MEMBER = ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit")
 WAITS_MS = 30_000
 """Nobody waits longer for an answer, whatever happens; a JoinGroup may wait a rebalance timeout more."""
+BELIEVED_MS = 15_500.0
+"""For so long a coordinator goes on that does not know yet that it is none (ownership.proof_ms)."""
+AT_ONCE_MS = 500.0
+"""A sidecar knows what it has written itself. Its front hears of it before anybody else."""
 
 
 class Judge:
@@ -27,26 +35,39 @@ class Judge:
         self.figures: Counter[str] = Counter()
         self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
         self._epochs: dict[str, int] = {}
-        self.believed_ms = 15_500.0
-        """For so long a coordinator goes on that does not know yet that it is none (ownership.proof_ms)."""
-        self._news: dict[int, None] = {}
+        self._since: dict[str, tuple[float, int]] = {}
+        """Since when the epoch of a group is what it is, and by which node's sidecar."""
+        self.offsets = StoredOffsets(kafka)
+        self.inside = Inside(universe, kafka, self.fold)
+        self._news: dict[tuple[str, int], None] = {}
         kafka.on_commit.append(self._committed)
 
     # ---- the log --------------------------------------------------------------------------------------------
     def _committed(self, topic: str, partition: int) -> None:
-        if topic == STATE_TOPIC:
-            self._news[partition] = None
+        if topic in (STATE_TOPIC, OFFSETS):
+            self._news[topic, partition] = None
 
     def look(self) -> None:
         """After every event."""
         if self._news:
             news, self._news = self._news, {}
-            for p in news:
-                self.fold.read(p)
+            for topic, p in news:
+                if topic == STATE_TOPIC:
+                    self.fold.read(p)
+                else:
+                    self.offsets.read(p)
+        self.inside.look()
 
     def read_all(self) -> None:
         for p in range(len(self.fold.parts)):
             self.fold.read(p)
+            self.offsets.read(p)
+
+    def at_the_end(self) -> None:
+        """Nothing has happened for longer than a session."""
+        self.read_all()
+        self.offsets.all_there()
+        self.inside.at_the_end()
 
     def _changed(self, group_id: str) -> None:
         self.figures["changes"] += 1
@@ -57,6 +78,9 @@ class Judge:
         epoch = group.epoch if isinstance(group, ConsumerGroup) else group.generation
         if epoch < self._epochs.get(group_id, 0):
             raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {epoch}")
+        if epoch != self._epochs.get(group_id):
+            owner = self.fold.parts[partition_for(group_id, len(self.fold.parts))].owner
+            self._since[group_id] = self.universe.now_ms, owner
         self._epochs[group_id] = epoch
         self.no_two_owners(group_id)
 
@@ -75,7 +99,7 @@ class Judge:
                 seen[place] = c.member_id
 
     # ---- clients --------------------------------------------------------------------------------------------
-    def answered(self, client: Client, what: str, code: int, asked_ms: float) -> None:
+    def answered(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
         self.figures["answers"] += 1
         self.figures[f"{what}: {name_of(code)}"] += 1
         waited = self.universe.now_ms - asked_ms
@@ -84,13 +108,28 @@ class Judge:
         if code == Code.UNKNOWN_SERVER_ERROR:
             raise Violation(f"{client.name}: {what} was answered with an unknown server error")
         if code == Code.NONE and what in AS_A_MEMBER:
-            gone_ms = self.fold.gone.get((client.habits.group_id, client.member_id), asked_ms)
-            if asked_ms > gone_ms + self.believed_ms:
+            gone_ms, remover = self.fold.gone.get((client.habits.group_id, client.member_id), (asked_ms, -1))
+            if asked_ms > gone_ms + _believed_ms(host, remover):
                 raise Violation(f"{client.name} was removed at {gone_ms:.0f}, asked at {asked_ms:.0f}, and all is well")
+        if code == Code.NONE and what == "Heartbeat":
+            self._in_this_generation(client, host, asked_ms)
+
+    def _in_this_generation(self, client: Client, host: str, asked_ms: float) -> None:
+        """A classic member of an older generation is told so."""
+        group = self.fold.group(client.habits.group_id)
+        since_ms, changer = self._since.get(client.habits.group_id, (asked_ms, -1))
+        old = isinstance(group, ClassicGroup) and client.epoch < group.generation
+        if old and asked_ms > since_ms + _believed_ms(host, changer):
+            told = f"{client.name} of generation {client.epoch} asked at {asked_ms:.0f}"
+            raise Violation(f"{told}, and all is well, but there is another one since {since_ms:.0f}")
+
+    def commits(self, client: Client, place: Place, offset: int) -> None:
+        self.offsets.sending(client.member_id, (client.habits.group_id, place), offset)
 
     def committed(self, client: Client, place: Place, offset: int) -> None:
         """A commit was acknowledged."""
         self.figures["commits"] += 1
+        self.offsets.acknowledged((client.habits.group_id, place), offset)
         times, offsets = self._acknowledged.setdefault((client.habits.group_id, place), ([], []))
         if not offsets or offset > offsets[-1]:
             times.append(self.universe.now_ms)
@@ -104,6 +143,11 @@ class Judge:
         if known and offset < offsets[known - 1]:
             told = f"{client.name} reads {place} from {offset}"
             raise Violation(f"{told}, but {offsets[known - 1]} was acknowledged at {times[known - 1]:.0f}")
+
+
+def _believed_ms(host: str, changer: int) -> float:
+    """How long after a change the sidecar on that host may not know of it, which node `changer` has written."""
+    return AT_ONCE_MS if changer >= 0 and host == host_of(changer) else BELIEVED_MS
 
 
 def _valid(c: Client, group: ConsumerGroup | ClassicGroup) -> bool:

@@ -17,8 +17,8 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from tests.whole.faults import GROUPS, Faults
-from tests.whole.fold import Violation
 from tests.whole.loop import virtual_time
+from tests.whole.violation import Violation
 from tests.whole.world import NODES, World
 
 START_MS = 60_000
@@ -93,7 +93,7 @@ def _calm(world: World) -> None:
     universe = world.universe
     epochs = dict(world.judge._epochs)
     universe.run_until(universe.now_ms + CALM_MS)
-    world.judge.read_all()
+    world.judge.at_the_end()
     if world.judge._epochs != epochs:
         raise Violation(f"nothing has happened, but the epochs are {world.judge._epochs}; they were {epochs}")
     _until(world, AGAIN_MS, world.settled)  # partitions may have followed their leaders once more

@@ -10,13 +10,13 @@ from sidecar.core.classic.records import State
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.process.settings import Settings
 from tests.whole.client import Client, Habits
-from tests.whole.fold import Violation
 from tests.whole.judge import STATE_TOPIC, Judge
 from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
 from tests.whole.members import PARTITIONS_OF, ClassicMember, ConsumerMember
 from tests.whole.net import Net
 from tests.whole.sidecar import Sidecar
 from tests.whole.universe import Life, Proc, Universe
+from tests.whole.violation import Violation
 
 NODES = (1, 2, 3)
 PARTITIONS = 2
@@ -43,6 +43,9 @@ class World:
         self.judge = Judge(self.universe, self.kafka, PARTITIONS)
         self.universe.after_each = self.judge.look
         self.sidecars: dict[int, Sidecar] = {}
+        self.judge.inside.sidecars = self.sidecars
+        self.often: tuple[str, ...] = ()
+        """Faults that are to strike more often than usual."""
         self.clients: list[Client] = self.judge.clients
         self.lives: list[Sidecar] = []
         """All that ever were."""

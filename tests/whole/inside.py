@@ -1,0 +1,134 @@
+"""What is looked at inside running sidecars, four times a second: it must agree with the logs and with the brokers.
+
+Nothing here asks a sidecar to do anything, so that a run goes the same way with and without these looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sidecar.core.owner import Owner, Phase
+from sidecar.process.build import Coordination
+from sidecar.wire.apis import Api
+from tests.sim.checks import same_group
+from tests.sim.world import Violation as Differs
+from tests.whole.fold import Fold
+from tests.whole.kafka import Kafka
+from tests.whole.sidecar import Sidecar, SimTail
+from tests.whole.universe import Life, Proc, Universe
+from tests.whole.violation import Violation
+
+EVERY_MS = 250.0
+LEASE_MS = 6_000
+"""ownership.session_timeout_ms: the brokers may give a partition away so long after they have heard of its owner."""
+ROUNDING_MS = 2
+WAITS_MS, JOINS_WAIT_MS = 12_000, 25_000
+"""A request waits for a takeover (3 s) or for a placeholder (5 s); a join for a whole rebalance (10 s)."""
+AT_THE_END_MS = 9_000
+WELL_AGAIN_MS = 3_000
+"""Who stood still has so much time to answer those who waited."""
+USUAL_ERRORS = ("shard dropped", "process ended", "two sidecars with one node id")
+"""Lines of the level error that faults alone bring about."""
+LONG = (Api.JOIN_GROUP, Api.SYNC_GROUP)
+
+
+class Inside:
+    def __init__(self, universe: Universe, kafka: Kafka, fold: Fold) -> None:
+        self.sidecars: Mapping[int, Sidecar] = {}
+        self._universe, self._kafka, self._fold = universe, kafka, fold
+        self._asked: dict[str, float] = {}
+        """When a broker was last asked something by a member of the owners' group."""
+        self._disturbed: dict[Proc, float] = {}
+        """When a process last stood still."""
+        self._next_ms = 0.0
+        kafka.cluster.on_asked = self._hears
+
+    def _hears(self, group_id: str, member_id: str) -> None:
+        self._asked[member_id] = self._universe.now_ms
+
+    def look(self) -> None:
+        """After every event."""
+        if self._universe.now_ms < self._next_ms:
+            return
+        self._next_ms = self._universe.now_ms + EVERY_MS
+        for s in self.sidecars.values():
+            if s.proc.life is not Life.RUNS:
+                self._disturbed[s.proc] = self._universe.now_ms
+                continue
+            self._errors(s)
+            if s.app is not None and isinstance(s.app.half, Coordination):
+                self._lease(s, s.app.half)
+                self._tail(s, s.app.half)
+                for owner in s.app.half.coordinator.service.owners:
+                    self._live(s, owner)
+            self._waiting(s, WAITS_MS, JOINS_WAIT_MS)
+
+    def at_the_end(self) -> None:
+        """Nothing has happened for a while: nobody waits for anything."""
+        for s in self.sidecars.values():
+            self._waiting(s, AT_THE_END_MS, AT_THE_END_MS)
+
+    # ---- one sidecar ----------------------------------------------------------------------------------------
+    @staticmethod
+    def _errors(s: Sidecar) -> None:
+        for line in s.lines.errors:
+            if not line.startswith(USUAL_ERRORS):
+                raise Violation(f"sidecar {s.node_id} says: {line}")
+
+    def _lease(self, s: Sidecar, half: Coordination) -> None:
+        """It counts from when the brokers were asked, which is before they heard it."""
+        asked_ms = self._asked.get(half.follower.ownership.member_id)
+        until_ms = half.coordinator.service.lease_until_ms
+        if asked_ms is None or asked_ms <= self._disturbed.get(s.proc, -1.0):
+            return
+        latest_ms = s.proc.mono_ms() - (self._universe.now_ms - asked_ms) + LEASE_MS + ROUNDING_MS
+        if until_ms > latest_ms:
+            late_ms = until_ms - latest_ms
+            raise Violation(f"the lease of sidecar {s.node_id} lasts {late_ms:.0f} ms longer than the brokers know")
+
+    def _tail(self, s: Sidecar, half: Coordination) -> None:
+        """Who has read as far has read the same."""
+        tail, state = half.follower.tail, half._state
+        assert isinstance(tail, SimTail)
+        for p, part in enumerate(self._fold.parts):
+            if tail._next[p] != part.position:
+                continue
+            read = {key: value for group in state.partitions[p].groups.values() for key, value in group.items()}
+            if read != part.values:
+                keys = sorted(str(k) for k in {*read, *part.values} if read.get(k) != part.values.get(k))
+                raise Violation(f"the tail of sidecar {s.node_id} differs from the log {p} in {', '.join(keys[:5])}")
+
+    def _live(self, s: Sidecar, owner: Owner) -> None:
+        """An owner whose records are all committed, and who has not been replaced, has what the log says."""
+        p, shard = owner.partition, owner.shard
+        part = self._fold.parts[p]
+        if owner.phase is not Phase.SERVING or shard is None or not owner.idle or part.claimed != owner._owner_epoch:
+            return
+        self._fold.read(p)
+        if not self._fold.is_whole(p):
+            return
+        for group_id in sorted({*shard.groups, *part.shard.groups}):
+            if group_id in owner.undecoded:
+                continue
+            live, folded = shard.groups.get(group_id), part.shard.groups.get(group_id)
+            where = f"{group_id} in sidecar {s.node_id}"
+            if live is None or folded is None:
+                raise Violation(f"{where}: it is in the live state or in the log, not in both")
+            if type(live) is not type(folded):
+                raise Violation(f"{where}: live a {live.kind} group, in the log a {folded.kind} group")
+            try:
+                same_group(live, folded)
+            except Differs as exc:
+                raise Violation(f"{where}: {exc}") from exc
+
+    def _waiting(self, s: Sidecar, bound_ms: int, joins_ms: int) -> None:
+        """Nobody's request is forgotten, also of those who have given up by themselves."""
+        if s.app is None or self._universe.now_ms - self._disturbed.get(s.proc, -1e9) < WELL_AGAIN_MS:
+            return
+        at_ms = s.proc.mono_ms()
+        for front in s.app.fronts:
+            for run in front._waiting.values():
+                waited_ms = at_ms - run.now_ms
+                if waited_ms > (joins_ms if run.api_key in LONG else bound_ms):
+                    name = Api(run.api_key).name
+                    raise Violation(f"in sidecar {s.node_id} a request waits for its answer for {waited_ms} ms: {name}")

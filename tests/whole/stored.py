@@ -1,0 +1,75 @@
+"""The offsets as the brokers have them: what is committed in `__consumer_offsets`, in the order of the log.
+
+Clients only commit what they have come to, and whoever takes a partition begins where the last one has come to. So
+there an offset never goes back, unless a client's own commits overtake each other, as they can on a plain broker when a
+client has given up waiting for one of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tests.whole.client import Place
+from tests.whole.kafka import Kafka
+from tests.whole.violation import Violation
+
+OFFSETS = "__consumer_offsets"
+Kept = tuple[str, Place]
+"""Group and partition."""
+
+
+class StoredOffsets:
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._position: dict[int, int] = {}
+        self._senders: dict[Kept, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        """Who has sent which offset."""
+        self._last: dict[Kept, int] = {}
+        self._seen: dict[Kept, set[int]] = defaultdict(set)
+        self._acknowledged: dict[Kept, set[int]] = defaultdict(set)
+
+    def sending(self, member_id: str, kept: Kept, offset: int) -> None:
+        self._senders[kept][offset].add(member_id)
+
+    def acknowledged(self, kept: Kept, offset: int) -> None:
+        self._acknowledged[kept].add(offset)
+
+    def read(self, partition: int) -> None:
+        """What has been committed to this partition since."""
+        node_id = self._kafka.leader(OFFSETS, partition)
+        if node_id is None or not self._kafka.cluster.nodes[node_id].up:
+            return
+        replica = self._kafka.cluster.nodes[node_id].replica(OFFSETS, partition)
+        if replica is None:
+            return
+        log, at = replica.log, self._position.get(partition, 0)
+        for batch in log.batches[log.position(at) :]:
+            if batch.last >= replica.high_watermark:
+                break
+            if batch.last < at:
+                continue
+            for r in batch.records:
+                if isinstance(r.key, tuple) and r.key[0] == "offset" and r.offset >= at:
+                    _, group_id, topic, p = r.key
+                    self._take((group_id, (topic, p)), r.value.offset if r.value is not None else None)
+            at = batch.last + 1
+        self._position[partition] = at
+
+    def _take(self, kept: Kept, offset: int | None) -> None:
+        if kept not in self._senders:
+            return  # of a group that no client is in: the sidecars' own
+        last = self._last.get(kept)
+        if offset is None:
+            raise Violation(f"the offset {last} of {kept} is deleted at the broker")
+        senders = self._senders[kept]
+        if last is not None and offset < last and not senders[offset] & senders[last]:
+            who = f"{sorted(senders[last])} had committed {last}, now {sorted(senders[offset])}"
+            raise Violation(f"the offset of {kept} at the broker goes back: {who}: {offset}")
+        self._last[kept] = offset
+        self._seen[kept].add(offset)
+
+    def all_there(self) -> None:
+        """To be asked when nothing happens any more: what was acknowledged is in the log."""
+        for kept, offsets in self._acknowledged.items():
+            if lost := offsets - self._seen[kept]:
+                raise Violation(f"{sorted(lost)} of {kept} were acknowledged, but are not in the log of the broker")

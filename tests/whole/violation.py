@@ -1,0 +1,7 @@
+"""What the simulation finds."""
+
+from __future__ import annotations
+
+
+class Violation(AssertionError):
+    """A promise is broken."""
