@@ -38,6 +38,12 @@ class Judge(Protocol):
     def answered(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
         """By the sidecar of this host."""
 
+    def broke(self, problem: Exception) -> None:
+        """A client has ended by an exception."""
+
+    def told(self, client: Client, what: str, epoch: int) -> None:
+        """This is the epoch, or the generation, that it is in now."""
+
     def commits(self, client: Client, place: Place, offset: int) -> None:
         """A commit is sent."""
 
@@ -84,6 +90,8 @@ class Client:
     """Answers in a row that said that all is well."""
     well_ms: float = 0.0
     """When the last of them came."""
+    spoke_ms: float = 0.0
+    """When it asked what was answered so."""
 
     def __post_init__(self) -> None:
         self.loop = SimLoop(self.proc, self.net)
@@ -95,7 +103,10 @@ class Client:
 
     async def _main(self) -> None:
         committing = self.loop.create_task(self._commits())
-        await self.run()
+        try:
+            await self.run()
+        except Exception as exc:  # noqa: BLE001 - a client has no bugs
+            self.judge.broke(exc)
         committing.cancel()
         self.proc.later(0, self.proc.crash)
 
@@ -154,7 +165,8 @@ class Client:
         code = getattr(res, "error_code", 0)
         self.judge.answered(self, conn.peer()[0], what, code, asked_ms)
         if code == Code.NONE:
-            self.steady, self.well_ms = self.steady + 1, self.proc.universe.now_ms
+            self.steady, self.well_ms, self.spoke_ms = self.steady + 1, self.proc.universe.now_ms, asked_ms
+            self.judge.told(self, what, getattr(res, "member_epoch", getattr(res, "generation_id", 0)))
         else:
             self.steady = 0
         if code in MOVED and conn is self.conn:
@@ -233,11 +245,14 @@ class Client:
     async def _commits(self) -> None:
         """It consumes, and commits what it has consumed."""
         rng = self.proc.universe.rng
-        while True:
-            await self.pause(self.habits.commit_ms / 1000)
-            for place in self.owned:
-                self.owned[place] += rng.randrange(1, 20)
-            await self.commit()
+        try:
+            while True:
+                await self.pause(self.habits.commit_ms / 1000)
+                for place in self.owned:
+                    self.owned[place] += rng.randrange(1, 20)
+                await self.commit()
+        except Exception as exc:  # noqa: BLE001 - as above
+            self.judge.broke(exc)
 
     def lose_all(self) -> None:
         self.owned.clear()

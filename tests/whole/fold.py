@@ -38,6 +38,7 @@ class Part:
     topic_id: bytes = b""
     claimed: int = -1
     claims: int = 0
+    claimed_ms: float = 0.0
     owner: int = -1
     """Node id of who made it."""
     shard: Shard = field(default_factory=lambda: Shard(REGISTRY, Ports(BUILT_IN, Computed(_settings))))
@@ -45,16 +46,24 @@ class Part:
 
 
 class Fold:
-    """`changed(group_id)` is called when a batch of records about this group has been read."""
+    """`changed(group_id)` is called when a batch of records about this group has been read, and
+    `removed(group_id, member_id, why, partition)` when a member's record is gone."""
 
-    def __init__(self, kafka: Kafka, topic: str, partitions: int, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        topic: str,
+        partitions: int,
+        changed: Callable[[str], None],
+        removed: Callable[[str, str, str, Part], None],
+    ) -> None:
         self._kafka, self._topic = kafka, topic
         self.parts = [Part() for _ in range(partitions)]
         self.records = 0
         self.gone: dict[tuple[str, str], tuple[float, int]] = {}
         """When members were removed that have not come back, and by which node's sidecar."""
         self._codec = StateCodec()
-        self._changed = changed
+        self._changed, self._removed = changed, removed
 
     def group(self, group_id: str) -> ConsumerGroup | ClassicGroup | None:
         found = self.parts[partition_for(group_id, len(self.parts))].shard.groups.get(group_id)
@@ -93,6 +102,7 @@ class Fold:
         if key.kind == OWNER_CLAIM:
             if r.value is not None:
                 part.claimed, part.claims = int(key.sub_id), part.claims + 1
+                part.claimed_ms = self._kafka.universe.now_ms
                 part.owner = int(self._codec.schemas.decode(r.value)["node_id"])
             return
         if key.kind == SCHEMA:
@@ -119,5 +129,6 @@ class Fold:
             member = (key.group_id, key.sub_id)
             if r.value is None:
                 self.gone[member] = self._kafka.universe.now_ms, part.owner
+                self._removed(*member, (dict(r.headers).get("why") or b"").decode(), part)
             else:
                 self.gone.pop(member, None)

@@ -5,9 +5,12 @@ Nothing here asks a sidecar to do anything, so that a run goes the same way with
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping
 
 from sidecar.core.owner import Owner, Phase
+from sidecar.core.service import Service
 from sidecar.process.build import Coordination
 from sidecar.wire.apis import Api
 from tests.sim.checks import same_group
@@ -40,6 +43,10 @@ class Inside:
         """When a broker was last asked something by a member of the owners' group."""
         self._disturbed: dict[Proc, float] = {}
         """When a process last stood still."""
+        self._deaf: dict[Proc, list[float]] = defaultdict(list)
+        """The times at which a process was seen standing still, or without a lease."""
+        self._leased_ms: dict[str, float] = {}
+        """By host: when its sidecar was last seen with a lease."""
         self._next_ms = 0.0
         kafka.cluster.on_asked = self._hears
 
@@ -48,12 +55,15 @@ class Inside:
 
     def look(self) -> None:
         """After every event."""
-        if self._universe.now_ms < self._next_ms:
-            return
-        self._next_ms = self._universe.now_ms + EVERY_MS
+        while self._universe.now_ms >= self._next_ms:
+            self._next_ms += EVERY_MS
+            self._look()
+
+    def _look(self) -> None:
         for s in self.sidecars.values():
             if s.proc.life is not Life.RUNS:
                 self._disturbed[s.proc] = self._universe.now_ms
+                self._deaf[s.proc].append(self._universe.now_ms)
                 continue
             self._errors(s)
             if s.app is not None and isinstance(s.app.half, Coordination):
@@ -62,6 +72,25 @@ class Inside:
                 for owner in s.app.half.coordinator.service.owners:
                     self._live(s, owner)
             self._waiting(s, WAITS_MS, JOINS_WAIT_MS)
+
+    # ---- what is asked of it --------------------------------------------------------------------------------
+    def heard_ms(self, node_id: int, since_ms: float) -> float:
+        """For how long this sidecar could hear its clients since then."""
+        deaf = self._deaf[self.sidecars[node_id].proc]
+        return self._universe.now_ms - since_ms - EVERY_MS * (len(deaf) - bisect_left(deaf, since_ms))
+
+    def had_a_lease(self, host: str, asked_ms: float) -> bool:
+        """Whether the sidecar of this host had a lease when it was asked this, or has got one since."""
+        s = next(s for s in self.sidecars.values() if s.proc.host == host)
+        if s.app is not None and isinstance(s.app.half, Coordination):
+            self._note_lease(s, s.app.half.coordinator.service)
+        return asked_ms < self._leased_ms.get(host, 0.0) + 2 * EVERY_MS
+
+    def _note_lease(self, s: Sidecar, service: Service) -> bool:
+        valid = s.proc.mono_ms() < service.lease_until_ms
+        if valid:
+            self._leased_ms[s.proc.host] = self._universe.now_ms
+        return valid
 
     def at_the_end(self) -> None:
         """Nothing has happened for a while: nobody waits for anything."""
@@ -79,6 +108,8 @@ class Inside:
         """It counts from when the brokers were asked, which is before they heard it."""
         asked_ms = self._asked.get(half.follower.ownership.member_id)
         until_ms = half.coordinator.service.lease_until_ms
+        if not self._note_lease(s, half.coordinator.service):
+            self._deaf[s.proc].append(self._universe.now_ms)
         if asked_ms is None or asked_ms <= self._disturbed.get(s.proc, -1.0):
             return
         latest_ms = s.proc.mono_ms() - (self._universe.now_ms - asked_ms) + LEASE_MS + ROUNDING_MS

@@ -10,7 +10,7 @@ from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import partition_for
 from tests.whole.client import Client, Place
-from tests.whole.fold import Fold
+from tests.whole.fold import Fold, Part
 from tests.whole.inside import Inside
 from tests.whole.kafka import Kafka, host_of
 from tests.whole.stored import OFFSETS, StoredOffsets
@@ -19,6 +19,9 @@ from tests.whole.violation import Violation
 
 STATE_TOPIC = "__group_state"
 AS_A_MEMBER = ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit")
+UNDER_A_LEASE = ("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")
+GIVEN_BACK_MS = 2_500.0
+"""A pause of less than a second is not given back (GAP_MS); and there may be a second one."""
 WAITS_MS = 30_000
 """Nobody waits longer for an answer, whatever happens; a JoinGroup may wait a rebalance timeout more."""
 BELIEVED_MS = 15_500.0
@@ -30,11 +33,15 @@ AT_ONCE_MS = 500.0
 class Judge:
     def __init__(self, universe: Universe, kafka: Kafka, partitions: int) -> None:
         self.universe, self.kafka = universe, kafka
-        self.fold = Fold(kafka, STATE_TOPIC, partitions, self._changed)
+        self.fold = Fold(kafka, STATE_TOPIC, partitions, self._changed, self._removed)
         self.clients: list[Client] = []
         self.figures: Counter[str] = Counter()
         self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
+        self._problem: Exception | None = None
+        """Found in the middle of a client's work, where an exception would end that client and nothing else."""
         self._epochs: dict[str, int] = {}
+        self._highest: dict[str, int] = {}
+        """The highest epoch that any group of this name has ever had in the log."""
         self._since: dict[str, tuple[float, int]] = {}
         """Since when the epoch of a group is what it is, and by which node's sidecar."""
         self.offsets = StoredOffsets(kafka)
@@ -49,6 +56,8 @@ class Judge:
 
     def look(self) -> None:
         """After every event."""
+        if self._problem is not None:
+            raise self._problem
         if self._news:
             news, self._news = self._news, {}
             for topic, p in news:
@@ -78,11 +87,23 @@ class Judge:
         epoch = group.epoch if isinstance(group, ConsumerGroup) else group.generation
         if epoch < self._epochs.get(group_id, 0):
             raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {epoch}")
+        self._highest[group_id] = max(epoch, self._highest.get(group_id, 0))
         if epoch != self._epochs.get(group_id):
             owner = self.fold.parts[partition_for(group_id, len(self.fold.parts))].owner
             self._since[group_id] = self.universe.now_ms, owner
         self._epochs[group_id] = epoch
         self.no_two_owners(group_id)
+
+    def _removed(self, group_id: str, member_id: str, why: str, part: Part) -> None:
+        """A member that nobody could hear is not silent: it gets its time back, and all of it from a new owner."""
+        if "session timeout" not in why:
+            return
+        self.figures["members removed for silence"] += 1
+        for c in self.clients:
+            if c.habits.group_id == group_id and c.member_id == member_id:
+                heard_ms = self.inside.heard_ms(part.owner, max(c.spoke_ms, part.claimed_ms))
+                if heard_ms < c.habits.session_ms - GIVEN_BACK_MS:
+                    raise Violation(f"{member_id} is removed for silence when it could be heard for {heard_ms:.0f} ms")
 
     def no_two_owners(self, group_id: str) -> None:
         """No partition is with two clients whose commits the group would take."""
@@ -104,15 +125,28 @@ class Judge:
         self.figures[f"{what}: {name_of(code)}"] += 1
         waited = self.universe.now_ms - asked_ms
         if waited > WAITS_MS + client.habits.rebalance_ms:
-            raise Violation(f"{client.name} waited {waited:.0f} ms for {what}")
+            self._wrong(f"{client.name} waited {waited:.0f} ms for {what}")
         if code == Code.UNKNOWN_SERVER_ERROR:
-            raise Violation(f"{client.name}: {what} was answered with an unknown server error")
+            self._wrong(f"{client.name}: {what} was answered with an unknown server error")
         if code == Code.NONE and what in AS_A_MEMBER:
             gone_ms, remover = self.fold.gone.get((client.habits.group_id, client.member_id), (asked_ms, -1))
             if asked_ms > gone_ms + _believed_ms(host, remover):
-                raise Violation(f"{client.name} was removed at {gone_ms:.0f}, asked at {asked_ms:.0f}, and all is well")
+                self._wrong(f"{client.name} was removed at {gone_ms:.0f}, asked at {asked_ms:.0f}, and all is well")
+        if code == Code.NONE and what in UNDER_A_LEASE and not self.inside.had_a_lease(host, asked_ms):
+            self._wrong(f"{client.name} asked at {asked_ms:.0f}, and all is well at {host}, which has no lease")
         if code == Code.NONE and what == "Heartbeat":
             self._in_this_generation(client, host, asked_ms)
+
+    def _wrong(self, text: str) -> None:
+        self.broke(Violation(text))
+
+    def broke(self, problem: Exception) -> None:
+        """The run ends behind the event that is under way."""
+        self._problem = self._problem or problem
+
+    def told(self, client: Client, what: str, epoch: int) -> None:
+        if epoch > self._highest.get(client.habits.group_id, 0):
+            self._wrong(f"{client.name} is told epoch {epoch} before its records are committed: {what}")
 
     def _in_this_generation(self, client: Client, host: str, asked_ms: float) -> None:
         """A classic member of an older generation is told so."""
@@ -121,7 +155,7 @@ class Judge:
         old = isinstance(group, ClassicGroup) and client.epoch < group.generation
         if old and asked_ms > since_ms + _believed_ms(host, changer):
             told = f"{client.name} of generation {client.epoch} asked at {asked_ms:.0f}"
-            raise Violation(f"{told}, and all is well, but there is another one since {since_ms:.0f}")
+            self._wrong(f"{told}, and all is well, but there is another one since {since_ms:.0f}")
 
     def commits(self, client: Client, place: Place, offset: int) -> None:
         self.offsets.sending(client.member_id, (client.habits.group_id, place), offset)
@@ -142,7 +176,7 @@ class Judge:
         known = bisect_right(times, asked_ms)
         if known and offset < offsets[known - 1]:
             told = f"{client.name} reads {place} from {offset}"
-            raise Violation(f"{told}, but {offsets[known - 1]} was acknowledged at {times[known - 1]:.0f}")
+            self._wrong(f"{told}, but {offsets[known - 1]} was acknowledged at {times[known - 1]:.0f}")
 
 
 def _believed_ms(host: str, changer: int) -> float:
