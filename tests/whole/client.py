@@ -165,8 +165,11 @@ class Client:
         code = getattr(res, "error_code", 0)
         self.judge.answered(self, conn.peer()[0], what, code, asked_ms)
         if code == Code.NONE:
-            self.steady, self.well_ms, self.spoke_ms = self.steady + 1, self.proc.universe.now_ms, asked_ms
-            self.judge.told(self, what, getattr(res, "member_epoch", getattr(res, "generation_id", 0)))
+            self.steady, self.well_ms = self.steady + 1, self.proc.universe.now_ms
+            epoch = getattr(res, "member_epoch", getattr(res, "generation_id", 0))
+            if epoch >= 0:  # else it has left, maybe for a while: its session goes on as it was
+                self.spoke_ms = asked_ms
+            self.judge.told(self, what, epoch)
         else:
             self.steady = 0
         if code in MOVED and conn is self.conn:

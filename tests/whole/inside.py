@@ -25,8 +25,9 @@ EVERY_MS = 250.0
 LEASE_MS = 6_000
 """ownership.session_timeout_ms: the brokers may give a partition away so long after they have heard of its owner."""
 ROUNDING_MS = 2
-WAITS_MS, JOINS_WAIT_MS = 12_000, 25_000
-"""A request waits for a takeover (3 s) or for a placeholder (5 s); a join for a whole rebalance (10 s)."""
+WAITS_MS, JOINS_WAIT_MS = 17_000, 28_000
+"""A request waits for a takeover (3 s) and then until its records are committed or given up (10 s, and 3 s more for the
+last try); a join for a whole rebalance (10 s) before that."""
 AT_THE_END_MS = 9_000
 WELL_AGAIN_MS = 3_000
 """Who stood still has so much time to answer those who waited."""
