@@ -7,12 +7,16 @@ from collections.abc import Callable
 from tests.whole.client import Habits
 from tests.whole.kafka import host_of
 from tests.whole.members import ClassicMember, ConsumerMember
+from tests.whole.sidecar import SimTail
 from tests.whole.universe import Life
 from tests.whole.world import NODES, PARTITIONS, STATE_TOPIC, World
 
 EVERY_MS = 2_500.0
 """The mean time from one fault to the next."""
 OFTEN = 12
+"""So many times as often a fault strikes that is to strike often."""
+LOOKS_MS, LOOKS_EVERY_MS = 4_000, 0.2
+"""How long, and how often, it is looked whether something is under way."""
 GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
 TOPICS = (("t1",), ("t2",), ("t1", "t2"))
 
@@ -22,6 +26,7 @@ class Faults:
         self.world = world
         self.rng = world.rng
         self.on = False
+        self.lagging: list[SimTail] = []
         self.kinds: list[tuple[int, Callable[[], None]]] = [
             (4, self.sidecar_crashes),
             (2, self.sidecar_stops),
@@ -32,9 +37,11 @@ class Faults:
             (2, self.way_is_cut),
             (1, self.host_is_silent),
             (2, self.host_is_alone),
+            (2, self.owner_is_cut_off),
             (2, self.network_is_slow),
             (1, self.disk_is_slow),
             (2, self.compaction),
+            (2, self.tail_lags),
             (1, self.wall_clock_jumps),
             (3, self.client_crashes),
             (2, self.client_stands_still),
@@ -65,6 +72,8 @@ class Faults:
         w = self.world
         w.net.slow_ms = 0.0
         w.kafka.cluster.slow_disk_ms.clear()
+        for tail in self.lagging:
+            tail.lag_ms = 0.0
         for n in NODES:
             w.kafka.start(n)
             w.kafka.procs[n].go_on()
@@ -130,6 +139,17 @@ class Faults:
                 p.go_on(slept=True)
 
         self._after(100, 15_000, wake)
+
+    def tail_lags(self) -> None:
+        """A sidecar's copy of the state topic is behind the log."""
+        s = self.world.sidecars[self.rng.choice(NODES)]
+        lag_ms = self.rng.uniform(100, 3_000)
+        if s.tail is None:
+            return
+        tail, tail.lag_ms = s.tail, lag_ms
+        self.world.say(f"==== the tail of sidecar {s.node_id} lags by {lag_ms:.0f} ms")
+        self.lagging.append(tail)
+        self._after(1_000, 10_000, lambda: setattr(tail, "lag_ms", 0.0))
 
     # ---- brokers --------------------------------------------------------------------------------------------
     def _may_go(self, n: int) -> bool:
@@ -200,16 +220,39 @@ class Faults:
         """Cut off from the other hosts of brokers; clients reach it all the same."""
         n = self.rng.choice(NODES)
         if self._may_go(n):
-            ways = {way for m in NODES if m != n for way in ((host_of(n), host_of(m)), (host_of(m), host_of(n)))}
             self.world.say(f"==== host {n} is alone")
-            net = self.world.net
-            net.cut |= ways
+            self._cut_off(n, 2_000, 30_000)
 
-            def mend() -> None:
-                net.cut -= ways
-                net.mended()
+    def _cut_off(self, n: int, low_ms: float, high_ms: float) -> None:
+        ways = {way for m in NODES if m != n for way in ((host_of(n), host_of(m)), (host_of(m), host_of(n)))}
+        net = self.world.net
+        net.cut |= ways
 
-            self._after(2_000, 30_000, mend)
+        def mend() -> None:
+            net.cut -= ways
+            net.mended()
+
+        self._after(low_ms, high_ms, mend)
+
+    def owner_is_cut_off(self) -> None:
+        """Just when a batch of its is under way; that arrives when another one has long taken over."""
+        w, p = self.world, self.rng.randrange(PARTITIONS)
+        n = w.judge.fold.parts[p].owner
+        if n not in NODES:
+            return
+        s, until_ms = w.sidecars[n], w.universe.now_ms + LOOKS_MS
+
+        def look() -> None:
+            owners = s.owners()
+            if not self.on or not owners or w.universe.now_ms > until_ms:
+                return
+            if owners[p].idle:
+                w.universe.later(LOOKS_EVERY_MS, look)
+            elif self._may_go(n):
+                w.say(f"==== host {n}, the owner of {p}, is cut off while it writes")
+                self._cut_off(n, 9_000, 20_000)
+
+        look()
 
     def network_is_slow(self) -> None:
         net = self.world.net

@@ -73,8 +73,8 @@ class Fold:
     def read(self, p: int) -> None:
         """What has been committed to this partition since."""
         cluster, part = self._kafka.cluster, self.parts[p]
-        node_id = self._kafka.leader(self._topic, p)
-        if node_id is None or not cluster.nodes[node_id].up:
+        node_id = self._kafka.furthest(self._topic, p)
+        if node_id is None:
             return
         while True:
             found = cluster.read(node_id, self._topic, p, part.position, 500)

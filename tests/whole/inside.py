@@ -18,12 +18,15 @@ from tests.sim.world import Violation as Differs
 from tests.whole.fold import Fold
 from tests.whole.kafka import Kafka
 from tests.whole.sidecar import Sidecar, SimTail
+from tests.whole.stored import OFFSETS
 from tests.whole.universe import Life, Proc, Universe
 from tests.whole.violation import Violation
 
 EVERY_MS = 250.0
 LEASE_MS = 6_000
 """ownership.session_timeout_ms: the brokers may give a partition away so long after they have heard of its owner."""
+PROOF_MS = 15_000
+"""ownership.proof_ms."""
 ROUNDING_MS = 2
 WAITS_MS, JOINS_WAIT_MS = 17_000, 28_000
 """A request waits for a takeover (3 s) and then until its records are committed or given up (10 s, and 3 s more for the
@@ -42,6 +45,8 @@ class Inside:
         self._universe, self._kafka, self._fold = universe, kafka, fold
         self._asked: dict[str, float] = {}
         """When a broker was last asked something by a member of the owners' group."""
+        self._asked_well: dict[str, float] = {}
+        """When that was the broker that leads the group, as the controller has it."""
         self._disturbed: dict[Proc, float] = {}
         """When a process last stood still."""
         self._deaf: dict[Proc, list[float]] = defaultdict(list)
@@ -51,8 +56,10 @@ class Inside:
         self._next_ms = 0.0
         kafka.cluster.on_asked = self._hears
 
-    def _hears(self, group_id: str, member_id: str) -> None:
+    def _hears(self, node_id: int, group_id: str, member_id: str) -> None:
         self._asked[member_id] = self._universe.now_ms
+        if node_id == self._kafka.leader(OFFSETS, self._kafka.cluster.nodes[node_id].groups.partition(group_id)):
+            self._asked_well[member_id] = self._universe.now_ms
 
     def look(self) -> None:
         """After every event."""
@@ -113,10 +120,16 @@ class Inside:
             self._deaf[s.proc].append(self._universe.now_ms)
         if asked_ms is None or asked_ms <= self._disturbed.get(s.proc, -1.0):
             return
-        latest_ms = s.proc.mono_ms() - (self._universe.now_ms - asked_ms) + LEASE_MS + ROUNDING_MS
-        if until_ms > latest_ms:
-            late_ms = until_ms - latest_ms
+        now_ms = s.proc.mono_ms() - self._universe.now_ms
+        late_ms = until_ms - (now_ms + asked_ms + LEASE_MS + ROUNDING_MS)
+        if late_ms > 0:
             raise Violation(f"the lease of sidecar {s.node_id} lasts {late_ms:.0f} ms longer than the brokers know")
+        well_ms = self._asked_well.get(half.follower.ownership.member_id)
+        if well_ms is not None and well_ms > self._disturbed.get(s.proc, -1.0):
+            late_ms = until_ms - (now_ms + well_ms + PROOF_MS + ROUNDING_MS)
+            if late_ms > 0:
+                told = f"the lease of sidecar {s.node_id} lasts {late_ms:.0f} ms too long"
+                raise Violation(f"{told}: nobody who could commit has heard of it")
 
     def _tail(self, s: Sidecar, half: Coordination) -> None:
         """Who has read as far has read the same."""

@@ -126,6 +126,17 @@ class Kafka:
         found = self.cluster.controller.image.partition(topic, partition)
         return None if found is None or found.leader < 0 else found.leader
 
+    def furthest(self, topic: str, partition: int) -> int | None:
+        """Which broker that leads, or believes to, knows most to be committed: for judges, whom no way is cut to. A
+        leader that has been replaced cannot commit anything without the others, so it is right, too."""
+        found: int | None = None
+        furthest = -1
+        for node_id, node in self.cluster.nodes.items():
+            replica = node.replica(topic, partition) if node.up else None
+            if replica is not None and replica.high_watermark > furthest:
+                found, furthest = node_id, replica.high_watermark
+        return found
+
     def fetch(
         self, proc: Proc, node_id: int, topic: str, partition: int, offset: int, done: Callable[[Any], None]
     ) -> None:

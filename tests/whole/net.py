@@ -66,6 +66,8 @@ class End:
     closed: bool = False
     eof_sent: bool = False
     reset: bool = False
+    dead: bool = False
+    """Its process is gone. What that had written before is still sent."""
     _last_ms: float = 0.0
 
     # ---- sending ------------------------------------------------------------------------------------------
@@ -97,7 +99,7 @@ class End:
 
     def _try(self, arrive: Work, began_ms: float) -> None:
         net, universe = self.net, self.net.universe
-        if self.reset:
+        if self.reset and not self.dead:
             return
         if net.open_way(self.proc.host, self.other.proc.host):
             arrive()
@@ -169,10 +171,11 @@ class End:
             self.receiver.lost(error)
 
     def died(self) -> None:
-        """This process is gone; its kernel tells the other one, if the way is open; otherwise when that one sends."""
+        """This process is gone; its kernel sends what had been written and tells the other one, if the way is open;
+        otherwise when that one sends."""
         if self.reset:
             return
-        self.reset = True
+        self.reset = self.dead = True
         net = self.net
         host, there = self.proc.host, self.other.proc.host
 
@@ -182,7 +185,7 @@ class End:
             else:
                 net.held.setdefault((host, there), []).append(tell)
 
-        net.universe.later(net.delay_ms(host, there), tell)
+        net.universe.at(max(self._last_ms, net.universe.now_ms + net.delay_ms(host, there)), tell)
 
 
 class Net:

@@ -7,6 +7,7 @@ python -m tests.whole.planted [name ...]     # how many seeds each one takes
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import re
 import sys
@@ -141,7 +142,7 @@ def asks_the_old_leader_for_ever(patch: Patch, world: World) -> None:
             self.first_leader = self._leader
             return
         self._leader = -1
-        await writer_module.asyncio.sleep(pause_s)
+        await asyncio.sleep(pause_s)
         self._leader, self._task = first, None
         if time.monotonic() < self._deadline:
             self._put()
@@ -194,16 +195,6 @@ def reads_out_of_order(patch: Patch, world: World) -> None:
         real(self, items[::-1])
 
     patch.setattr(Tail, "_apply", planted)
-
-
-def voids_by_number(patch: Patch, world: World) -> None:
-    """The highest claim counts instead of the last one (S3)."""
-    from sidecar.state.fold import Claims
-
-    def planted(self: Any, owner_epoch: int) -> None:
-        self.claimed = max(self.claimed, owner_epoch)
-
-    patch.setattr(Claims, "claim", planted)
 
 
 def follows_no_claim_of_others(patch: Patch, world: World) -> None:
@@ -357,11 +348,12 @@ def forgets_who_waits_for_a_seat(patch: Patch, world: World) -> None:
     patch.setattr(Placeholders, "tick", lambda self: None)
 
 
+CUT = ("owner_is_cut_off", "client_comes", "client_crashes")
 ALONE = ("host_is_alone", "broker_stands_still", "sidecar_stands_still")
 PLANTED = [
     Bug(answers_before_the_commit, "before its records"),
-    Bug(takes_over_without_a_fence, "behind the claim|went back|differs|two owners", ALONE),
-    Bug(goes_on_after_it_was_fenced, "behind the claim", ALONE),
+    Bug(takes_over_without_a_fence, "behind the claim|went back|differs|two owners", CUT),
+    Bug(goes_on_after_it_was_fenced, "behind the claim", CUT),
     Bug(tries_again_under_a_new_sequence, "in the log twice", ("broker_crashes", "broker_stands_still")),
     Bug(takes_a_timeout_for_written, "before its records|in the log|differs|live", ALONE),
     Bug(takes_a_lost_connection_for_written, "before its records|in the log|differs|live", ALONE),
@@ -370,11 +362,10 @@ PLANTED = [
     Bug(serves_before_its_claim_is_read, "in the log|live|went back|differs|twice", ("network_is_slow", *ALONE)),
     Bug(keeps_what_was_removed, "the tail of"),
     Bug(reads_out_of_order, "the tail of"),
-    Bug(voids_by_number, "the tail of", ("sidecar_crashes", "broker_crashes")),
     Bug(follows_no_claim_of_others, "behind the claim|twice|live", ALONE),
     Bug(looks_at_no_lease, "no lease|all is well", ALONE),
     Bug(counts_the_lease_from_the_answer, "longer than the brokers know"),
-    Bug(believes_heartbeats_alone, "all is well|two owners", ("host_is_alone",)),
+    Bug(believes_heartbeats_alone, "nobody who could commit", ("host_is_alone",)),
     Bug(never_joins_again, "not within", ("sidecar_stands_still",)),
     Bug(gives_no_time_back, "could be heard for", ("sidecar_stands_still",)),
     Bug(keeps_a_problem, "not within.*cannot be taken over", ALONE),

@@ -13,7 +13,8 @@ from confluent_kafka import Message
 
 from sidecar.coordinator.background import Background, Stuck
 from sidecar.coordinator.tail import Listener, StateLog, Tail
-from sidecar.process.build import App, Edges
+from sidecar.core.owner import Owner
+from sidecar.process.build import App, Coordination, Edges
 from sidecar.process.settings import Settings
 from sidecar.process.tasks import Broken
 from tests.inprocess.tail import Polled
@@ -115,6 +116,8 @@ class SimTail(Tail):
         self._proc, self._kafka = proc, kafka
         self._next = [0] * len(log.partitions)
         self._ended = False
+        self.lag_ms = 0.0
+        """It comes to each next look so much later."""
         for partition in range(len(log.partitions)):
             self._poll(partition)
 
@@ -153,7 +156,7 @@ class SimTail(Tail):
                 self._apply(items)
             if at_end:
                 self._listener.tail_read(partition)
-            self._again(partition, rng.uniform(0.1, POLL_MS))
+            self._again(partition, rng.uniform(0.1, POLL_MS) + self.lag_ms)
 
         return done
 
@@ -172,12 +175,14 @@ class Sidecar:
         self.ended: BaseException | None = None
         self.app: App | None = None
         self._settings = settings
+        self.tail: SimTail | None = None
         self._ids = 0
         proc.later(0, lambda: self.loop.create_task(self._main()))
 
     def _edges(self) -> Edges:
         def new_tail(bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> Tail:
-            return SimTail(self.proc, self.kafka, topic, log, listener)
+            self.tail = SimTail(self.proc, self.kafka, topic, log, listener)
+            return self.tail
 
         return Edges(
             new_logger=lambda level, form, **bound: self.lines,
@@ -210,6 +215,11 @@ class Sidecar:
             self.proc.crash()
         else:
             self.proc.later(0, handler)
+
+    def owners(self) -> list[Owner]:
+        """One for each partition; none before it coordinates."""
+        half = self.app.half if self.app is not None else None
+        return half.coordinator.service.owners if isinstance(half, Coordination) else []
 
     @property
     def problems(self) -> list[str]:

@@ -36,8 +36,8 @@ class StoredOffsets:
 
     def read(self, partition: int) -> None:
         """What has been committed to this partition since."""
-        node_id = self._kafka.leader(OFFSETS, partition)
-        if node_id is None or not self._kafka.cluster.nodes[node_id].up:
+        node_id = self._kafka.furthest(OFFSETS, partition)
+        if node_id is None:
             return
         replica = self._kafka.cluster.nodes[node_id].replica(OFFSETS, partition)
         if replica is None:

@@ -35,7 +35,7 @@ def join_group(ctx: Context, req: jg.JoinGroupRequest, reply: Reply) -> None:
         )
 
     settings = ctx.node.settings
-    ctx.node.cluster.on_asked(req.group_id, req.member_id)
+    ctx.node.cluster.on_asked(ctx.node.node_id, req.group_id, req.member_id)
     rebalance_ms = (
         req.rebalance_timeout_ms if ctx.version >= 1 and req.rebalance_timeout_ms >= 0 else req.session_timeout_ms
     )
@@ -74,7 +74,7 @@ def sync_group(ctx: Context, req: sg.SyncGroupRequest, reply: Reply) -> None:
             raise Refused(Err.GROUP_AUTHORIZATION_FAILED)
         if not req.group_id:
             raise Refused(Err.INVALID_GROUP_ID)
-        ctx.node.cluster.on_asked(req.group_id, req.member_id)
+        ctx.node.cluster.on_asked(ctx.node.node_id, req.group_id, req.member_id)
         ctx.node.groups.shard(req.group_id).sync(
             req.group_id,
             (req.member_id, req.group_instance_id, req.generation_id),
@@ -92,7 +92,7 @@ def heartbeat(ctx: Context, req: hb.HeartbeatRequest, reply: Reply) -> None:
             raise Refused(Err.GROUP_AUTHORIZATION_FAILED)
         if not req.group_id:
             raise Refused(Err.INVALID_GROUP_ID)
-        ctx.node.cluster.on_asked(req.group_id, req.member_id)
+        ctx.node.cluster.on_asked(ctx.node.node_id, req.group_id, req.member_id)
         shard = ctx.node.groups.shard(req.group_id)
         code = shard.heartbeat(req.group_id, req.member_id, req.group_instance_id, req.generation_id)
         shard.settle(lambda late: reply(hb.HeartbeatResponse(0, late or code)))

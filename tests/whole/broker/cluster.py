@@ -45,8 +45,8 @@ class SimCluster:
         """Added to each append of a broker."""
         self.on_committed: Callable[[str, int], None] = lambda topic, partition: None
         """Called when the high watermark of a leader has moved."""
-        self.on_asked: Callable[[str, str], None] = lambda group_id, member_id: None
-        """Called when a member of a group has asked a broker something as such."""
+        self.on_asked: Callable[[int, str, str], None] = lambda node_id, group_id, member_id: None
+        """Called when a member of a group has asked this broker something as such."""
         self._telling: set[int] = set()
         self._connections = 0
         self._boot()
