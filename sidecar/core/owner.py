@@ -123,6 +123,8 @@ class Owner:
         self.unreadable: dict[str, str] = {}
         """Groups whose records cannot be read, or contradict each other, and why. Nobody is served: what one record
         says is free, a record that cannot be read may give to somebody. They stay as they are."""
+        self._failed_once: set[str] = set()
+        """Groups that could not be loaded when this was last tried, for no reason that the records give."""
         self.image = TopicImage()
         self.problem = ""
         """Why the last attempt to take over failed; empty once one has succeeded."""
@@ -385,7 +387,10 @@ class Owner:
         """Decode one more group. False: none is left."""
         if self.shard is None or not self.undecoded:
             return False
-        self._decode(self.shard, next(iter(self.undecoded)), now)
+        try:
+            self._decode(self.shard, next(iter(self.undecoded)), now)
+        except Exception as exc:  # noqa: BLE001 - the first time; the second time the group stays out
+            self._broken(exc, now)
         return bool(self.undecoded)
 
     def load_all(self, now: Now) -> None:
@@ -396,15 +401,23 @@ class Owner:
         self.undecoded.pop(group_id, None)
         try:
             shard.load(group_id, list(self._log.records(self.partition, group_id)), now)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the same records would bring it about again
+        except Exception as exc:
             shard.unload(group_id)
-            self.unreadable[group_id] = repr(exc)
-            told = {"group_id": group_id, "partition": self.partition, "error": repr(exc)}
-            self._out.append(Count("invariant_violations"))
-            self._out.append(Log("a group cannot be read; its requests are refused, the others go on", told, "error"))
-            self._tell_occupied(group_id, True)  # so that its offsets stay
+            if not isinstance(exc, InvariantError) and group_id not in self._failed_once:
+                self._failed_once.add(group_id)
+                raise  # a bug that may not show again: everything is built anew
+            self._keep_unreadable(group_id, repr(exc))
         else:
+            self._failed_once.discard(group_id)
             self._tell_occupied(group_id, _has_members(shard, group_id))
+
+    def _keep_unreadable(self, group_id: str, why: str) -> None:
+        """The same records would bring the same about again."""
+        self.unreadable[group_id] = why
+        told = {"group_id": group_id, "partition": self.partition, "error": why}
+        self._out.append(Count("invariant_violations"))
+        self._out.append(Log("a group cannot be read; its requests are refused, the others go on", told, "error"))
+        self._tell_occupied(group_id, True)  # so that its offsets stay
 
     def _refuse_unreadable(self, token: int, event: Event) -> None:
         del self._open[token]

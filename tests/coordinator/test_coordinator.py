@@ -19,6 +19,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import Standing
 from sidecar.core.offsets import CommitCheck
 from sidecar.core.owner import Phase
+from sidecar.core.shard import Shard
 from sidecar.link.messages import Lease, Reply, Request, Void
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded, Stamp
@@ -169,6 +170,32 @@ def test_a_group_that_cannot_be_read_is_served_by_nobody_and_the_others_go_on() 
         assert told["group_id"] == "g" and "damaged value" in str(told["error"])
         assert house.metrics.value("unreadable_groups") == 1 and fold.groups["g"] == kept
         assert (await client.ask(join("g", "m2"), 1)).error_code == Code.COORDINATOR_NOT_AVAILABLE
+
+    run(test)
+
+
+@pytest.mark.parametrize(("times", "code"), [(1, Code.NONE), (100, Code.COORDINATOR_NOT_AVAILABLE)])
+def test_a_group_that_breaks_while_it_is_loaded_has_one_more_try(
+    monkeypatch: pytest.MonkeyPatch, times: int, code: Code
+) -> None:
+    real, left = Shard.load, [times]
+
+    def breaks(self: Shard, group_id: str, records: Any, now: Any) -> None:
+        if group_id == "g" and left[0]:
+            left[0] -= 1
+            raise RuntimeError("a bug")
+        real(self, group_id, records, now)
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        epochs = {g: await member(house, client, "m1", g) for g in ("g", "h")}
+        monkeypatch.setattr(Shard, "load", breaks)
+        house.assign(2)
+        await house.own()
+        await until(lambda: left[0] in (0, 98) and house.owner_of("g").shard is not None)
+        await until(lambda: not house.owner_of("g").undecoded)
+        assert (await client.ask(beat("g", "m1", epochs["g"]), 1)).error_code == code
+        assert (await client.ask(beat("h", "m1", epochs["h"]), 1)).error_code == Code.NONE
 
     run(test)
 
