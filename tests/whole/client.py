@@ -28,6 +28,8 @@ REQUEST_S = 5.0
 COMMIT_V, FETCH_V = 9, 9
 Place = tuple[str, int]
 """Topic and partition."""
+HEARD = ("ConsumerGroupHeartbeat", "Heartbeat", "JoinGroup", "SyncGroup")
+"""By these a coordinator hears of a member."""
 MOVED = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
 WAIT = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.REQUEST_TIMED_OUT)
 
@@ -44,8 +46,8 @@ class Judge(Protocol):
     def told(self, client: Client, what: str, epoch: int) -> None:
         """This is the epoch, or the generation, that it is in now."""
 
-    def commits(self, client: Client, place: Place, offset: int) -> None:
-        """A commit is sent."""
+    def commits(self, client: Client, host: str, place: Place, offset: int) -> None:
+        """A commit is sent to the sidecar of this host."""
 
     def committed(self, client: Client, place: Place, offset: int) -> None:
         """A commit was acknowledged."""
@@ -90,6 +92,8 @@ class Client:
     """Answers in a row that said that all is well."""
     well_ms: float = 0.0
     """When the last of them came."""
+    committing: bool = False
+    """A commit has been sent and not been answered."""
     spoke_ms: float = 0.0
     """When it asked what was answered so."""
 
@@ -167,7 +171,7 @@ class Client:
         if code == Code.NONE:
             self.steady, self.well_ms = self.steady + 1, self.proc.universe.now_ms
             epoch = getattr(res, "member_epoch", getattr(res, "generation_id", 0))
-            if epoch >= 0:  # else it has left, maybe for a while: its session goes on as it was
+            if epoch >= 0 and what in HEARD:  # else it has left, maybe for a while: its session goes on as it was
                 self.spoke_ms = asked_ms
             self.judge.told(self, what, epoch)
         else:
@@ -229,13 +233,16 @@ class Client:
             return
         asked_ms = self.proc.universe.now_ms
         for place, offset in sent.items():
-            self.judge.commits(self, place, offset)
+            self.judge.commits(self, conn.peer()[0], place, offset)
+        self.committing = True
         try:
             res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=REQUEST_S)
         except TROUBLE:
             if conn is self.conn:
                 self.forget_coordinator()
             return
+        finally:
+            self.committing = False
         for t in res.topics:
             for part in t.partitions:
                 self.judge.answered(self, conn.peer()[0], "OffsetCommit", part.error_code, asked_ms)

@@ -8,6 +8,7 @@ from tests.whole.client import Habits
 from tests.whole.kafka import host_of
 from tests.whole.members import ClassicMember, ConsumerMember
 from tests.whole.sidecar import SimTail
+from tests.whole.stored import OFFSETS
 from tests.whole.universe import Life
 from tests.whole.world import NODES, PARTITIONS, STATE_TOPIC, World
 
@@ -38,6 +39,7 @@ class Faults:
             (1, self.host_is_silent),
             (2, self.host_is_alone),
             (2, self.owner_is_cut_off),
+            (1, self.commit_is_held_up),
             (2, self.network_is_slow),
             (1, self.disk_is_slow),
             (2, self.compaction),
@@ -100,14 +102,13 @@ class Faults:
         self._restart(n)
 
     def _restart(self, n: int) -> None:
+        self._after(50, 8_000, lambda: self._again(n))
+
+    def _again(self, n: int) -> None:
         w = self.world
-
-        def again() -> None:
-            if not w.sidecars[n].proc.alive:
-                w.say(f"==== sidecar {n} is started")
-                w.start_sidecar(n)
-
-        self._after(50, 8_000, again)
+        if not w.sidecars[n].proc.alive:
+            w.say(f"==== sidecar {n} is started")
+            w.start_sidecar(n)
 
     def sidecar_stops(self) -> None:
         n = self.rng.choice(NODES)
@@ -154,9 +155,10 @@ class Faults:
     # ---- brokers --------------------------------------------------------------------------------------------
     def _may_go(self, n: int) -> bool:
         """A majority of the brokers stays: nobody promises anything else."""
-        kafka = self.world.kafka
+        kafka, net = self.world.kafka, self.world.net
         others = [m for m in NODES if m != n]
-        return all(kafka.procs[m].life is Life.RUNS and host_of(m) not in self.world.net.silent for m in others)
+        ways = [(host_of(a), host_of(b)) for a in others for b in others if a != b]
+        return all(kafka.procs[m].life is Life.RUNS for m in others) and all(net.open_way(*way) for way in ways)
 
     def broker_crashes(self) -> None:
         n = self.rng.choice(NODES)
@@ -251,6 +253,37 @@ class Faults:
             elif self._may_go(n):
                 w.say(f"==== host {n}, the owner of {p}, is cut off while it writes")
                 self._cut_off(n, 9_000, 20_000)
+
+        look()
+
+    def commit_is_held_up(self) -> None:
+        """On its way from an owner to the broker that keeps the offsets, until another owner has long taken over. They
+        are on two hosts only while the sidecar beside that broker is down."""
+        w, p = self.world, self.rng.randrange(PARTITIONS)
+        keeper = w.kafka.leader(OFFSETS, p)
+        if keeper is None:
+            return
+        w.say(f"==== sidecar {keeper}, beside the keeper of {p}, is killed")
+        w.sidecars[keeper].proc.crash()
+        self._after(12_000, 20_000, lambda: self._again(keeper))
+        until_ms = w.universe.now_ms + LOOKS_MS
+
+        def look() -> None:
+            if not self.on or w.universe.now_ms > until_ms:
+                return
+            n = w.judge.fold.parts[p].owner
+            members = [c for c in w.clients if c.committing and w.judge.fold.partition_of(c.habits.group_id) == p]
+            elsewhere = n in NODES and n != keeper and members and w.sidecars[n].has_sent_on(keeper)
+            if not elsewhere or not self._may_go(n):
+                w.universe.later(LOOKS_EVERY_MS, look)
+                return
+            w.say(f"==== host {n}, the owner of {p}, is cut off while {[c.name for c in members]} commit")
+            self._cut_off(n, 9_000, 20_000)
+            for c in members:
+                if self.rng.random() < 0.5:
+                    w.say(f"==== {c.name} is killed")
+                    c.proc.crash()
+                    self.come(c.habits.group_id)
 
         look()
 

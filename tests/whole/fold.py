@@ -65,6 +65,9 @@ class Fold:
         self._codec = StateCodec()
         self._changed, self._removed = changed, removed
 
+    def partition_of(self, group_id: str) -> int:
+        return partition_for(group_id, len(self.parts))
+
     def group(self, group_id: str) -> ConsumerGroup | ClassicGroup | None:
         found = self.parts[partition_for(group_id, len(self.parts))].shard.groups.get(group_id)
         assert found is None or isinstance(found, ConsumerGroup | ClassicGroup)

@@ -9,6 +9,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.records import State
 from sidecar.core.owner import Owner, Phase
 from sidecar.core.service import Service
 from sidecar.process.build import Coordination
@@ -31,6 +33,7 @@ ROUNDING_MS = 2
 WAITS_MS, JOINS_WAIT_MS = 17_000, 28_000
 """A request waits for a takeover (3 s) and then until its records are committed or given up (10 s, and 3 s more for the
 last try); a join for a whole rebalance (10 s) before that."""
+HELD_MS = 1_000
 AT_THE_END_MS = 9_000
 WELL_AGAIN_MS = 3_000
 """Who stood still has so much time to answer those who waited."""
@@ -53,6 +56,8 @@ class Inside:
         """The times at which a process was seen standing still, or without a lease."""
         self._leased_ms: dict[str, float] = {}
         """By host: when its sidecar was last seen with a lease."""
+        self._rebalances: dict[tuple[str, str], tuple[int, float]] = {}
+        """By host and group: the generation that ends, and since when its members are to join, as the owner has it."""
         self._next_ms = 0.0
         kafka.cluster.on_asked = self._hears
 
@@ -79,6 +84,8 @@ class Inside:
                 self._tail(s, s.app.half)
                 for owner in s.app.half.coordinator.service.owners:
                     self._live(s, owner)
+                    self._held(s, owner)
+                    self._look_for_rebalances(s, owner)
             self._waiting(s, WAITS_MS, JOINS_WAIT_MS)
 
     # ---- what is asked of it --------------------------------------------------------------------------------
@@ -86,6 +93,10 @@ class Inside:
         """For how long this sidecar could hear its clients since then."""
         deaf = self._deaf[self.sidecars[node_id].proc]
         return self._universe.now_ms - since_ms - EVERY_MS * (len(deaf) - bisect_left(deaf, since_ms))
+
+    def rebalances(self, host: str, group_id: str, before_ms: float) -> bool:
+        """Whether the sidecar of this host has had its members join since before then, without a pause."""
+        return self._rebalances.get((host, group_id), (0, before_ms))[1] < before_ms
 
     def had_a_lease(self, host: str, asked_ms: float) -> bool:
         """Whether the sidecar of this host had a lease when it was asked this, or has got one since."""
@@ -136,7 +147,7 @@ class Inside:
         tail, state = half.follower.tail, half._state
         assert isinstance(tail, SimTail)
         for p, part in enumerate(self._fold.parts):
-            if tail._next[p] != part.position:
+            if tail.applied[p] != part.position:
                 continue
             read = {key: value for group in state.partitions[p].groups.values() for key, value in group.items()}
             if read != part.values:
@@ -165,6 +176,28 @@ class Inside:
                 same_group(live, folded)
             except Differs as exc:
                 raise Violation(f"{where}: {exc}") from exc
+
+    def _held(self, s: Sidecar, owner: Owner) -> None:
+        """A request waits for a takeover, but not longer than it should."""
+        calm = self._universe.now_ms - self._disturbed.get(s.proc, -1e9) > WELL_AGAIN_MS
+        for held in owner._held if calm else ():
+            if held.until_ms + HELD_MS < s.proc.mono_ms():
+                raise Violation(f"sidecar {s.node_id} holds a request longer than it should: {held.event}")
+
+    def _look_for_rebalances(self, s: Sidecar, owner: Owner) -> None:
+        host = s.proc.host
+        groups = owner.shard.groups if owner.shard is not None else {}
+        preparing = {
+            group_id: group.generation
+            for group_id, group in groups.items()
+            if isinstance(group, ClassicGroup) and group.state is State.PREPARING
+        }
+        for key, (generation, _) in list(self._rebalances.items()):
+            mine = key[0] == host and self._fold.partition_of(key[1]) == owner.partition
+            if mine and preparing.get(key[1]) != generation:
+                del self._rebalances[key]
+        for group_id, generation in preparing.items():
+            self._rebalances.setdefault((host, group_id), (generation, self._universe.now_ms))
 
     def _waiting(self, s: Sidecar, bound_ms: int, joins_ms: int) -> None:
         """Nobody's request is forgotten, also of those who have given up by themselves."""

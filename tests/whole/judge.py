@@ -44,7 +44,7 @@ class Judge:
         """The highest epoch that any group of this name has ever had in the log."""
         self._since: dict[str, tuple[float, int]] = {}
         """Since when the epoch of a group is what it is, and by which node's sidecar."""
-        self.offsets = StoredOffsets(kafka)
+        self.offsets = StoredOffsets(kafka, lambda group_id: host_of(self.owner_of(group_id)))
         self.inside = Inside(universe, kafka, self.fold)
         self._news: dict[tuple[str, int], None] = {}
         kafka.on_commit.append(self._committed)
@@ -89,10 +89,13 @@ class Judge:
             raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {epoch}")
         self._highest[group_id] = max(epoch, self._highest.get(group_id, 0))
         if epoch != self._epochs.get(group_id):
-            owner = self.fold.parts[partition_for(group_id, len(self.fold.parts))].owner
-            self._since[group_id] = self.universe.now_ms, owner
+            self._since[group_id] = self.universe.now_ms, self.owner_of(group_id)
         self._epochs[group_id] = epoch
         self.no_two_owners(group_id)
+
+    def owner_of(self, group_id: str) -> int:
+        """Node id of the sidecar that has claimed its partition last; -1 if none has."""
+        return self.fold.parts[partition_for(group_id, len(self.fold.parts))].owner
 
     def _removed(self, group_id: str, member_id: str, why: str, part: Part) -> None:
         """A member that nobody could hear is not silent: it gets its time back, and all of it from a new owner."""
@@ -135,6 +138,8 @@ class Judge:
         if code == Code.NONE and what in UNDER_A_LEASE and not self.inside.had_a_lease(host, asked_ms):
             self._wrong(f"{client.name} asked at {asked_ms:.0f}, and all is well at {host}, which has no lease")
         if code == Code.NONE and what == "Heartbeat":
+            if self.inside.rebalances(host, client.habits.group_id, asked_ms - AT_ONCE_MS):
+                self._wrong(f"{client.name} asked at {asked_ms:.0f}, and all is well, but its group rebalances")
             self._in_this_generation(client, host, asked_ms)
 
     def _wrong(self, text: str) -> None:
@@ -157,8 +162,8 @@ class Judge:
             told = f"{client.name} of generation {client.epoch} asked at {asked_ms:.0f}"
             self._wrong(f"{told}, and all is well, but there is another one since {since_ms:.0f}")
 
-    def commits(self, client: Client, place: Place, offset: int) -> None:
-        self.offsets.sending(client.member_id, (client.habits.group_id, place), offset)
+    def commits(self, client: Client, host: str, place: Place, offset: int) -> None:
+        self.offsets.sending((client.member_id, host), (client.habits.group_id, place), offset)
 
     def committed(self, client: Client, place: Place, offset: int) -> None:
         """A commit was acknowledged."""

@@ -118,10 +118,6 @@ def tries_again_under_a_new_sequence(patch: Patch, world: World) -> None:
     patch.setattr(FencedWriter, "_answered", planted)
 
 
-def takes_a_timeout_for_written(patch: Patch, world: World) -> None:
-    patch.setattr(writer_module, "WRITTEN", {*writer_module.WRITTEN, Code.REQUEST_TIMED_OUT})
-
-
 def takes_a_lost_connection_for_written(patch: Patch, world: World) -> None:
     real = FencedWriter._answered
 
@@ -172,6 +168,7 @@ def serves_before_its_claim_is_read(patch: Patch, world: World) -> None:
         return
 
     patch.setattr(StateLog, "wait_past", planted)
+    patch.setattr(Coordinator, "_still_mine", lambda self, p: True)
 
 
 def keeps_what_was_removed(patch: Patch, world: World) -> None:
@@ -195,11 +192,6 @@ def reads_out_of_order(patch: Patch, world: World) -> None:
         real(self, items[::-1])
 
     patch.setattr(Tail, "_apply", planted)
-
-
-def follows_no_claim_of_others(patch: Patch, world: World) -> None:
-    """Brokers forget fences; who relies on them alone goes on beside the new owner."""
-    patch.setattr(Coordinator, "_still_mine", lambda self, p: True)
 
 
 # ---- the lease ------------------------------------------------------------------------------------------------
@@ -231,18 +223,6 @@ def believes_heartbeats_alone(patch: Patch, world: World) -> None:
     patch.setattr(Ownership, "_commit", planted)
 
 
-def never_joins_again(patch: Patch, world: World) -> None:
-    """Who has been removed from the owners' group stays out of it."""
-    real = Ownership._lost
-
-    def planted(self: Any, why: str) -> None:
-        real(self, why)
-        self._enabled.clear()
-        self._enabled = type(self._enabled)()
-
-    patch.setattr(Ownership, "_lost", planted)
-
-
 def gives_no_time_back(patch: Patch, world: World) -> None:
     """A sidecar that stood still removes whoever it could not hear."""
     patch.setattr(Owner, "shift", lambda self, by_ms, now: None)
@@ -258,6 +238,11 @@ def keeps_a_problem(patch: Patch, world: World) -> None:
         self.problem = problem
 
     patch.setattr(Owner, "released", planted)
+
+
+def stays_withdrawn(patch: Patch, world: World) -> None:
+    """Who has left because its broker was gone does not come back with it."""
+    patch.setattr(Ownership, "resume", lambda self: None)
 
 
 # ---- offsets --------------------------------------------------------------------------------------------------
@@ -313,6 +298,17 @@ def hears_no_touch(patch: Patch, world: World) -> None:
     patch.setattr(Shard, "touch", lambda self, group_id, member_id, now: None)
 
 
+def tells_of_no_other_owner(patch: Patch, world: World) -> None:
+    """Clients are led to the owners of the first day."""
+    real = Coordinator.show
+
+    def planted(self: Any, view: Any) -> None:
+        if not self.view.owners:
+            real(self, view)
+
+    patch.setattr(Coordinator, "show", planted)
+
+
 def holds_requests_for_ever(patch: Patch, world: World) -> None:
     """As long as a takeover lasts."""
     real: Any = Owner._refuse_held
@@ -348,37 +344,38 @@ def forgets_who_waits_for_a_seat(patch: Patch, world: World) -> None:
     patch.setattr(Placeholders, "tick", lambda self: None)
 
 
-CUT = ("owner_is_cut_off", "client_comes", "client_crashes")
 ALONE = ("host_is_alone", "broker_stands_still", "sidecar_stands_still")
+CUT = ("owner_is_cut_off", "client_comes", "client_crashes")
+HELD_UP = ("commit_is_held_up",)
+DOWN = ("broker_crashes", "broker_stands_still", "sidecar_crashes")
 PLANTED = [
     Bug(answers_before_the_commit, "before its records"),
     Bug(takes_over_without_a_fence, "behind the claim|went back|differs|two owners", CUT),
     Bug(goes_on_after_it_was_fenced, "behind the claim", CUT),
     Bug(tries_again_under_a_new_sequence, "in the log twice", ("broker_crashes", "broker_stands_still")),
-    Bug(takes_a_timeout_for_written, "before its records|in the log|differs|live", ALONE),
     Bug(takes_a_lost_connection_for_written, "before its records|in the log|differs|live", ALONE),
     Bug(asks_the_old_leader_for_ever, "not within|waits for its answer", ("broker_crashes",)),
-    Bug(gives_a_takeover_up, "not within|waits for its answer", ("broker_crashes", "sidecar_crashes")),
-    Bug(serves_before_its_claim_is_read, "in the log|live|went back|differs|twice", ("network_is_slow", *ALONE)),
+    Bug(gives_a_takeover_up, "not within|waits for its answer", DOWN),
+    Bug(serves_before_its_claim_is_read, "in the log|live|went back|differs", ("tail_lags", "sidecar_crashes", *CUT)),
     Bug(keeps_what_was_removed, "the tail of"),
     Bug(reads_out_of_order, "the tail of"),
-    Bug(follows_no_claim_of_others, "behind the claim|twice|live", ALONE),
     Bug(looks_at_no_lease, "no lease|all is well", ALONE),
     Bug(counts_the_lease_from_the_answer, "longer than the brokers know"),
     Bug(believes_heartbeats_alone, "nobody who could commit", ("host_is_alone",)),
-    Bug(never_joins_again, "not within", ("sidecar_stands_still",)),
+    Bug(stays_withdrawn, "not within", ("broker_crashes", "broker_stands_still")),
     Bug(gives_no_time_back, "could be heard for", ("sidecar_stands_still",)),
-    Bug(keeps_a_problem, "not within.*cannot be taken over", ALONE),
-    Bug(has_no_placeholders, "goes back|was acknowledged|no member", ALONE),
-    Bug(takes_no_seat_over, "goes back|was acknowledged", ALONE),
-    Bug(waits_for_no_commits, "goes back|was acknowledged", ("disk_is_slow", *ALONE)),
-    Bug(forgets_commits_in_doubt, "goes back|was acknowledged", ALONE),
-    Bug(says_that_all_is_stored, "were acknowledged", ALONE),
+    Bug(keeps_a_problem, "not within.*cannot be taken over", DOWN),
+    Bug(has_no_placeholders, "goes back|was acknowledged", HELD_UP),
+    Bug(takes_no_seat_over, "goes back|was acknowledged", HELD_UP),
+    Bug(waits_for_no_commits, "goes back|was acknowledged", (*HELD_UP, "disk_is_slow")),
+    Bug(forgets_commits_in_doubt, "goes back|was acknowledged", HELD_UP),
+    Bug(says_that_all_is_stored, "were acknowledged", HELD_UP),
     Bug(withdraws_no_grant, "all is well", ("client_comes", "client_stands_still")),
     Bug(hears_no_touch, "could be heard for"),
-    Bug(holds_requests_for_ever, "waits for its answer", ALONE),
+    Bug(tells_of_no_other_owner, "not within|was acknowledged", ("sidecar_crashes",)),
+    Bug(holds_requests_for_ever, "longer than it should|waits for its answer", DOWN),
     Bug(forgets_who_waits, "waits for its answer", ALONE),
-    Bug(forgets_who_waits_for_a_seat, "waits for its answer", ALONE),
+    Bug(forgets_who_waits_for_a_seat, "waits for its answer", HELD_UP),
 ]
 
 

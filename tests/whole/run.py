@@ -22,7 +22,6 @@ from tests.whole.violation import Violation
 from tests.whole.world import NODES, World
 
 START_MS = 60_000
-FAULTS_MS = 30_000
 BOUND_MS = 120_000
 CALM_MS = 8_000
 """Longer than a session."""
@@ -69,7 +68,7 @@ def _run(world: World) -> None:
         for _ in range(rng.randrange(2, 4)):
             faults.come(group_id)
     faults.begin()
-    universe.run_until(universe.now_ms + FAULTS_MS)
+    universe.run_until(universe.now_ms + world.faults_ms)
     faults.end()
     ended = universe.now_ms
     universe.run_until(ended + 3_000)

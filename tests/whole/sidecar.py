@@ -14,6 +14,7 @@ from confluent_kafka import Message
 from sidecar.coordinator.background import Background, Stuck
 from sidecar.coordinator.tail import Listener, StateLog, Tail
 from sidecar.core.owner import Owner
+from sidecar.front.front import STORE_LANES
 from sidecar.process.build import App, Coordination, Edges
 from sidecar.process.settings import Settings
 from sidecar.process.tasks import Broken
@@ -115,6 +116,8 @@ class SimTail(Tail):
         self._loop = asyncio.get_running_loop()
         self._proc, self._kafka = proc, kafka
         self._next = [0] * len(log.partitions)
+        self.applied = list(self._next)
+        """The next offset of each partition, as far as the event loop has come."""
         self._ended = False
         self.lag_ms = 0.0
         """It comes to each next look so much later."""
@@ -150,15 +153,19 @@ class SimTail(Tail):
                 return
             messages = [Polled(partition, r.offset, r.key, r.value, None, r.headers) for r in found.records]
             self._next[partition] = found.next_offset
-            items = [self._item(cast(Message, m)) for m in messages]
             at_end = found.next_offset >= found.high_watermark
-            if items:
-                self._apply(items)
-            if at_end:
-                self._listener.tail_read(partition)
+            # As librdkafka's thread does it: the event loop applies.
+            self._loop.call_soon_threadsafe(self._take, partition, messages, found.next_offset, at_end)
             self._again(partition, rng.uniform(0.1, POLL_MS) + self.lag_ms)
 
         return done
+
+    def _take(self, partition: int, messages: list[Polled], next_offset: int, at_end: bool) -> None:
+        if messages:
+            self._apply([self._item(cast(Message, m)) for m in messages])
+        self.applied[partition] = next_offset
+        if at_end:
+            self._listener.tail_read(partition)
 
 
 class Sidecar:
@@ -220,6 +227,11 @@ class Sidecar:
         """One for each partition; none before it coordinates."""
         half = self.app.half if self.app is not None else None
         return half.coordinator.service.owners if isinstance(half, Coordination) else []
+
+    def has_sent_on(self, node_id: int) -> bool:
+        """A client's request, or something else, has been sent on to that broker and has not been answered."""
+        lanes = self.app.cluster._nodes if self.app is not None else {}
+        return any(n == node_id and 0 <= lane < STORE_LANES and c._waiting for (n, lane), c in lanes.items())
 
     @property
     def problems(self) -> list[str]:

@@ -2,12 +2,13 @@
 
 Clients only commit what they have come to, and whoever takes a partition begins where the last one has come to. So
 there an offset never goes back, unless a client's own commits overtake each other, as they can on a plain broker when a
-client has given up waiting for one of them.
+client has given up waiting for one of them and the coordinator is the same.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from tests.whole.client import Place
 from tests.whole.kafka import Kafka
@@ -16,20 +17,24 @@ from tests.whole.violation import Violation
 OFFSETS = "__consumer_offsets"
 Kept = tuple[str, Place]
 """Group and partition."""
+Sender = tuple[str, str]
+"""Member id, and the host of the sidecar that it was sent to."""
 
 
 class StoredOffsets:
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Kafka, owner_of: Callable[[str], str]) -> None:
+        """`owner_of(group)`: the host of the sidecar that owns it."""
         self._kafka = kafka
         self._position: dict[int, int] = {}
-        self._senders: dict[Kept, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-        """Who has sent which offset."""
+        self._owner_of = owner_of
+        self._senders: dict[Kept, dict[int, set[Sender]]] = defaultdict(lambda: defaultdict(set))
+        """Who has sent which offset to whom."""
         self._last: dict[Kept, int] = {}
         self._seen: dict[Kept, set[int]] = defaultdict(set)
         self._acknowledged: dict[Kept, set[int]] = defaultdict(set)
 
-    def sending(self, member_id: str, kept: Kept, offset: int) -> None:
-        self._senders[kept][offset].add(member_id)
+    def sending(self, sender: Sender, kept: Kept, offset: int) -> None:
+        self._senders[kept][offset].add(sender)
 
     def acknowledged(self, kept: Kept, offset: int) -> None:
         self._acknowledged[kept].add(offset)
@@ -62,11 +67,17 @@ class StoredOffsets:
         if offset is None:
             raise Violation(f"the offset {last} of {kept} is deleted at the broker")
         senders = self._senders[kept]
-        if last is not None and offset < last and not senders[offset] & senders[last]:
+        if last is not None and offset < last and not self._overtaken(kept[0], senders[offset], senders[last]):
             who = f"{sorted(senders[last])} had committed {last}, now {sorted(senders[offset])}"
             raise Violation(f"the offset of {kept} at the broker goes back: {who}: {offset}")
         self._last[kept] = offset
         self._seen[kept].add(offset)
+
+    def _overtaken(self, group_id: str, late: set[Sender], before: set[Sender]) -> bool:
+        """By a later commit of the same member: over another connection to the same sidecar, or to one that was the
+        owner then, while this one is so now. Commits that went through a former owner are to be refused."""
+        owner = self._owner_of(group_id)
+        return any(a[0] == b[0] and (a[1] == b[1] or a[1] == owner) for a in late for b in before)
 
     def all_there(self) -> None:
         """To be asked when nothing happens any more: what was acknowledged is in the log."""

@@ -46,6 +46,7 @@ class World:
         self.judge.inside.sidecars = self.sidecars
         self.often: tuple[str, ...] = ()
         """Faults that are to strike more often than usual."""
+        self.faults_ms = 30_000.0
         self.clients: list[Client] = self.judge.clients
         self.lives: list[Sidecar] = []
         """All that ever were."""
