@@ -35,6 +35,7 @@ class Faults:
             (2, self.host_is_suspended),
             (2, self.broker_crashes),
             (2, self.broker_stands_still),
+            (1, self.majority_is_lost),
             (2, self.way_is_cut),
             (1, self.host_is_silent),
             (2, self.host_is_alone),
@@ -174,6 +175,26 @@ class Faults:
             self.world.say(f"==== broker {n} stands still")
             proc.stand_still()
             self._after(200, 20_000, proc.go_on)
+
+    def majority_is_lost(self) -> None:
+        """Nothing can be committed for a while, just when an owner dies. Nothing may be lost for that."""
+        w, p = self.world, self.rng.randrange(PARTITIONS)
+        n = w.judge.fold.parts[p].owner
+        if n not in NODES or not all(w.kafka.procs[m].life is Life.RUNS for m in NODES):
+            return
+        still = self.rng.sample(NODES, 2)
+        w.say(f"==== brokers {still} stand still, sidecar {n} is killed")
+        procs = [w.kafka.procs[m] for m in still]
+        for proc in procs:
+            proc.stand_still()
+        w.sidecars[n].proc.crash()
+
+        def go_on() -> None:
+            for proc in procs:
+                proc.go_on()
+
+        self._after(3_000, 12_000, go_on)
+        self._restart(n)
 
     def disk_is_slow(self) -> None:
         n = self.rng.choice(NODES)

@@ -69,6 +69,8 @@ class End:
     dead: bool = False
     """Its process is gone. What that had written before is still sent."""
     _last_ms: float = 0.0
+    _stalled: deque[tuple[Work, float]] = field(default_factory=deque)
+    """What waits for the way, in its order, and since when."""
 
     # ---- sending ------------------------------------------------------------------------------------------
     def send(self, data: bytes) -> None:
@@ -98,16 +100,26 @@ class End:
         net.universe.at(at, lambda: self._try(arrive, at))
 
     def _try(self, arrive: Work, began_ms: float) -> None:
-        net, universe = self.net, self.net.universe
-        if self.reset and not self.dead:
-            return
-        if net.open_way(self.proc.host, self.other.proc.host):
-            arrive()
-        elif universe.now_ms - began_ms > GIVE_UP_S * 1000:
-            self.other._reset(ConnectionResetError("timed out"))
-            self._reset(ConnectionResetError("timed out"))
-        else:
-            net.held.setdefault((self.proc.host, self.other.proc.host), []).append(lambda: self._try(arrive, began_ms))
+        self._stalled.append((arrive, began_ms))
+        if len(self._stalled) == 1:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """What is held back holds back all that comes behind it on this connection."""
+        net, stalled = self.net, self._stalled
+        while stalled and (self.dead or not self.reset):
+            arrive, began_ms = stalled[0]
+            if net.open_way(self.proc.host, self.other.proc.host):
+                stalled.popleft()
+                arrive()
+            elif net.universe.now_ms - began_ms > GIVE_UP_S * 1000:
+                self.other._reset(ConnectionResetError("timed out"))
+                self._reset(ConnectionResetError("timed out"))
+                break
+            else:
+                net.held.setdefault((self.proc.host, self.other.proc.host), []).append(self._go_on)
+                return
+        stalled.clear()
 
     # ---- receiving ----------------------------------------------------------------------------------------
     def _arrive(self, data: bytes | None) -> None:
@@ -180,12 +192,10 @@ class End:
         host, there = self.proc.host, self.other.proc.host
 
         def tell() -> None:
-            if net.open_way(host, there):
-                self.other._reset(ConnectionResetError("connection reset by peer"))
-            else:
-                net.held.setdefault((host, there), []).append(tell)
+            self.other._reset(ConnectionResetError("connection reset by peer"))
 
-        net.universe.at(max(self._last_ms, net.universe.now_ms + net.delay_ms(host, there)), tell)
+        at = max(self._last_ms, net.universe.now_ms + net.delay_ms(host, there))
+        net.universe.at(at, lambda: self._try(tell, at))
 
 
 class Net:

@@ -127,6 +127,37 @@ def test_a_cut_holds_back_and_loses_nothing() -> None:
     assert [w for _, w in b.said] == [*(f"{i:04d}" for i in range(6)), "done"]
 
 
+def test_what_was_held_back_comes_before_what_is_sent_when_the_way_is_open_again() -> None:
+    """One connection keeps its order, whatever happens to the way."""
+    for seed in range(20):
+        b = Bench(seed)
+        got: list[bytes] = []
+
+        class Listens(asyncio.Protocol):
+            def data_received(self, data: bytes, got: list[bytes] = got) -> None:
+                got.append(data)
+
+        async def listen(kind: type[asyncio.Protocol] = Listens) -> None:
+            await asyncio.get_running_loop().create_server(kind, "host-a", 1)
+            await asyncio.sleep(1e9)
+
+        async def write() -> None:
+            _, writer = await asyncio.open_connection("host-a", 1)
+            for i in range(100):
+                writer.write(bytes([i]))
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(10)
+
+        b.process("a", listen())
+        b.process("b", write())
+        b.run(1)
+        b.net.cut.add(("host-b", "host-a"))
+        b.run(1)
+        b.net.heal()
+        b.run(9)
+        assert b"".join(got) == bytes(range(100))
+
+
 def test_the_kernel_answers_for_a_process_that_stands_still() -> None:
     b = Bench()
     server = b.process("a", b.echo())
