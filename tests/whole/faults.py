@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.whole.broker.groups import partition_for
 from tests.whole.client import Habits
 from tests.whole.kafka import host_of
 from tests.whole.members import ClassicMember, ConsumerMember
@@ -14,6 +15,7 @@ from tests.whole.world import NODES, PARTITIONS, STATE_TOPIC, World
 
 EVERY_MS = 2_500.0
 """The mean time from one fault to the next."""
+TRANSACTIONS = "__transaction_state"
 OFTEN = 12
 """So many times as often a fault strikes that is to strike often."""
 LOOKS_MS, LOOKS_EVERY_MS = 4_000, 0.2
@@ -36,6 +38,8 @@ class Faults:
             (2, self.broker_crashes),
             (2, self.broker_stands_still),
             (1, self.majority_is_lost),
+            (1, self.fence_is_out_of_reach),
+            (1, self.owners_coordinator_is_cut_off),
             (2, self.way_is_cut),
             (1, self.host_is_silent),
             (2, self.host_is_alone),
@@ -195,6 +199,31 @@ class Faults:
 
         self._after(3_000, 12_000, go_on)
         self._restart(n)
+
+    def fence_is_out_of_reach(self) -> None:
+        """An owner dies while the broker that gives fences takes too long for each: the takeover fails at first."""
+        w, p = self.world, self.rng.randrange(PARTITIONS)
+        n = w.judge.fold.parts[p].owner
+        giver = w.kafka.leader(TRANSACTIONS, partition_for(f"{STATE_TOPIC}-{p}", PARTITIONS))
+        if n not in NODES or giver is None:
+            return
+        w.say(f"==== the disk of broker {giver} is very slow, sidecar {n} is killed")
+        slow = w.kafka.cluster.slow_disk_ms
+        slow[giver] = self.rng.uniform(2_500, 5_000)
+        w.sidecars[n].proc.crash()
+        self._after(5_000, 15_000, lambda: slow.pop(giver, None))
+        self._restart(n)
+
+    def _owners_coordinator(self) -> int | None:
+        group_id = self.world.settings(NODES[0]).ownership.group
+        return self.world.kafka.leader(OFFSETS, partition_for(group_id, PARTITIONS))
+
+    def owners_coordinator_is_cut_off(self) -> None:
+        """The broker that coordinates the owners' group goes on answering the sidecar beside it."""
+        n = self._owners_coordinator()
+        if n is not None and self._may_go(n):
+            self.world.say(f"==== host {n}, where the owners' group is coordinated, is cut off")
+            self._cut_off(n, 10_000, 28_000)
 
     def disk_is_slow(self) -> None:
         n = self.rng.choice(NODES)

@@ -52,6 +52,7 @@ class Inside:
         """When that was the broker that leads the group, as the controller has it."""
         self._disturbed: dict[Proc, float] = {}
         """When a process last stood still."""
+        self._slept_ms: dict[Proc, float] = {}
         self._deaf: dict[Proc, list[float]] = defaultdict(list)
         """The times at which a process was seen standing still, or without a lease."""
         self._leased_ms: dict[str, float] = {}
@@ -78,6 +79,9 @@ class Inside:
                 self._disturbed[s.proc] = self._universe.now_ms
                 self._deaf[s.proc].append(self._universe.now_ms)
                 continue
+            if s.proc.slept_ms != self._slept_ms.get(s.proc, 0.0):
+                self._slept_ms[s.proc] = s.proc.slept_ms
+                self._disturbed[s.proc] = self._universe.now_ms
             self._errors(s)
             if s.app is not None and isinstance(s.app.half, Coordination):
                 self._lease(s, s.app.half)

@@ -22,6 +22,7 @@ from tests.whole.violation import Violation
 from tests.whole.world import NODES, World
 
 START_MS = 60_000
+FAULTS_MS = 30_000
 BOUND_MS = 120_000
 CALM_MS = 8_000
 """Longer than a session."""
@@ -41,6 +42,7 @@ def play(seed: int, plant: Plant | None = None, tell: Callable[[str], None] | No
             world.bury()
     figures = world.judge.figures
     figures["events"] = world.universe.events
+    figures["claims"] = sum(part.claims for part in world.judge.fold.parts)
     figures["records"] = world.judge.fold.records
     return figures
 
@@ -61,23 +63,23 @@ def _run(world: World) -> None:
     for n in NODES:
         universe.later(rng.uniform(0, 2_000), lambda n=n: world.start_sidecar(n))  # type: ignore[misc]
     universe.run_until(2_000)
-    _until(world, START_MS, lambda: "" if world.ready() else str({n: s.problems for n, s in world.sidecars.items()}))
+    until(world, START_MS, lambda: "" if world.ready() else str({n: s.problems for n, s in world.sidecars.items()}))
     world.judge.figures["ms to ready"] = int(universe.now_ms)
     faults = Faults(world)
     for group_id in GROUPS:
         for _ in range(rng.randrange(2, 4)):
             faults.come(group_id)
     faults.begin()
-    universe.run_until(universe.now_ms + world.faults_ms)
+    universe.run_until(universe.now_ms + FAULTS_MS)
     faults.end()
     ended = universe.now_ms
     universe.run_until(ended + 3_000)
-    _until(world, BOUND_MS, world.settled)
+    until(world, BOUND_MS, world.settled)
     world.judge.figures["ms to settle"] = int(universe.now_ms - ended)
     _calm(world)
 
 
-def _until(world: World, bound_ms: float, missing: Callable[[], str]) -> None:
+def until(world: World, bound_ms: float, missing: Callable[[], str]) -> None:
     universe = world.universe
     until = universe.now_ms + bound_ms
     while problem := missing():
@@ -95,7 +97,7 @@ def _calm(world: World) -> None:
     world.judge.at_the_end()
     if world.judge._epochs != epochs:
         raise Violation(f"nothing has happened, but the epochs are {world.judge._epochs}; they were {epochs}")
-    _until(world, AGAIN_MS, world.settled)  # partitions may have followed their leaders once more
+    until(world, AGAIN_MS, world.settled)  # partitions may have followed their leaders once more
 
 
 def attempt(seed: int) -> tuple[int, Counter[str], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sidecar.core.classic.group import ClassicGroup
@@ -32,12 +32,17 @@ BROKER = {
 
 
 class World:
-    def __init__(self, seed: int, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, seed: int, tell: Callable[[str], None] | None = None, broker: Mapping[str, str] | None = None
+    ) -> None:
+        """`broker`: settings of all brokers, over those that the seed chooses."""
         self.universe = Universe(seed)
         self.rng = self.universe.rng
         self.net = Net(self.universe)
         self.tell = tell
-        self.kafka = Kafka(self.universe, self.net, dict.fromkeys(NODES), {**BROKER, **self._rare_settings()})
+        self.kafka = Kafka(
+            self.universe, self.net, dict.fromkeys(NODES), {**BROKER, **self._rare_settings(), **(broker or {})}
+        )
         for topic, partitions in PARTITIONS_OF.items():
             self.kafka.cluster.create_topic(topic, partitions, 3)
         self.judge = Judge(self.universe, self.kafka, PARTITIONS)
@@ -46,7 +51,6 @@ class World:
         self.judge.inside.sidecars = self.sidecars
         self.often: tuple[str, ...] = ()
         """Faults that are to strike more often than usual."""
-        self.faults_ms = 30_000.0
         self.clients: list[Client] = self.judge.clients
         self.lives: list[Sidecar] = []
         """All that ever were."""
