@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.whole.run import attempt, quiet
+from tests.whole.run import attempt, play, quiet
 
 SEEDS = 60
 
@@ -28,6 +28,15 @@ def test_some_seeds() -> None:
     least = {"answers": 200 * SEEDS, "commits": 100 * SEEDS}
     few = {what: figures[what] for what, n in least.items() if figures[what] < n}
     assert not few, "the runs are about something"
+
+
+def test_a_seed_replays_exactly() -> None:
+    def trail(seed: int) -> list[str]:
+        told: list[str] = []
+        told.append(str(play(seed, tell=told.append).most_common()))
+        return told
+
+    assert trail(4711) == trail(4711) != trail(4712)
 
 
 def test_a_seed_goes_the_same_way_in_another_process() -> None:

@@ -148,6 +148,7 @@ class World:
         return ""
 
     def bury(self) -> None:
+        self.tell = None  # the collector throws coroutines away when it likes, and they have last words
         for s in self.lives:
             s.loop.bury()
         for c in self.clients:
