@@ -19,6 +19,7 @@ from sidecar.coordinator.encoder import Encoder
 from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves
 from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders
+from sidecar.coordinator.proofs import Proofs
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
@@ -103,8 +104,7 @@ class Coordinator:
         self._next_number = 0
         self._checks: dict[int, CommitCheck | FetchCheck] = {}
         """What the core was asked of offsets, by token: its answer may have to wait for a placeholder."""
-        at_broker = self._placeholder_ports()
-        self.placeholders = Placeholders(settings.placeholders, cluster, at_broker, figures, log, tasks)
+        self.placeholders = Placeholders(settings.placeholders, cluster, self._placeholder_ports(), figures, log, tasks)
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
         self._fronts[COORDINATORS_OWN] = self.moves
         self._visible = Visible(background, lambda: configs.authorizer, self._ask_access, self._done, log)
@@ -128,10 +128,11 @@ class Coordinator:
         figures("unreadable_groups").set_function(lambda: sum(len(o.unreadable) for o in self.service.owners))
         self._owned = figures("owned")
         tasks.spawn(self._tick(), "tick")
+        tasks.spawn(Proofs(self.service, self._tenures, settings.lease_ms).rounds(), "proofs")
 
     def _placeholder_ports(self) -> PlaceholderPorts:
         return PlaceholderPorts(
-            leased=self.leased,
+            leased=lambda partition: self.service.leased(partition, now()),
             leader_of=self.leader_of,
             partition_of=self.service.partition_of,
             managed=self._configs.managed,
@@ -281,8 +282,7 @@ class Coordinator:
 
     async def _load(self, p: int) -> None:
         """Decode the groups that nobody has asked for yet, in slices, so that the loop stays free."""
-        owner = self.service.owners[p]
-        more = True
+        owner, more = self.service.owners[p], True
         while more:
             until = time.monotonic() + SLICE_S
             while more and time.monotonic() < until:
@@ -450,7 +450,7 @@ class Coordinator:
         self._drain()
 
     def leased(self) -> bool:
-        return self.service.lease_valid(now())
+        return self.service.all_leased(now())
 
     def lease_proved(self, until_ms: int) -> None:
         self.service.lease(until_ms)
@@ -475,8 +475,7 @@ class Coordinator:
         self.service.config_changed(now())
         self._drain()
 
-    def setting_stored(self, group_id: str, name: str) -> None:
-        """In the state topic; "" stands for brokers."""
+    def setting_stored(self, group_id: str, name: str) -> None:  # in the state topic; "" stands for brokers
         self._configs.changed(group_id)
         self.config_changed()
         self.moves.stored(group_id, name)

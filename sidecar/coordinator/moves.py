@@ -142,7 +142,7 @@ class Moves:
     def _consider(self, token: int, event: Event) -> None:
         group_id = event.group_id
         owner = self._service.owner_of(group_id)
-        if not self._service.lease_valid(now()):
+        if not self._service.leased(owner.partition, now()):
             self._service.request(token, event, now())
             return
         if owner.shard is None:
@@ -223,7 +223,8 @@ class Moves:
                 self._refuse(p.token, p.event, Code.NOT_COORDINATOR)
 
     def _mine(self, group_id: str) -> bool:
-        return self._service.owner_of(group_id).shard is not None and self._service.lease_valid(now())
+        owner = self._service.owner_of(group_id)
+        return owner.shard is not None and self._service.leased(owner.partition, now())
 
     def _arrived(self, group_id: str) -> bool:
         """Served here, and not just being taken in."""

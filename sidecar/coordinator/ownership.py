@@ -33,6 +33,7 @@ from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.primitives import WireError
 
+LEAVE_AGAIN_S = 0.25
 PROOFS = 5
 """So many commits are tried while one proof lasts."""
 COMMIT_V = 9
@@ -173,6 +174,17 @@ class Ownership:
         except (ConnectionLost, TimeoutError, WireError) as exc:
             self.log.warning("could not leave the owners' group; the session will end by itself", error=str(exc))
 
+    async def _leave_surely(self, member_id: str) -> None:
+        """The broker that coordinates the owners' group may be the one that is gone; the next one starts every session
+        anew, and what this member owned would be nobody's for as long."""
+        while not self._stopping:
+            try:
+                await self._leave(member_id)
+                return
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self.log.debug("could not leave the owners' group, trying again", error=str(exc) or "timed out")
+                await asyncio.sleep(LEAVE_AGAIN_S)
+
     @property
     def withdrawn(self) -> bool:
         return not self._enabled.is_set()
@@ -186,7 +198,7 @@ class Ownership:
         self._lost(why)
         self._rejoin.set()
         if member_id:
-            self.tasks.spawn(self._try_leave(member_id), "withdraw")
+            self.tasks.spawn(self._leave_surely(member_id), "withdraw")
 
     def resume(self) -> None:
         self._enabled.set()
@@ -392,10 +404,14 @@ class Ownership:
             self.listener.lease_proved(int(until_s * 1000))
 
     async def _leave(self, member_id: str) -> None:
+        """Raises ConnectionLost, TimeoutError, WireError if the group may still have this member."""
         conn = await self.cluster.coordinator(self.settings.group_id, 0)
         member = lg.MemberIdentity(member_id=member_id)
         req = lg.LeaveGroupRequest(group_id=self.settings.group_id, member_id=member_id, members=[member])
-        await conn.request(lg, "LeaveGroup", req, timeout_s=2.0)
+        res = await conn.request(lg, "LeaveGroup", req, timeout_s=2.0)
+        code = res.error_code or (res.members[0].error_code if res.members else Code.NONE)
+        if code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
+            raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
 
     # ---- peers --------------------------------------------------------------------------------------------
     def _watch_peers(self) -> None:

@@ -71,7 +71,7 @@ class PlaceholderPorts:
     committed; `again(token, event)`: ask the core anew; `answer(token, answer)`: this is the answer;
     `strangers(group)`: others are members of the broker's group."""
 
-    leased: Callable[[], bool]
+    leased: Callable[[int], bool]
     leader_of: Callable[[int], int]
     partition_of: Callable[[str], int]
     managed: Callable[[str], bool]
@@ -221,7 +221,7 @@ class Placeholders:
 
     def open(self, token: int, event: OpenOffsets) -> None:
         """Offsets are to be deleted at the broker: it must see which topics are subscribed, or no member at all."""
-        if not self._ports.leased():
+        if not self._ports.leased(self._ports.partition_of(event.group_id)):
             self._ports.answer(token, event.refused(Code.NOT_COORDINATOR, TEXT[Code.NOT_COORDINATOR]))
             return
         group = self._groups.get(event.group_id) or self._add(event.group_id, False)
@@ -284,7 +284,7 @@ class Placeholders:
 
     def _go_on(self, group: _Group, p: _Parked, reply: CheckReply) -> None:
         """What it waited for has ended; meanwhile the seat may have become another."""
-        if group.gone or not self._ports.leased():
+        if group.gone or not self._ports.leased(group.partition):
             self._refuse(p, Code.NOT_COORDINATOR)
         elif not reply.ticket:
             self._ports.answer(p.token, reply)
@@ -312,8 +312,8 @@ class Placeholders:
                 self._wake(group)
 
     # ---- what the brokers say (seating.py) ------------------------------------------------------------------
-    def leased(self) -> bool:
-        return self._ports.leased()
+    def leased(self, partition: int) -> bool:
+        return self._ports.leased(partition)
 
     def leader_of(self, partition: int) -> int:
         return self._ports.leader_of(partition)
@@ -415,12 +415,11 @@ class Placeholders:
                 if group.final and group.beat_ms <= at_ms:
                     due.append(group)
             for start in range(0, len(due), BEATS_AT_ONCE):
-                if self._ports.leased():
-                    await asyncio.gather(*[self._prove_life(g) for g in due[start : start + BEATS_AT_ONCE]])
+                await asyncio.gather(*[self._prove_life(g) for g in due[start : start + BEATS_AT_ONCE]])
 
     async def _prove_life(self, group: _Group) -> None:
         seat = group.seat
-        if seat is None or group.busy:
+        if seat is None or group.busy or not self._ports.leased(group.partition):
             return
         try:
             code = await self._seating.heartbeat(group, seat)

@@ -89,7 +89,7 @@ class Chair:
 class Told(Protocol):
     """Who decides what a change means."""
 
-    def leased(self) -> bool: ...
+    def leased(self, partition: int) -> bool: ...
 
     def leader_of(self, partition: int) -> int:
         """Node id of the broker that keeps the offsets of this partition's groups; -1 while unknown."""
@@ -365,7 +365,7 @@ class Seating:
             if code != Code.NONE:
                 raise ConnectionLost(f"SyncGroup: {name_of(code)}")
         chair.shown, chair.settled = topics, True
-        if not self._told.leased():
+        if not self._told.leased(chair.partition):
             raise ConnectionLost("the lease is over")
         if not chair.gone:
             self._told.taken(chair, seat, True)

@@ -20,3 +20,5 @@ class CoordinatorSettings:
     service: ServiceSettings
     placeholders: PlaceholderSettings = PlaceholderSettings()
     moves: MoveSettings = MoveSettings()
+    lease_ms: int = 6_000
+    """How long an answer of the brokers, or a committed write, proves who the owner is: the owners' session."""

@@ -139,6 +139,8 @@ class Owner:
         self._held: list[_Held] = []
         self._serial = self._committed = 0
         self._owner_epoch = -1
+        self.proved_until_ms = 0
+        """Until when a committed write proves that nobody has taken the partition over, whatever the lease says."""
         self._rest_until_ms = 0
         self._pause_ms = RETRY_MS
         self._why = ""
@@ -199,6 +201,11 @@ class Owner:
         for h in held:
             self._tally.open -= 1
             self.request(h.token, h.event, now)
+
+    def proved(self, attempt: int, until_ms: int) -> None:
+        """A fenced write is committed that began a lease before `until_ms`."""
+        if attempt == self.attempt and self.phase is Phase.SERVING:
+            self.proved_until_ms = max(self.proved_until_ms, until_ms)
 
     def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> None:
         """A fence, a claim or an append failed. `shut_out`: because another sidecar owns the partition now."""
@@ -454,6 +461,7 @@ class Owner:
         """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
         self._go(signal)
         shard, self.shard = self.shard, None
+        self.proved_until_ms = 0
         self.undecoded, self.unreadable = {}, {}
         self._occupied.clear()
         self._out.append(Stop(self.partition, self.attempt, why))

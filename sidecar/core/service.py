@@ -4,8 +4,14 @@ A *lease* says until when this sidecar may take itself for the owner of what it 
 as a live member, and will not give its partitions away before the session that began then is over. Every request
 looks at it, so that a process that was suspended finds out before it answers.
 
+The brokers' answer is for all partitions, and it stays away while their coordinator of the owners' group is replaced,
+which takes longer than a lease. A partition can prove its owner, too: whoever takes it over writes a claim, behind
+which no write of the former owner is accepted. So what was committed under the fence proves that nobody had taken over
+when it was sent, and what can be answered under a lease can be answered for the same time from then on.
+
 The driver has, beside those of owner.py, these duties: it reports `lease` whenever the brokers have answered, with the
-time at which it *asked* them; `assigned` when the owners' group has a new map; `lost` when this sidecar is out of it.
+time at which it *asked* them; `proved` of an owner when such a write is committed; `assigned` when the owners' group
+has a new map; `lost` when this sidecar is out of it.
 """
 
 from __future__ import annotations
@@ -67,7 +73,8 @@ class Service:
         self._image = TopicImage()
         self._topics: tuple[Topic, ...] = ()
         self._woken_ms = 0
-        self._deaf_ms = 0
+        self._deaf_ms = [0] * partitions
+        """How long each partition's members could not be heard, until they get that time back."""
         self._said_ms = -SAY_AGAIN_MS
 
     # ---- ownership ----------------------------------------------------------------------------------------
@@ -105,7 +112,16 @@ class Service:
         return self._lease_until_ms
 
     def lease_valid(self, now: Now) -> bool:
+        """For all partitions."""
         return now.mono_ms < self._lease_until_ms
+
+    def leased(self, partition: int, now: Now) -> bool:
+        return now.mono_ms < self._lease_until_ms or now.mono_ms < self.owners[partition].proved_until_ms
+
+    def all_leased(self, now: Now) -> bool:
+        """By the brokers, or each partition that is served here by itself."""
+        serving = self.serving()
+        return self.lease_valid(now) or (bool(serving) and all(self.leased(p, now) for p in serving))
 
     # ---- requests -----------------------------------------------------------------------------------------
     def partition_of(self, group_id: str) -> int:
@@ -122,18 +138,21 @@ class Service:
             self.out.append(Reply(token, self._list(now)))
         elif not event.group_id and isinstance(event, KnownGroups):
             self.out.append(Reply(token, KnownReply(groups=frozenset(filter(self.known, event.candidates)))))
-        elif now.mono_ms >= self._lease_until_ms:
-            self._refuse(token, event, Code.NOT_COORDINATOR)
         else:
-            self.owner_of(event.group_id).request(token, event, now)
+            owner = self.owner_of(event.group_id)
+            if now.mono_ms < self._lease_until_ms or now.mono_ms < owner.proved_until_ms:
+                owner.request(token, event, now)
+            else:
+                self._refuse(token, event, Code.NOT_COORDINATOR)
 
     def _refuse(self, token: int, event: Event, code: Code) -> None:
         self.out.append(Reply(token, event.refused(code, TEXT[code])))
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
         """A front has answered this member under a grant, so the member was heard."""
-        if now.mono_ms < self._lease_until_ms:
-            self.owner_of(group_id).touch(group_id, member_id, now)
+        owner = self.owner_of(group_id)
+        if self.leased(owner.partition, now):
+            owner.touch(group_id, member_id, now)
 
     def known(self, group_id: str) -> bool:
         owner = self.owner_of(group_id)
@@ -144,12 +163,11 @@ class Service:
     def _list(self, now: Now) -> ListReply:
         """Every group whose coordinator is here; a partition that is being taken over fails the whole list (row 1.27
         of docs/reference/behaviour.md)."""
-        if not self.lease_valid(now):
-            return ListReply()
-        if any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in self.owners):
+        mine = [o for o in self.owners if self.leased(o.partition, now)]
+        if any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in mine):
             return ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)
         found: list[Listed] = []
-        for owner in self.owners:
+        for owner in mine:
             owner.load_all(now)
             if owner.shard is not None:
                 found += owner.shard.listed()
@@ -160,17 +178,16 @@ class Service:
         """To be called every 50 ms or so, and when a timer is due."""
         gap_ms = now.mono_ms - self._woken_ms if self._woken_ms else 0
         self._woken_ms = now.mono_ms
-        valid = self.lease_valid(now)
         if gap_ms > GAP_MS:
             self.out.append(Log("the process stood still", {"ms": gap_ms}, "warning"))
-        if gap_ms > GAP_MS or not valid:
-            self._deaf_ms += gap_ms
-        if valid and self._deaf_ms:
-            # Nobody could be heard meanwhile: members get that time back, none is expired for it.
-            for owner in self.owners:
-                owner.shift(self._deaf_ms, now)
-            self._deaf_ms = 0
-        for owner in self.owners:
+        for p, owner in enumerate(self.owners):
+            valid = self.leased(p, now)
+            if gap_ms > GAP_MS or not valid:
+                self._deaf_ms[p] += gap_ms
+            if valid and self._deaf_ms[p]:
+                # Nobody could be heard meanwhile: members get that time back, none is expired for it.
+                owner.shift(self._deaf_ms[p], now)
+                self._deaf_ms[p] = 0
             owner.wake(now, valid)
             if valid and owner.shard is not None:
                 self._renew(owner, now)

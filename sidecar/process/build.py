@@ -154,6 +154,7 @@ class Coordination:
                 s.offsets.placeholder_first_joins,
                 s.limits.parked_replies,
             ),
+            lease_ms=s.ownership.session_timeout_ms,
         )
         self.coordinator = Coordinator(
             settings,

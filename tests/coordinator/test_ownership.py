@@ -391,6 +391,24 @@ def test_withdrawn_it_leaves_the_group_and_comes_back_when_it_resumes() -> None:
     run(test)
 
 
+def test_withdrawn_it_leaves_as_soon_as_there_is_a_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: after the death of the broker that coordinated the owners' group, the partitions of the sidecar beside
+    it were nobody's for another session. Cause: its LeaveGroup was sent once, to the dead broker."""
+    monkeypatch.setattr(module, "LEAVE_AGAIN_S", 0.005)
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        two = make(2)
+        await agree(one, two)
+        brokers.faults.fail(Api.LEAVE_GROUP, Code.COORDINATOR_LOAD_IN_PROGRESS)
+        two.ownership.withdraw("broker 2 does not answer")
+        await until(lambda: one.owners == (1, 1, 1, 1))
+        assert brokers.count(Api.LEAVE_GROUP) == 2
+
+    run(test)
+
+
 def test_withdrawn_while_it_joins_it_leaves_again() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         hung = brokers.faults.hang(Api.SYNC_GROUP)

@@ -53,10 +53,10 @@ class Inside:
         self._disturbed: dict[Proc, float] = {}
         """When a process last stood still."""
         self._slept_ms: dict[Proc, float] = {}
-        self._deaf: dict[Proc, list[float]] = defaultdict(list)
-        """The times at which a process was seen standing still, or without a lease."""
-        self._leased_ms: dict[str, float] = {}
-        """By host: when its sidecar was last seen with a lease."""
+        self._deaf: dict[tuple[Proc, int], list[float]] = defaultdict(list)
+        """By partition: the times at which a process was seen standing still, or without a lease on it."""
+        self._leased_ms: dict[tuple[str, int], float] = {}
+        """By host and partition: when its sidecar was last seen with a lease on it."""
         self._rebalances: dict[tuple[str, str], tuple[int, float]] = {}
         """By host and group: the generation that ends, and since when its members are to join, as the owner has it."""
         self._next_ms = 0.0
@@ -77,7 +77,8 @@ class Inside:
         for s in self.sidecars.values():
             if s.proc.life is not Life.RUNS:
                 self._disturbed[s.proc] = self._universe.now_ms
-                self._deaf[s.proc].append(self._universe.now_ms)
+                for p in range(len(self._fold.parts)):
+                    self._deaf[s.proc, p].append(self._universe.now_ms)
                 continue
             if s.proc.slept_ms != self._slept_ms.get(s.proc, 0.0):
                 self._slept_ms[s.proc] = s.proc.slept_ms
@@ -86,33 +87,39 @@ class Inside:
             if s.app is not None and isinstance(s.app.half, Coordination):
                 self._lease(s, s.app.half)
                 self._tail(s, s.app.half)
-                for owner in s.app.half.coordinator.service.owners:
+                service = s.app.half.coordinator.service
+                for owner in service.owners:
+                    if not self._note_lease(s, service, owner.partition):
+                        self._deaf[s.proc, owner.partition].append(self._universe.now_ms)
+                    self._proof(s, owner)
                     self._live(s, owner)
                     self._held(s, owner)
                     self._look_for_rebalances(s, owner)
             self._waiting(s, WAITS_MS, JOINS_WAIT_MS)
 
     # ---- what is asked of it --------------------------------------------------------------------------------
-    def heard_ms(self, node_id: int, since_ms: float) -> float:
-        """For how long this sidecar could hear its clients since then."""
-        deaf = self._deaf[self.sidecars[node_id].proc]
+    def heard_ms(self, node_id: int, group_id: str, since_ms: float) -> float:
+        """For how long this sidecar could hear the members of this group since then."""
+        deaf = self._deaf[self.sidecars[node_id].proc, self._fold.partition_of(group_id)]
         return self._universe.now_ms - since_ms - EVERY_MS * (len(deaf) - bisect_left(deaf, since_ms))
 
     def rebalances(self, host: str, group_id: str, before_ms: float) -> bool:
         """Whether the sidecar of this host has had its members join since before then, without a pause."""
         return self._rebalances.get((host, group_id), (0, before_ms))[1] < before_ms
 
-    def had_a_lease(self, host: str, asked_ms: float) -> bool:
-        """Whether the sidecar of this host had a lease when it was asked this, or has got one since."""
+    def had_a_lease(self, host: str, group_id: str, asked_ms: float) -> bool:
+        """Whether the sidecar of this host had a lease on this group when it was asked this, or has got one since."""
         s = next(s for s in self.sidecars.values() if s.proc.host == host)
+        p = self._fold.partition_of(group_id)
         if s.app is not None and isinstance(s.app.half, Coordination):
-            self._note_lease(s, s.app.half.coordinator.service)
-        return asked_ms < self._leased_ms.get(host, 0.0) + 2 * EVERY_MS
+            self._note_lease(s, s.app.half.coordinator.service, p)
+        return asked_ms < self._leased_ms.get((host, p), 0.0) + 2 * EVERY_MS
 
-    def _note_lease(self, s: Sidecar, service: Service) -> bool:
-        valid = s.proc.mono_ms() < service.lease_until_ms
+    def _note_lease(self, s: Sidecar, service: Service, p: int) -> bool:
+        at_ms = s.proc.mono_ms()
+        valid = at_ms < service.lease_until_ms or at_ms < service.owners[p].proved_until_ms
         if valid:
-            self._leased_ms[s.proc.host] = self._universe.now_ms
+            self._leased_ms[s.proc.host, p] = self._universe.now_ms
         return valid
 
     def at_the_end(self) -> None:
@@ -131,8 +138,6 @@ class Inside:
         """It counts from when the brokers were asked, which is before they heard it."""
         asked_ms = self._asked.get(half.follower.ownership.member_id)
         until_ms = half.coordinator.service.lease_until_ms
-        if not self._note_lease(s, half.coordinator.service):
-            self._deaf[s.proc].append(self._universe.now_ms)
         if asked_ms is None or asked_ms <= self._disturbed.get(s.proc, -1.0):
             return
         now_ms = s.proc.mono_ms() - self._universe.now_ms
@@ -145,6 +150,14 @@ class Inside:
             if late_ms > 0:
                 told = f"the lease of sidecar {s.node_id} lasts {late_ms:.0f} ms too long"
                 raise Violation(f"{told}: nobody who could commit has heard of it")
+
+    def _proof(self, s: Sidecar, owner: Owner) -> None:
+        """What a partition has proved by itself ends a lease after another one's claim."""
+        part = self._fold.parts[owner.partition]
+        now_ms = s.proc.mono_ms() - self._universe.now_ms
+        late_ms = owner.proved_until_ms - (now_ms + part.claimed_ms + LEASE_MS + ROUNDING_MS)
+        if part.claimed != owner._owner_epoch and late_ms > 0:
+            raise Violation(f"a proof of sidecar {s.node_id} for {owner.partition} lasts {late_ms:.0f} ms too long")
 
     def _tail(self, s: Sidecar, half: Coordination) -> None:
         """Who has read as far has read the same."""

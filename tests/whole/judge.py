@@ -104,7 +104,7 @@ class Judge:
         self.figures["members removed for silence"] += 1
         for c in self.clients:
             if c.habits.group_id == group_id and c.member_id == member_id:
-                heard_ms = self.inside.heard_ms(part.owner, max(c.spoke_ms, part.claimed_ms))
+                heard_ms = self.inside.heard_ms(part.owner, group_id, max(c.spoke_ms, part.claimed_ms))
                 if heard_ms < c.habits.session_ms - GIVEN_BACK_MS:
                     raise Violation(f"{member_id} is removed for silence when it could be heard for {heard_ms:.0f} ms")
 
@@ -135,7 +135,8 @@ class Judge:
             gone_ms, remover = self.fold.gone.get((client.habits.group_id, client.member_id), (asked_ms, -1))
             if asked_ms > gone_ms + _believed_ms(host, remover):
                 self._wrong(f"{client.name} was removed at {gone_ms:.0f}, asked at {asked_ms:.0f}, and all is well")
-        if code == Code.NONE and what in UNDER_A_LEASE and not self.inside.had_a_lease(host, asked_ms):
+        group_id = client.habits.group_id
+        if code == Code.NONE and what in UNDER_A_LEASE and not self.inside.had_a_lease(host, group_id, asked_ms):
             self._wrong(f"{client.name} asked at {asked_ms:.0f}, and all is well at {host}, which has no lease")
         if code == Code.NONE and what == "Heartbeat":
             if self.inside.rebalances(host, client.habits.group_id, asked_ms - AT_ONCE_MS):
