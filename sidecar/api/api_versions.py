@@ -11,6 +11,8 @@ sidecar brings itself while it manages any group.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 
 from sidecar.api.call import Call, Handler, upstream
 from sidecar.core.errors import Code
@@ -19,6 +21,9 @@ from sidecar.wire.generated import api_versions as av
 
 CONSUMER_COMMIT = 9
 """Members of consumer groups commit with this version of OffsetCommit. An older broker gets the same bytes as v8."""
+ANSWERS = 32
+"""So many are kept, of about a kilobyte each: one for each version that clients ask in, and again when features have
+changed at the broker."""
 Ranges = Mapping[int, tuple[int, int]]
 """Api key -> lowest and highest version."""
 
@@ -32,12 +37,19 @@ def api_versions(call: Call) -> Handler:
         return _too_new().encode(0)
     else:
         used = call.version
-    res = av.ApiVersionsResponse.decode(used, body)
-    theirs = {k.api_key: (k.min_version, k.max_version) for k in res.api_keys}
-    call.client.broker_versions = theirs
-    both = sorted(_merged(theirs, call.scope.managing).items())
+    call.client.broker_versions, answer = _told(used, body, call.scope.managing)
+    return answer
+
+
+@lru_cache(maxsize=ANSWERS)
+def _told(version: int, body: bytes, managing: bool) -> tuple[Ranges, bytes]:
+    """What the broker can, and what the client is told. A broker answers all its clients in the same words, and each
+    connection begins with this question: a thousand at once are to cost little more than one."""
+    res = av.ApiVersionsResponse.decode(version, body)
+    theirs = MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
+    both = sorted(_merged(theirs, managing).items())
     res.api_keys = [av.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in both]
-    return res.encode(used)
+    return theirs, res.encode(version)
 
 
 def _too_new() -> av.ApiVersionsResponse:

@@ -7,7 +7,7 @@ can play the front (tests/api). front/front.py drives it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -82,7 +82,7 @@ class Client:
     """What is known of one connection. The kept answers of the broker's authorizer belong to access.py."""
 
     host: str = ""
-    broker_versions: dict[int, tuple[int, int]] | None = None
+    broker_versions: Mapping[int, tuple[int, int]] | None = None
     """The broker's own ranges, once the client has asked for ApiVersions."""
     readable: Kept = field(default_factory=dict)
     describable: Kept = field(default_factory=dict)

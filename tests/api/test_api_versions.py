@@ -57,3 +57,17 @@ def test_a_version_that_only_the_broker_knows_is_refused_so_that_the_client_take
     refusal = av.ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[av.ApiVersion(18, 0, 4)])
     play.answers(refusal, 0)
     assert client.broker_versions is None
+
+
+def test_what_is_kept_of_one_answer_is_told_in_the_same_words_only() -> None:
+    """Each of these differs from the one before in the broker's answer, in the version or in what is managed."""
+    for _ in range(2):
+        for version in (3, 2):
+            for newest in (3, 4):
+                theirs = told((8, 0, 8), (18, 0, newest))
+                Play(Api.API_VERSIONS, REQUEST, version).asks().broker(theirs).answers(
+                    told((8, 2, 9), (18, 0, newest), (68, 0, 1), (69, 0, 1))
+                )
+                Play(Api.API_VERSIONS, REQUEST, version, managed=()).asks().broker(theirs).answers(
+                    told((8, 2, 8), (18, 0, newest))
+                )
