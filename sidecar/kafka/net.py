@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from sidecar.wire.apis import Api
@@ -36,7 +38,7 @@ class BrokerConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._waiting: deque[asyncio.Future[bytes]] = deque()
         self._correlation = 0
-        self._versions: dict[int, tuple[int, int]] = {}
+        self._versions: Mapping[int, tuple[int, int]] = {}
         self.closed = False
 
     @classmethod
@@ -58,8 +60,7 @@ class BrokerConnection(asyncio.Protocol):
     async def _negotiate(self) -> None:
         req = av.ApiVersionsRequest(client_software_name="kafka-group-sidecar", client_software_version="1")
         raw = await self._send(18, 3, req.encode(3), flexible=True)
-        res = av.ApiVersionsResponse.decode(3, raw, 8)
-        self._versions = {k.api_key: (k.min_version, k.max_version) for k in res.api_keys}
+        self._versions = _ranges(raw[8:])
 
     def version(self, api_key: int, low: int, high: int) -> int:
         """Return the newest version that both sides know. Raises WireError if there is none."""
@@ -157,6 +158,13 @@ class BrokerConnection(asyncio.Protocol):
         self.closed = True
         if self._transport is not None:
             self._transport.close()
+
+
+@lru_cache(maxsize=16)
+def _ranges(answer: bytes) -> Mapping[int, tuple[int, int]]:
+    """Api key -> lowest and highest version. A broker says the same on each connection."""
+    res = av.ApiVersionsResponse.decode(3, answer)
+    return MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
 
 
 @lru_cache(maxsize=64)

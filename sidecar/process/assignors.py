@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor
@@ -17,12 +17,14 @@ class UnknownAssignor(Exception):
 
 def load(names: Iterable[str]) -> dict[str, Assignor]:
     """Those configured by `consumer.assignors`. Raises UnknownAssignor, also for one that cannot be imported."""
-    found = {e.name: e for e in entry_points(group=GROUP)}
+    found: dict[str, EntryPoint] | None = None
     loaded: dict[str, Assignor] = {}
     for name in names:
         if name in BUILT_IN:
             loaded[name] = BUILT_IN[name]
             continue
+        if found is None:  # the list of all that is installed takes milliseconds
+            found = {e.name: e for e in entry_points(group=GROUP)}
         if name not in found:
             there = ", ".join(sorted({*BUILT_IN, *found}))
             raise UnknownAssignor(f"consumer.assignors: no assignor {name!r}; there are {there} (entry points {GROUP})")
