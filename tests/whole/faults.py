@@ -18,8 +18,8 @@ EVERY_MS = 2_500.0
 TRANSACTIONS = "__transaction_state"
 OFTEN = 12
 """So many times as often a fault strikes that is to strike often."""
-LOOKS_MS, LOOKS_EVERY_MS = 4_000, 0.2
-"""How long, and how often, it is looked whether something is under way."""
+LOOKS_MS = 4_000
+"""How long it is looked whether something is under way."""
 GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
 TOPICS = (("t1",), ("t2",), ("t1", "t2"))
 
@@ -294,17 +294,18 @@ class Faults:
             return
         s, until_ms = w.sidecars[n], w.universe.now_ms + LOOKS_MS
 
-        def look() -> None:
+        def look() -> bool:
             owners = s.owners()
             if not self.on or not owners or w.universe.now_ms > until_ms:
-                return
+                return True
             if owners[p].idle:
-                w.universe.later(LOOKS_EVERY_MS, look)
-            elif self._may_go(n):
+                return False
+            if self._may_go(n):
                 w.say(f"==== host {n}, the owner of {p}, is cut off while it writes")
                 self._cut_off(n, 9_000, 20_000)
+            return True
 
-        look()
+        w.universe.watched.append(look)
 
     def commit_is_held_up(self) -> None:
         """On its way from an owner to the broker that keeps the offsets, until another owner has long taken over. They
@@ -318,15 +319,14 @@ class Faults:
         self._after(12_000, 20_000, lambda: self._again(keeper))
         until_ms = w.universe.now_ms + LOOKS_MS
 
-        def look() -> None:
+        def look() -> bool:
             if not self.on or w.universe.now_ms > until_ms:
-                return
+                return True
             n = w.judge.fold.parts[p].owner
             members = [c for c in w.clients if c.committing and w.judge.fold.partition_of(c.habits.group_id) == p]
             elsewhere = n in NODES and n != keeper and members and w.sidecars[n].has_sent_on(keeper)
             if not elsewhere or not self._may_go(n):
-                w.universe.later(LOOKS_EVERY_MS, look)
-                return
+                return False
             w.say(f"==== host {n}, the owner of {p}, is cut off while {[c.name for c in members]} commit")
             self._cut_off(n, 9_000, 20_000)
             for c in members:
@@ -334,8 +334,9 @@ class Faults:
                     w.say(f"==== {c.name} is killed")
                     c.proc.crash()
                     self.come(c.habits.group_id)
+            return True
 
-        look()
+        w.universe.watched.append(look)
 
     def network_is_slow(self) -> None:
         net = self.world.net

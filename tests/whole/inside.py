@@ -59,7 +59,6 @@ class Inside:
         """By host and partition: when its sidecar was last seen with a lease on it."""
         self._rebalances: dict[tuple[str, str], tuple[int, float]] = {}
         """By host and group: the generation that ends, and since when its members are to join, as the owner has it."""
-        self._next_ms = 0.0
         kafka.cluster.on_asked = self._hears
 
     def _hears(self, node_id: int, group_id: str, member_id: str) -> None:
@@ -68,9 +67,9 @@ class Inside:
             self._asked_well[member_id] = self._universe.now_ms
 
     def look(self) -> None:
-        """After every event."""
-        while self._universe.now_ms >= self._next_ms:
-            self._next_ms += EVERY_MS
+        """When it is time."""
+        while self._universe.now_ms >= self._universe.look_ms:
+            self._universe.look_ms += EVERY_MS
             self._look()
 
     def _look(self) -> None:

@@ -53,9 +53,10 @@ class Judge:
     def _committed(self, topic: str, partition: int) -> None:
         if topic in (STATE_TOPIC, OFFSETS):
             self._news[topic, partition] = None
+            self.universe.new = True
 
     def look(self) -> None:
-        """After every event."""
+        """After every event that may concern it."""
         if self._problem is not None:
             raise self._problem
         if self._news:
@@ -149,6 +150,7 @@ class Judge:
     def broke(self, problem: Exception) -> None:
         """The run ends behind the event that is under way."""
         self._problem = self._problem or problem
+        self.universe.new = True
 
     def told(self, client: Client, what: str, epoch: int) -> None:
         if epoch > self._highest.get(client.habits.group_id, 0):

@@ -14,7 +14,7 @@ from tests.whole.universe import Life, Proc, Universe, Work
 CLIENT, INTERNAL = "CLIENT", "INTERNAL"
 PORTS = {CLIENT: 9092, INTERNAL: 9093}
 SIDECAR_PORT = 19092
-FETCH_WAIT_MS, FETCH_TIMEOUT_MS = 250.0, 1_500.0
+FETCH_WAIT_MS, FETCH_TIMEOUT_MS = 1_000.0, 1_500.0
 """How long a fetch waits for something new, and for an answer."""
 
 
@@ -34,7 +34,9 @@ class _Door:
 
 
 class _Session:
-    """One connection to a broker."""
+    """One connection to a broker. Its answers wait in its kernel."""
+
+    full = False
 
     def __init__(self, door: _Door, end: End) -> None:
         self.end = end
@@ -63,7 +65,7 @@ class _Session:
             self.conn = None
 
     def writable(self) -> None:
-        """A broker's answers wait in its kernel."""
+        """It has not waited for that."""
 
 
 class Kafka:

@@ -7,18 +7,72 @@ signals are calls. Everything else is asyncio's own code.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import time
 from asyncio import events
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any
 
 from tests.whole.net import Net, Server
-from tests.whole.universe import Proc, Timer, Universe
+from tests.whole.universe import Life, Proc, Timer, Universe
+from tests.whole.violation import Violation
 
 EXECUTOR_MS = 3.0
 """The longest that a call in another thread takes."""
+RESOLUTION_S = 1e-9
+SPINS = 100_000
+"""Nothing does so much in no time."""
+
+
+class _Handle:
+    """What asyncio wants of a callback that is due soon, and nothing else."""
+
+    __slots__ = ("args", "callback", "context", "off")
+
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Any) -> None:
+        self.callback, self.args = callback, args
+        self.context = copy_context() if context is None else context
+        self.off = False
+
+    def cancel(self) -> None:
+        self.off = True
+
+    def cancelled(self) -> bool:
+        return self.off
+
+
+class _Later(_Handle):
+    """A callback that is due at some time of the process's monotonic clock."""
+
+    __slots__ = ("loop", "timer", "when_s")
+
+    def __init__(self, loop: SimLoop, when_s: float, *args: Any) -> None:
+        super().__init__(*args)
+        self.loop, self.when_s = loop, when_s
+        self.arm()
+
+    def arm(self) -> None:
+        universe = self.loop.proc.universe
+        wait_s = self.when_s - self.loop.time()
+        self.timer: Timer | None = universe.at(universe.now_ms + wait_s * 1000, self._due, self.loop.proc)
+
+    def _due(self) -> None:
+        if self.when_s > self.loop.time() + RESOLUTION_S:
+            self.arm()  # the host was suspended, and its clock stood still
+            return
+        self.timer = None
+        self.loop.run_now(self)
+
+    def cancel(self) -> None:
+        self.off = True
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def when(self) -> float:
+        return self.when_s
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -28,89 +82,81 @@ class SimLoop(asyncio.BaseEventLoop):
         self.proc = proc
         self.net = net
         self.signals: dict[int, Callable[[], Any]] = {}
-        self._clock_resolution = 1e-9
-        self._wake: Timer | None = None
-        self._wake_at = float("inf")
+        self.callbacks = 0
+        """So many have been run."""
+        self._soon: deque[_Handle] = deque()
+        self._armed = False
+        """A turn is to come."""
         self._turning = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        proc.on_death.append(self._forget)
-        proc.on_resume.append(self._arm)
+        proc.on_death.append(self._soon.clear)
 
     # ---- time ---------------------------------------------------------------------------------------------
     def time(self) -> float:
         return self.proc.mono_s()
 
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Any = None
+    ) -> _Handle:
+        return self.call_at(self.proc.mono_s() + delay, callback, *args, context=context)
+
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None
-    ) -> asyncio.TimerHandle:
+    ) -> _Handle:
         if self.buried:
-            return asyncio.TimerHandle(when, callback, args, self, context)
-        handle = super().call_at(when, callback, *args, context=context)
-        self._arm()
-        return handle
+            return _Handle(callback, args, context)
+        return _Later(self, when, callback, args, context)
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Any = None
-    ) -> asyncio.Handle:
-        if self.buried:
-            return asyncio.Handle(callback, args, self, context)
-        handle = super().call_soon(callback, *args, context=context)
-        self._arm()
+    ) -> _Handle:
+        handle = _Handle(callback, args, context)
+        if not self.buried and self.proc.life is not Life.DEAD:
+            self._soon.append(handle)
+            if not self._armed and not self._turning:
+                self._armed = True
+                self.proc.universe.at(0, self._turn, self.proc)
         return handle
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Any = None
-    ) -> asyncio.Handle:
+    ) -> _Handle:
         return self.call_soon(callback, *args, context=context)
 
-    def _arm(self) -> None:
-        """See to it that the universe comes back when there is something to do."""
-        if self._turning:
-            return
-        now_ms = self.proc.universe.now_ms
-        if self._ready:  # type: ignore[attr-defined]
-            at = now_ms
-        else:
-            scheduled = self._scheduled  # type: ignore[attr-defined]
-            if not scheduled:
-                return
-            at = now_ms + max(0.0, (scheduled[0]._when - self.time()) * 1000)
-        if at >= self._wake_at and self._wake is not None and self._wake.work is not None:
-            return
-        if self._wake is not None:
-            self._wake.cancel()
-        self._wake_at = at
-        self._wake = self.proc.universe.at(at, self._turn, self.proc)
+    def run_now(self, handle: _Handle) -> None:
+        """In the event that is under way. Called in the name of the process, which runs."""
+        self._soon.append(handle)
+        if not self._turning:
+            self._turn()
+
+    def call_now(self, callback: Callable[..., Any], *args: Any) -> None:
+        """Something has come from outside. Called in nobody's name; the process runs."""
+        self._soon.append(_Handle(callback, args, None))
+        if not self._turning:
+            self.proc.universe.enter(self.proc, self._turn)
 
     def _turn(self) -> None:
-        """One round of the loop: what asyncio's `_run_once` does, without waiting."""
-        self._wake, self._wake_at = None, float("inf")
+        """Everything that is due now, and what comes of it: rounds of asyncio's `_run_once`, without waiting."""
+        self._armed = False
         self._turning = True
         events._set_running_loop(self)
+        soon, rounds = self._soon, 0
         try:
-            ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]
-            end = self.time() + self._clock_resolution
-            while scheduled and (scheduled[0]._cancelled or scheduled[0]._when < end):
-                handle = heapq.heappop(scheduled)
-                handle._scheduled = False
-                if handle._cancelled:
-                    self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
-                else:
-                    ready.append(handle)
-            for _ in range(len(ready)):
-                handle = ready.popleft()
-                if not handle._cancelled:
-                    handle._run()
+            while soon:
+                handle = soon.popleft()
+                if not handle.off:
+                    rounds += 1
+                    try:
+                        handle.context.run(handle.callback, *handle.args)
+                    except Exception as exc:  # noqa: BLE001 - as asyncio's Handle does it
+                        told = f"Exception in callback {handle.callback}"
+                        self.call_exception_handler({"message": told, "exception": exc})
+                    if rounds > SPINS:
+                        raise Violation(f"{self.proc.name} spins: {handle.callback}")
         finally:
+            self.callbacks += rounds
             events._set_running_loop(None)
             self._turning = False
-        self._arm()
-
-    def _forget(self) -> None:
-        self._ready.clear()  # type: ignore[attr-defined]
-        self._scheduled.clear()  # type: ignore[attr-defined]
-        if self._wake is not None:
-            self._wake.cancel()
 
     def create_task(self, coro: Any, *, name: Any = None, context: Any = None) -> asyncio.Task[Any]:
         """The loop holds its tasks: those of a dead process must not be collected, and so run their last blocks, while

@@ -38,6 +38,9 @@ class Accepts(Protocol):
 class Receiver(Protocol):
     """The process behind one end of a connection."""
 
+    full: bool
+    """It waits until the other side has taken something."""
+
     def received(self, data: bytes) -> None: ...
 
     def ended(self) -> None:
@@ -100,6 +103,10 @@ class End:
         net.universe.at(at, lambda: self._try(arrive, at))
 
     def _try(self, arrive: Work, began_ms: float) -> None:
+        flows = not self._stalled and (self.dead or not self.reset)
+        if flows and self.net.open_way(self.proc.host, self.other.proc.host):
+            arrive()
+            return
         self._stalled.append((arrive, began_ms))
         if len(self._stalled) == 1:
             self._go_on()
@@ -129,7 +136,8 @@ class End:
             self.other._later_reset()  # nobody is there for it: the kernel says so
             return
         self.unread.append(data)
-        self.pump()
+        if self.receiver is not None and self.reading and self.proc.life is Life.RUNS:
+            self._hand_over()
 
     def _arrive_close(self, eof: bool) -> None:
         if self.proc.alive and not self.closed and not self.reset:
@@ -149,17 +157,17 @@ class End:
             if data is None:
                 receiver.ended()
                 continue
-            # A kernel knows no messages: what has come by then is read together.
-            parts = [data]
-            while self.unread and self.unread[0] is not None and sum(map(len, parts)) < 65_536:
-                parts.append(self.unread.popleft() or b"")
-            data = b"".join(parts)
+            if self.unread:  # a kernel knows no messages: what has come by then is read together
+                parts = [data]
+                while self.unread and self.unread[0] is not None and sum(map(len, parts)) < 65_536:
+                    parts.append(self.unread.popleft() or b"")
+                data = b"".join(parts)
             self.other._taken(len(data))
             receiver.received(data)
 
     def _taken(self, size: int) -> None:
         self.flying -= size
-        if self.receiver is not None and self.proc.alive:
+        if self.receiver is not None and self.receiver.full and self.proc.alive:
             self.proc.later(0, self._writable)
 
     def _writable(self) -> None:
@@ -219,9 +227,9 @@ class Net:
         return (a, b) not in self.cut and a not in self.silent and b not in self.silent
 
     def delay_ms(self, a: str, b: str) -> float:
-        rng = self.universe.rng
-        base = rng.uniform(0.02, 0.1) if a == b else rng.uniform(0.2, 1.0)
-        return base + (rng.uniform(0, self.slow_ms) if self.slow_ms and rng.random() < 0.2 else 0.0)
+        chance = self.universe.rng.random
+        base = 0.02 + 0.08 * chance() if a == b else 0.2 + 0.8 * chance()
+        return base + (chance() * self.slow_ms if self.slow_ms and chance() < 0.2 else 0.0)
 
     def heal(self) -> None:
         self.cut.clear()
@@ -345,7 +353,7 @@ class SimTransport(asyncio.Transport):
     def __init__(self, loop: SimLoop, end: End, protocol: asyncio.Protocol) -> None:
         super().__init__({"peername": end.other.address, "sockname": end.address})
         self._loop, self._end, self._protocol = loop, end, protocol
-        self._high, self._full, self._over = HIGH_BYTES, False, False
+        self._high, self.full, self._over = HIGH_BYTES, False, False
         end.receiver = self
         loop.call_soon(protocol.connection_made, self)
         loop.call_soon(end.pump)
@@ -355,8 +363,8 @@ class SimTransport(asyncio.Transport):
         if self._over or self._loop.proc.life is not Life.RUNS:
             return
         self._end.send(bytes(data))
-        if not self._full and self._end.flying > self._high + KERNEL_BYTES:
-            self._full = True
+        if not self.full and self._end.flying > self._high + KERNEL_BYTES:
+            self.full = True
             self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Any) -> None:
@@ -406,7 +414,7 @@ class SimTransport(asyncio.Transport):
     # ---- the connection's side ------------------------------------------------------------------------------
     def received(self, data: bytes) -> None:
         if not self._over:
-            self._loop.call_soon(self._data, data)
+            self._loop.call_now(self._data, data)
 
     def _data(self, data: bytes) -> None:
         if not self._over:
@@ -425,6 +433,6 @@ class SimTransport(asyncio.Transport):
             self._loop.call_soon(self._protocol.connection_lost, error)
 
     def writable(self) -> None:
-        if self._full and not self._over and self._end.flying <= self._high // 4 + KERNEL_BYTES:
-            self._full = False
+        if self.full and not self._over and self._end.flying <= self._high // 4 + KERNEL_BYTES:
+            self.full = False
             self._loop.call_soon(self._protocol.resume_writing)

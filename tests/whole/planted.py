@@ -13,8 +13,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,7 +37,8 @@ from sidecar.state.batch import encode_batch
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import PartitionFold
 from sidecar.wire.generated import offset_commit as oc
-from tests.whole.run import play, quiet
+from tests.whole.many import spread
+from tests.whole.run import play
 from tests.whole.violation import Violation
 from tests.whole.world import World
 
@@ -420,11 +421,10 @@ def main() -> int:
     a = ap.parse_args()
     names = a.names or [b.name for b in PLANTED]
     bad = 0
-    with ProcessPoolExecutor(a.jobs, initializer=quiet) as pool:
-        for f in pool.map(search, names, [a.enough] * len(names)):
-            bad += not f.right
-            seeds = f"{f.seeds}" if f.right else "never"
-            print(f"{f.name:38} {seeds:>5} {f.cpu_s:6.1f} s  {f.found[:140]}", flush=True)
+    for f in spread(partial(search, enough=a.enough), names, a.jobs, each=1):
+        bad += not f.right
+        seeds = f"{f.seeds}" if f.right else "never"
+        print(f"{f.name:38} {seeds:>5} {f.cpu_s:6.1f} s  {f.found[:140]}", flush=True)
     return 1 if bad else 0
 
 

@@ -13,11 +13,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from typing import Any
 
 from tests.whole.faults import GROUPS, Faults
 from tests.whole.loop import virtual_time
+from tests.whole.many import quiet, spread
 from tests.whole.violation import Violation
 from tests.whole.world import NODES, World
 
@@ -42,20 +41,10 @@ def play(seed: int, plant: Plant | None = None, tell: Callable[[str], None] | No
             world.bury()
     figures = world.judge.figures
     figures["events"] = world.universe.events
+    figures["callbacks"] = sum(p.callbacks for p in world.loops())
     figures["claims"] = sum(part.claims for part in world.judge.fold.parts)
     figures["records"] = world.judge.fold.records
     return figures
-
-
-def quiet() -> None:
-    """At the end of a run coroutines are thrown away in the middle; what they still wanted to do concerns nobody."""
-    usual = sys.unraisablehook
-
-    def hook(found: Any) -> None:
-        if "GeneratorExit" not in str(found.exc_value):
-            usual(found)
-
-    sys.unraisablehook = hook
 
 
 def _run(world: World) -> None:
@@ -123,12 +112,11 @@ def main() -> int:
         print(f"{told(play(a.seed, tell=print))}: everything held")
         return 0
     start, figures, bad = time.monotonic(), Counter[str](), 0
-    with ProcessPoolExecutor(a.jobs, initializer=quiet) as pool:
-        for seed, found, problem in pool.map(attempt, range(a.first, a.first + a.seeds), chunksize=5):
-            figures += found
-            if problem:
-                bad += 1
-                print(f"seed {seed}: {problem}\n    python -m tests.whole.run --seed {seed}", flush=True)
+    for seed, found, problem in spread(attempt, range(a.first, a.first + a.seeds), a.jobs):
+        figures += found
+        if problem:
+            bad += 1
+            print(f"seed {seed}: {problem}\n    python -m tests.whole.run --seed {seed}", flush=True)
     print(f"{a.seeds} seeds, {told(figures)}, {time.monotonic() - start:.0f} s: {bad} violations")
     return 1 if bad else 0
 

@@ -11,7 +11,8 @@ from tests.whole.client import Habits
 from tests.whole.faults import GROUPS, TRANSACTIONS
 from tests.whole.judge import STATE_TOPIC
 from tests.whole.loop import virtual_time
-from tests.whole.run import BOUND_MS, START_MS, quiet, until
+from tests.whole.many import quiet
+from tests.whole.run import BOUND_MS, START_MS, until
 from tests.whole.violation import Violation
 from tests.whole.world import NODES, PARTITIONS, World
 

@@ -10,16 +10,15 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 
-from tests.whole.run import attempt, play, quiet
+from tests.whole.many import spread
+from tests.whole.run import attempt, play
 
 SEEDS = 60
 
 
 def test_some_seeds() -> None:
-    with ProcessPoolExecutor(2, initializer=quiet) as pool:
-        results = list(pool.map(attempt, range(SEEDS), chunksize=5))
+    results = list(spread(attempt, range(SEEDS), 2))
     bad = [f"python -m tests.whole.run --seed {seed}: {problem}" for seed, _, problem in results if problem]
     assert not bad, "\n".join(bad[:10])
     figures = sum((found for _, found, _ in results), Counter[str]())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -43,42 +43,62 @@ class Universe:
         self.current: Proc | None = None
         """Whose work is being done."""
         self.after_each: Work = lambda: None
-        """Called when something has been done: the checks."""
+        """The checks: called behind an event if something is `new`, and behind the first one from `look_ms` on."""
+        self.new = False
+        self.look_ms = 0.0
+        self.watched: list[Callable[[], bool]] = []
+        """Asked behind each event until they say that they have seen enough."""
         self._heap: list[tuple[float, int, Timer]] = []
+        self._soon: deque[Timer] = deque()
+        """What is to be done at this very time, behind what the heap has for it."""
         self._count = 0
 
     def at(self, ms: float, work: Work, proc: Proc | None = None) -> Timer:
         """Do this at that time; `proc`: only if it runs then, or when it goes on."""
         timer = Timer(proc, work)
-        self._count += 1
-        heapq.heappush(self._heap, (max(ms, self.now_ms), self._count, timer))
+        if ms <= self.now_ms:
+            self._soon.append(timer)
+        else:
+            self._count += 1
+            heapq.heappush(self._heap, (ms, self._count, timer))
         return timer
 
     def later(self, ms: float, work: Work, proc: Proc | None = None) -> Timer:
         return self.at(self.now_ms + ms, work, proc)
 
-    def run_until(self, ms: float) -> None:
-        while self._heap and self._heap[0][0] <= ms:
-            self._step()
-        self.now_ms = max(self.now_ms, ms)
+    def again(self, missed: Iterable[Timer]) -> None:
+        """Do now what came due while its process stood still."""
+        self._soon += missed
 
-    def _step(self) -> None:
-        at, _, timer = heapq.heappop(self._heap)
-        self.now_ms = at
-        if timer.work is None:
-            return
-        proc = timer.proc
-        if proc is None:
-            timer.work()
-        elif proc.life is Life.RUNS:
-            self.enter(proc, timer.work)
-        elif proc.life is Life.STANDS:
-            proc.missed.append(timer)
-            return
-        else:
-            return
-        self.events += 1
-        self.after_each()
+    def run_until(self, ms: float) -> None:
+        heap, soon, runs = self._heap, self._soon, Life.RUNS
+        while True:
+            if heap and heap[0][0] <= self.now_ms:
+                timer = heapq.heappop(heap)[2]
+            elif soon:
+                timer = soon.popleft()
+            elif heap and heap[0][0] <= ms:
+                self.now_ms, _, timer = heapq.heappop(heap)
+            else:
+                break
+            work, proc = timer.work, timer.proc
+            if work is None:
+                continue
+            if proc is not None and proc.life is not runs:
+                if proc.life is Life.STANDS:
+                    proc.missed.append(timer)
+                continue
+            self.current, timer.work = proc, None
+            work()
+            self.current = None
+            self.events += 1
+            if self.new or self.now_ms >= self.look_ms:
+                self.new = False
+                self.after_each()
+            for sees in tuple(self.watched):
+                if sees():
+                    self.watched.remove(sees)
+        self.now_ms = max(self.now_ms, ms)
 
     def enter(self, proc: Proc, work: Work) -> None:
         """Do this as a part of that process."""
@@ -143,8 +163,6 @@ class Proc:
         if slept:
             self.slept_ms += self.universe.now_ms - self._since_ms
         missed, self.missed = self.missed, deque()
-        for timer in missed:
-            if timer.work is not None:
-                self.universe.later(0, timer.work, self)
+        self.universe.again(missed)
         for work in list(self.on_resume):
             work()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from sidecar.core.classic.group import ClassicGroup
@@ -12,6 +13,7 @@ from sidecar.process.settings import Settings
 from tests.whole.client import Client, Habits
 from tests.whole.judge import STATE_TOPIC, Judge
 from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
+from tests.whole.loop import SimLoop
 from tests.whole.members import PARTITIONS_OF, ClassicMember, ConsumerMember
 from tests.whole.net import Net
 from tests.whole.sidecar import Sidecar
@@ -29,6 +31,28 @@ BROKER = {
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",
 }
+
+
+@cache
+def settings_of(node_id: int) -> Settings:
+    """Of this node's sidecars. Nobody changes them."""
+    given: dict[str, Any] = {
+        "listen": f"{host_of(node_id)}:{SIDECAR_PORT}",
+        "broker": f"{host_of(node_id)}:{PORTS['CLIENT']}",
+        "bootstrap": ",".join(f"{host_of(n)}:{PORTS['INTERNAL']}" for n in NODES),
+        "node_id": node_id,
+        "groups": {"include": ["g.*"]},
+        "consumer": {
+            "session_timeout_ms": 6_000,
+            "min_session_timeout_ms": 6_000,
+            "heartbeat_interval_ms": 1_000,
+            "min_heartbeat_interval_ms": 1_000,
+            "assignment_interval_ms": 200,
+        },
+        "classic": {"initial_rebalance_delay_ms": 500},
+        "log": {"level": "debug"},
+    }
+    return Settings(**given)
 
 
 class World:
@@ -66,23 +90,7 @@ class World:
 
     # ---- sidecars -------------------------------------------------------------------------------------------
     def settings(self, node_id: int) -> Settings:
-        given: dict[str, Any] = {
-            "listen": f"{host_of(node_id)}:{SIDECAR_PORT}",
-            "broker": f"{host_of(node_id)}:{PORTS['CLIENT']}",
-            "bootstrap": ",".join(f"{host_of(n)}:{PORTS['INTERNAL']}" for n in NODES),
-            "node_id": node_id,
-            "groups": {"include": ["g.*"]},
-            "consumer": {
-                "session_timeout_ms": 6_000,
-                "min_session_timeout_ms": 6_000,
-                "heartbeat_interval_ms": 1_000,
-                "min_heartbeat_interval_ms": 1_000,
-                "assignment_interval_ms": 200,
-            },
-            "classic": {"initial_rebalance_delay_ms": 500},
-            "log": {"level": "debug"},
-        }
-        return Settings(**given)
+        return settings_of(node_id)
 
     def start_sidecar(self, node_id: int) -> None:
         proc = Proc(self.universe, f"sidecar-{node_id}.{len(self.lives) + 1}", host_of(node_id))
@@ -149,10 +157,12 @@ class World:
 
     def bury(self) -> None:
         self.tell = None  # the collector throws coroutines away when it likes, and they have last words
-        for s in self.lives:
-            s.loop.bury()
-        for c in self.clients:
-            c.loop.bury()
+        for loop in self.loops():
+            loop.bury()
+
+    def loops(self) -> list[SimLoop]:
+        """Of all sidecars and clients that ever were."""
+        return [*(s.loop for s in self.lives), *(c.loop for c in self.clients)]
 
 
 __all__ = ["STATE_TOPIC", "ClassicMember", "ConsumerMember", "World"]

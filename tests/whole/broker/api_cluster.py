@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from copy import copy
 
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import delete_topics as dt
@@ -86,6 +87,13 @@ def _asked(ctx: Context, wanted: md.MetadataRequestTopic, found: list[md.Metadat
 
 
 def _topic(node: Node, t: Topic) -> md.MetadataResponseTopic:
+    """As this image has it: a new one begins with none."""
+    if t.name not in node.told:
+        node.told[t.name] = _described(node, t)
+    return copy(node.told[t.name])
+
+
+def _described(node: Node, t: Topic) -> md.MetadataResponseTopic:
     alive = node.image.alive
     parts = []
     for i, p in enumerate(t.partitions):

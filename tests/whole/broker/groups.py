@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tests.whole.broker.codes import Err, Refused
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 OFFSETS = "__consumer_offsets"
 
 
+@lru_cache(maxsize=4096)
 def partition_for(key: str, partitions: int) -> int:
     """Utils.abs of Java's hash."""
     h = java_hash(key)

@@ -7,9 +7,9 @@ has crashed meanwhile never run: each belongs to the incarnation that made it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sidecar.wire.generated.metadata import MetadataResponseTopic
 from tests.whole.broker.codes import Err, Refused
 from tests.whole.broker.controller import BLOCK
 from tests.whole.broker.groups import GroupCoordinator
@@ -28,17 +28,24 @@ PREFETCH = BLOCK * 9 // 10
 """The next block of producer ids is asked for when so many of this one are used."""
 
 
-@dataclass(slots=True)
 class _Timer:
     """A callback of one incarnation of a broker."""
 
-    handle: Handle | None = None
-    cancelled: bool = False
+    __slots__ = ("fn", "handle", "incarnation", "node")
+
+    def __init__(self, node: Node, ms: float, fn: Callable[[], None]) -> None:
+        self.node, self.incarnation = node, node.incarnation
+        self.fn: Callable[[], None] | None = fn
+        self.handle = node.host.later(ms, self.run)
+
+    def run(self) -> None:
+        fn = self.fn
+        if fn is not None and self.node.up and self.node.incarnation == self.incarnation:
+            fn()
 
     def cancel(self) -> None:
-        self.cancelled = True
-        if self.handle is not None:
-            self.handle.cancel()
+        self.fn = None
+        self.handle.cancel()
 
 
 class Node:
@@ -50,6 +57,8 @@ class Node:
         self.incarnation = 0
         self.image = Image()
         self.settings = Settings(node_id, cluster.static)
+        self.told: dict[str, MetadataResponseTopic] = {}
+        """What Metadata says of topics in this image."""
         self.replicas: dict[tuple[bytes, int], Replica] = {}
         self.connections: set[SimConnection] = set()
         self.groups = GroupCoordinator(self)
@@ -62,14 +71,7 @@ class Node:
     # ---- time and talk --------------------------------------------------------------------------------------
     def later(self, ms: float, fn: Callable[[], None]) -> Handle:
         """Runs only if the broker has not crashed by then."""
-        timer, mine = _Timer(), self.incarnation
-
-        def run() -> None:
-            if self.up and self.incarnation == mine and not timer.cancelled:
-                fn()
-
-        timer.handle = self.host.later(ms, run)
-        return timer
+        return _Timer(self, ms, fn)
 
     def tell(self, other: int, fn: Callable[[Node], None]) -> None:
         """A message to another broker (or to this one): it gets lost if that one cannot be reached."""
@@ -156,6 +158,7 @@ class Node:
         self.groups = GroupCoordinator(self)
         self.txns = TxnCoordinator(self)
         self.image = Image()
+        self.told = {}
         self.settings.image = self.image
         self.producer_ids = self._next_ids = iter(())
         self._asking_ids = False
@@ -166,7 +169,7 @@ class Node:
         """A newer image has come: replicas first, then the coordinators on them."""
         if image.version <= self.image.version:
             return
-        was, self.image = self.image, image
+        was, self.image, self.told = self.image, image, {}
         self.settings.image = image
         wanted = set()
         for t in image.topics.values():

@@ -56,6 +56,9 @@ class Settings:
         self.node_id = node_id
         self.static = static
         self.image = Image()
+        self._of: object = None
+        self._in_force: dict[tuple[str, ...], str] = {}
+        """What has been asked for, by the settings of the image."""
 
     def layers(self, name: str) -> Iterator[tuple[str, int]]:
         """The values of one of the broker's settings with their sources, the one in force first."""
@@ -69,8 +72,16 @@ class Settings:
         if spec is not None and spec.default is not None:
             yield spec.default, DEFAULT
 
+    def _kept(self) -> dict[tuple[str, ...], str]:
+        if self._of is not self.image.configs:
+            self._of, self._in_force = self.image.configs, {}
+        return self._in_force
+
     def text(self, name: str) -> str:
-        return next(self.layers(name), ("", DEFAULT))[0]
+        kept = self._kept()
+        if (name,) not in kept:
+            kept[name,] = next(self.layers(name), ("", DEFAULT))[0]
+        return kept[name,]
 
     def number(self, name: str) -> int:
         return int(self.text(name))
@@ -87,7 +98,11 @@ class Settings:
             yield name, spec.default, DEFAULT
 
     def topic(self, topic: str, name: str) -> str:
-        return next((value for _, value, _ in self.of(TOPIC, topic, name)), known(TOPIC)[name].default or "")
+        kept = self._kept()
+        if (topic, name) not in kept:
+            default = known(TOPIC)[name].default or ""
+            kept[topic, name] = next((value for _, value, _ in self.of(TOPIC, topic, name)), default)
+        return kept[topic, name]
 
     def retention_ms(self) -> int:
         return self.number("offsets.retention.minutes") * 60_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sidecar.wire.generated import add_offsets_to_txn as ao
@@ -68,14 +69,29 @@ class ApiRow:
 
 
 def _api_versions(ctx: Context, req: av.ApiVersionsRequest, reply: Reply) -> None:
+    reply(_told(ctx.version, ctx.node.image.version))
+
+
+class _Encoded:
+    """An answer that many are given."""
+
+    def __init__(self, version: int, response: av.ApiVersionsResponse) -> None:
+        self._version, self._bytes = version, response.encode(version)
+
+    def encode(self, version: int) -> bytes:
+        assert version == self._version
+        return self._bytes
+
+
+@lru_cache(maxsize=256)
+def _told(version: int, epoch: int) -> _Encoded:
     supported = [
         av.SupportedFeatureKey(name, low, high)
         for name, (low, high, _) in FEATURES.items()
-        if low or ctx.version >= 4 or name not in ("kraft.version", "group.version")
+        if low or version >= 4 or name not in ("kraft.version", "group.version")
     ]
     finalized = [av.FinalizedFeatureKey(name, level, level) for name, (_, _, level) in FEATURES.items() if level]
-    epoch = ctx.node.image.version
-    reply(av.ApiVersionsResponse(0, _keys(), 0, supported, epoch, finalized))
+    return _Encoded(version, av.ApiVersionsResponse(0, _keys(), 0, supported, epoch, finalized))
 
 
 def _keys() -> list[av.ApiVersion]:
