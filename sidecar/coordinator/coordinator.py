@@ -96,7 +96,7 @@ class Coordinator:
         self._figures = figures
         self._log = log
         self._tasks = tasks
-        ports = Ports(assignors, configs.groups, lambda: configs.authorizer)
+        ports = Ports(assignors, configs.groups, lambda: configs.authorizer, settings.batch_bytes)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
         self._tenures: dict[int, Tenure] = {}
         self._fronts: dict[int, FrontEnd] = {}
@@ -276,8 +276,7 @@ class Coordinator:
         self.placeholders.occupied(c.partition, c.group_id, c.members)
 
     def _prove(self, p: int, then: Callable[[], None]) -> None:
-        tenure = self._tenures.get(p)
-        if tenure is not None and tenure.encoder is not None:
+        if (tenure := self._tenures.get(p)) is not None and tenure.encoder is not None:
             tenure.prove(then)
 
     async def _load(self, p: int) -> None:
@@ -308,7 +307,8 @@ class Coordinator:
         def failed(why: WriteLost) -> None:
             self._failed(p, attempt, why)
 
-        writer = FencedWriter(self.cluster, self.appender, s.topic, p, s.write_timeout_s, self._tasks, written, failed)
+        how = (s.write_timeout_s, self._tasks, written, failed, s.batch_bytes)
+        writer = FencedWriter(self.cluster, self.appender, s.topic, p, *how)
         tenure = self._tenures[p] = Tenure(attempt, writer)
         self._tasks.spawn(self._init(p, tenure), f"fence-{p}")
 

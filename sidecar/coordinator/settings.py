@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.moves import MoveSettings
 from sidecar.coordinator.placeholders import PlaceholderSettings
+from sidecar.coordinator.writer import BATCH_BYTES
 from sidecar.core.service import ServiceSettings
 from sidecar.kafka.cluster import Address
 
@@ -22,3 +23,4 @@ class CoordinatorSettings:
     moves: MoveSettings = MoveSettings()
     lease_ms: int = 6_000
     """How long an answer of the brokers, or a committed write, proves who the owner is: the owners' session."""
+    batch_bytes: int = BATCH_BYTES

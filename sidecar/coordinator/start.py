@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sidecar.coordinator.writer import BATCH_BYTES
 from sidecar.core.errors import Code
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.kafka.net import BrokerConnection
@@ -36,6 +37,7 @@ class StartSettings:
     topic: str
     replicas: int
     min_compaction_lag_ms: int
+    max_message_bytes: int = 2 * BATCH_BYTES
 
 
 class Control:
@@ -135,7 +137,7 @@ async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: 
         "cleanup.policy": "compact",
         "min.compaction.lag.ms": str(s.min_compaction_lag_ms),
         "min.insync.replicas": str(min(2, replicas)),
-        "max.message.bytes": str(16 << 20),
+        "max.message.bytes": str(s.max_message_bytes),
         "unclean.leader.election.enable": "false",
     }
     try:

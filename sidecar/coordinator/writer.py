@@ -1,7 +1,8 @@
 """Fenced appends to one partition of `__group_state`.
 
 `InitProducerId(transactional.id)` fences every earlier writer; then ordinary idempotent batches under that
-producer id and epoch, one in flight, each carrying all that has gathered meanwhile (group commit).
+producer id and epoch, one in flight, each carrying all that has gathered meanwhile (group commit). One append that is
+greater than a batch may be goes out in several, inside a transaction (transaction.py).
 Facts this rests on: docs/reference/measurements.md, 'Writing state'.
 """
 
@@ -12,16 +13,19 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 
+from sidecar.coordinator.transaction import Outcome, Transaction, pieces
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.produce import Appender
 from sidecar.link.ports import Tasks
 from sidecar.state.batch import encode_batch
-from sidecar.state.codec import Encoded
+from sidecar.state.codec import RECORD_BYTES, Encoded
 from sidecar.wire.generated import init_producer_id as ip
 from sidecar.wire.primitives import WireError
 
 TRANSACTIONS = "__transaction_state"
+TOO_LARGE = {Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE}
+FENCED = {Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED}
 WRITTEN = {Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER}
 RETRIABLE = {
     Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -41,6 +45,7 @@ INIT_RETRIABLE = {
 }
 RETRY_S = 0.05
 BATCH_BYTES = 8 << 20
+"""Half of the topic's max.message.bytes, as the sidecar makes it."""
 INIT_LANES = 4
 INIT_S = 2.0
 """An attempt at a fence; the owner tries again, and says why it must."""
@@ -66,7 +71,7 @@ class _Entry:
     def __post_init__(self) -> None:
         self.size = 0
         for r in self.records:
-            self.size += len(r.key) + len(r.value or b"") + 64
+            self.size += r.size if r.headers else len(r.key) + len(r.value or b"") + RECORD_BYTES
 
 
 class FencedWriter:
@@ -83,6 +88,7 @@ class FencedWriter:
         tasks: Tasks,
         written: Callable[[int, int], None],
         failed: Callable[[WriteLost], None],
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -104,10 +110,18 @@ class FencedWriter:
         """What the last try of the batch under way came to."""
         self._task: asyncio.Task[None] | None = None
         self._leader = -1
+        self._most_bytes = batch_bytes
+        """Of a batch; the topic may turn out to take less."""
+        self._marker_due = False
+        """A transaction is committed, but the partition may not have been told so yet."""
 
     @property
     def owner_epoch(self) -> int:
         return self.producer_id << 16 | self.producer_epoch
+
+    @property
+    def _transactional_id(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
     @property
     def busy(self) -> bool:
@@ -116,7 +130,7 @@ class FencedWriter:
     async def init(self) -> None:
         """Shut out everybody before us. Raises WriteLost, saying why, if that does not succeed within INIT_S."""
         deadline = time.monotonic() + INIT_S
-        txn_id = f"{self.topic}-{self.partition}"
+        txn_id = self._transactional_id
         while True:
             try:
                 # A few connections to each broker: it answers a connection's requests one by one.
@@ -171,8 +185,12 @@ class FencedWriter:
         """Send what has gathered, if nothing is under way. Mostly without a task: that costs more than the batch."""
         if self._sending or not self._queue or self.stopped:
             return
+        if self._queue[0].size > self._most_bytes and len(self._queue[0].records) > 1:
+            self._sending = [self._queue.pop(0)]
+            self._work(self._write_large(self._sending[0]))
+            return
         size = taken = 0
-        while taken < len(self._queue) and (taken == 0 or size + self._queue[taken].size <= BATCH_BYTES):
+        while taken < len(self._queue) and (taken == 0 or size + self._queue[taken].size <= self._most_bytes):
             size += self._queue[taken].size
             taken += 1
         self._sending, self._queue = self._queue[:taken], self._queue[taken:]
@@ -206,16 +224,32 @@ class FencedWriter:
             self._written(offset)
             return
         before, self._last = self._last, str(lost) if lost is not None else name_of(code)
-        where = f"{self.topic}-{self.partition}: {self._last}"
-        if lost is None and code in (Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED):
-            self._fail(Fenced(where))
-        elif lost is None and code not in RETRIABLE:
-            self._fail(
-                WriteLost(f"{where} (next sequence {self._sequence}, epoch {self.producer_epoch}; before: {before})")
-            )
-        else:
+        if lost is not None or self._again(code):
             self._leader = -1
             self._work(self._find_leader(RETRY_S))
+        elif code in TOO_LARGE and sum(len(e.records) for e in self._sending) > 1:
+            self._in_smaller_batches()
+        else:
+            self._fail(self._refused(code, before))
+
+    def _again(self, code: int) -> bool:
+        return code in RETRIABLE or (code == Code.INVALID_TXN_STATE and self._marker_due)
+
+    def _refused(self, code: int, before: str) -> WriteLost:
+        where = f"{self._transactional_id}: {self._last}"
+        if code in FENCED:
+            return Fenced(where)
+        if code in TOO_LARGE:
+            where += f": a record of {len(self._batch)} bytes is more than max.message.bytes of {self.topic} allows"
+        return WriteLost(f"{where} (next sequence {self._sequence}, epoch {self.producer_epoch}; before: {before})")
+
+    def _in_smaller_batches(self) -> None:
+        """The topic takes less than we thought: nothing of this batch is in the log."""
+        self._most_bytes = len(self._batch) // 2
+        taken, self._sending = self._sending, []
+        self._sequence = (self._sequence - sum(len(e.records) for e in taken)) & 0x7FFFFFFF
+        self._queue[:0] = taken
+        self._next()
 
     async def _find_leader(self, pause_s: float = 0.0) -> None:
         """Then the batch is put again, until its time is over."""
@@ -236,13 +270,67 @@ class FencedWriter:
 
     def _written(self, offset: int) -> None:
         sent, self._sending = self._sending, []
-        self._batch = b""
+        self._batch, self._marker_due = b"", False
         at = offset
         for entry in sent:
             at += len(entry.records)
             self._on_written(entry.serial, at - 1 if offset >= 0 else -1)
         self._next()
 
+    # ---- more than a batch --------------------------------------------------------------------------------
+    async def _write_large(self, entry: _Entry) -> None:
+        """All of it or nothing, in several batches."""
+        place = (self.topic, self.partition)
+        txn = Transaction(self._cluster, self._transactional_id, self.producer_id, self.producer_epoch, *place)
+        ended = await txn.begin(time.monotonic() + self._write_timeout_s)
+        left = list(pieces(entry.records, self._most_bytes))
+        offset = -1
+        while left and ended.code == Code.NONE:
+            piece = left.pop(0)
+            ended, base = await self._write_piece(piece)
+            if ended.code in TOO_LARGE and len(piece) > 1:
+                self._most_bytes = len(self._batch) // 2
+                left[:0] = pieces(piece, self._most_bytes)
+                ended = Outcome(Code.NONE)
+            elif ended.code in WRITTEN:
+                self._sequence = (self._sequence + len(piece)) & 0x7FFFFFFF
+                offset, ended = base + len(piece) - 1 if base >= 0 else -1, Outcome(Code.NONE)
+        if ended.code == Code.NONE:
+            ended = await txn.commit(time.monotonic() + self._write_timeout_s)
+        self._task = None
+        before, self._last = self._last, ended.text
+        if ended.code != Code.NONE:
+            self._fail(self._refused(ended.code, before))
+            return
+        self._sending, self._batch, self._marker_due = [], b"", True
+        self._on_written(entry.serial, offset)
+        self._next()
+
+    async def _write_piece(self, piece: Sequence[Encoded]) -> tuple[Outcome, int]:
+        """What became of it, and the offset of its first record."""
+        until = time.monotonic() + self._write_timeout_s
+        who = (self.producer_id, self.producer_epoch, self._sequence)
+        self._batch = await asyncio.to_thread(encode_batch, piece, int(time.time() * 1000), *who, True)
+        while True:
+            code, text = int(Code.LEADER_NOT_AVAILABLE), "no leader"
+            try:
+                if self._leader < 0:
+                    leaders = (await self._cluster.refresh([self.topic])).leaders.get(self.topic, ())
+                    self._leader = leaders[self.partition] if self.partition < len(leaders) else -1
+                if self._leader >= 0:
+                    where = (self._leader, self.topic, self.partition)
+                    code, base = await self._appender.append(*where, self._batch, self._transactional_id)
+                    text = name_of(code)
+                    if not self._again(code):
+                        return Outcome(code, text), base
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                text = str(exc) or "timed out"
+            self._leader = -1
+            if time.monotonic() >= until:
+                return Outcome(code, f"{text} for {self._write_timeout_s} s"), -1
+            await asyncio.sleep(RETRY_S)
+
+    # ---- the end ------------------------------------------------------------------------------------------
     def _fail(self, why: WriteLost) -> None:
         self.stop()
         self._on_failed(why)

@@ -36,6 +36,10 @@ class Event(Struct, tag=True, gc=False):
     def refused(self, code: Code, message: str | None) -> Answer:
         return self.answer(code, message)
 
+    def largest_bytes(self) -> int:
+        """About how much of the request goes into a single record, where that may be much."""
+        return 0
+
 
 class StandingReply(Answer):
     """`exists`: there is such a group; `members`: how many it has; `subscribed`: the topics they subscribe to;

@@ -15,9 +15,9 @@ Whoever drives an owner has these duties:
     earlier owner may still have come in between: so the state is read only after the claim.
  4. `Follow`: it waits until its copy of the log holds everything through that offset, and reports `replayed`. From
     then on `Log.groups` and `Log.records` give the last values of the keys, void records left out.
- 5. `Append`: it writes the records of one command together or not at all, commands in their order, and reports
-    `committed(serial)` when that and everything before it is on all in-sync replicas. If it cannot say so in the
-    end, it reports `failed`. It may gather many commands in one batch.
+ 5. `Append`: it writes the records of one command together or not at all, however many they are, commands in their
+    order, and reports `committed(serial)` when that and everything before it is on all in-sync replicas. If it cannot
+    say so in the end, it reports `failed`. It may gather many commands in one batch.
  6. A failure of 2 to 5 is reported once, as `failed`, with the attempt that it belongs to; then nothing more of
     that attempt may reach the log as far as the driver can help it.
  7. `Work` always ends in `done`, also when it failed; in the same attempt or never.

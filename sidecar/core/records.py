@@ -66,7 +66,7 @@ def key_of(r: Record) -> Key:
 
 def single(records: Iterable[Record]) -> Iterator[Record]:
     """The records as they stand in the topic. A record with `parts` is one change of the state that stands there as
-    several values, all in one batch."""
+    several values, all of which readers see or none."""
     for r in records:
         parts = getattr(r, "parts", None)
         if parts is None:

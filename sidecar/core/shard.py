@@ -20,6 +20,10 @@ from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Now, Ports, Soft, Turn
 
+TOO_LARGE = "The request holds more than the {} bytes that a record of the group's state may have."
+"""Kafka's own answer where its log refuses a record for its size is UNKNOWN_SERVER_ERROR, too (docs/reference/
+behaviour.md, 6.10)."""
+
 
 class Shard:
     """Groups whose id hashes to one partition."""
@@ -54,6 +58,8 @@ class Shard:
         turn = self._turn
         fx = turn.begin(now)
         try:
+            if event.largest_bytes() > turn.ports.record_bytes:
+                raise CoordinatorError(Code.UNKNOWN_SERVER_ERROR, TOO_LARGE.format(turn.ports.record_bytes))
             by_kind = self._handlers[type(event)]
             group = self.groups.get(event.group_id)
             handler = by_kind[NOBODY] if group is None else by_kind.get(group.kind) or by_kind[NOBODY]

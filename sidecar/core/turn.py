@@ -13,6 +13,8 @@ from sidecar.core.records import Record
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
 
+RECORD_BYTES = 8 << 20
+
 
 @dataclass(slots=True)
 class Now:
@@ -53,6 +55,8 @@ class Ports:
     assignors: Mapping[str, Assignor]
     config: Mapping[tuple[str, str], Any]
     asks_access: Callable[[], bool] = lambda: False
+    record_bytes: int = RECORD_BYTES
+    """What one request may make a single record hold: a batch takes no more."""
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ class _Item(NamedTuple):
     partition: int
     batch: bytes
     done: Done
+    transactional_id: str | None = None
 
 
 class _Leader:
@@ -72,16 +73,17 @@ class _Leader:
 
     def _take(self) -> list[_Item]:
         """Take what goes into one request: as much as fits, but no partition twice. Of two batches for one partition a
-        broker appends one, and answers for both."""
+        broker appends one, and answers for both. A request names one transaction, so a batch of one goes alone."""
         taken: dict[tuple[str, int], _Item] = {}
         left: list[_Item] = []
-        size = 0
+        size, alone = 0, False
         for item in self.queue:
             where = (item.topic, item.partition)
-            if where in taken or (taken and size + len(item.batch) > REQUEST_BYTES):
+            apart = alone or item.transactional_id is not None or size + len(item.batch) > REQUEST_BYTES
+            if where in taken or (taken and apart):
                 left.append(item)
             else:
-                taken[where] = item
+                taken[where], alone = item, item.transactional_id is not None
                 size += len(item.batch)
         self.queue = left
         return list(taken.values())
@@ -99,7 +101,7 @@ class _Leader:
         for i in items:
             topics.setdefault(i.topic, []).append(pr.PartitionProduceData(index=i.partition, records=i.batch))
         data = [pr.TopicProduceData(name=t, partition_data=parts) for t, parts in topics.items()]
-        req = pr.ProduceRequest(acks=-1, timeout_ms=int(self.timeout_s * 1000), topic_data=data)
+        req = pr.ProduceRequest(items[0].transactional_id, -1, int(self.timeout_s * 1000), data)
         try:
             version, flexible, response = conn.start(pr, "Produce", req, high=9)
         except (ConnectionLost, WireError) as exc:
@@ -149,14 +151,24 @@ class Appender:
         self.timeout_s = timeout_s
         self._leaders: dict[int, _Leader] = {}
 
-    def put(self, node_id: int, topic: str, partition: int, batch: bytes, done: Done) -> None:
-        """Queue a batch. `done` is called later, never from within this call."""
+    def put(
+        self,
+        node_id: int,
+        topic: str,
+        partition: int,
+        batch: bytes,
+        done: Done,
+        transactional_id: str | None = None,
+    ) -> None:
+        """Queue a batch, which may be part of a transaction. `done` is called later, never from within this call."""
         leader = self._leaders.get(node_id)
         if leader is None:
             leader = self._leaders[node_id] = _Leader(self.cluster, node_id, self.timeout_s)
-        leader.add(_Item(topic, partition, batch, done))
+        leader.add(_Item(topic, partition, batch, done, transactional_id))
 
-    async def append(self, node_id: int, topic: str, partition: int, batch: bytes) -> tuple[int, int]:
+    async def append(
+        self, node_id: int, topic: str, partition: int, batch: bytes, transactional_id: str | None = None
+    ) -> tuple[int, int]:
         """Append a batch and return (error code, base offset). Raises ConnectionLost if nobody knows whether the batch
         was appended."""
         future: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
@@ -169,7 +181,7 @@ class Appender:
             else:
                 future.set_result((code, offset))
 
-        self.put(node_id, topic, partition, batch, done)
+        self.put(node_id, topic, partition, batch, done, transactional_id)
         return await future
 
     def close(self) -> None:

@@ -155,6 +155,7 @@ class Coordination:
                 s.limits.parked_replies,
             ),
             lease_ms=s.ownership.session_timeout_ms,
+            batch_bytes=s.state.max_message_bytes // 2,
         )
         self.coordinator = Coordinator(
             settings,
@@ -321,6 +322,7 @@ class App:
             topic=s.state.topic,
             replicas=s.state.replicas,
             min_compaction_lag_ms=s.state.min_compaction_lag_ms,
+            max_message_bytes=s.state.max_message_bytes,
         )
         control = Control(start, self.cluster)
         await find_broker(start, control, log)

@@ -147,6 +147,12 @@ class State(_Section):
         ge=0,
         description="Compaction leaves records alone for so long: the trail that audits read. 0: compact at will.",
     )
+    max_message_bytes: int = Field(
+        16_777_216,
+        ge=1_048_576,
+        description="max.message.bytes of the state topic when it is created. A batch takes half of that at most: a greater write goes "
+        "out in several, and a request that would make a single record greater is refused.",
+    )
     write_timeout_ms: int = Field(10_000, ge=100, description="An append not committed by then: the shard is rebuilt.")
     claims_kept: int = Field(200, ge=1, description="Owner claims kept for each partition.")
     fence_interval_ms: int = Field(

@@ -24,6 +24,8 @@ SCHEMA = "schema"
 CONFIG = "config"
 OWN_KINDS = {OWNER_CLAIM: "owner_claim-v1", CONFIG: "config-v1"}
 """Records that belong to no group's state, with their newest schemas."""
+RECORD_BYTES = 64
+"""More than the fields of a Kafka record take beside its key and its value, or of a header beside name and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,12 @@ class Encoded(NamedTuple):
     key: bytes
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in a batch, at most."""
+        size = RECORD_BYTES + len(self.key) + len(self.value or b"")
+        return size + sum(RECORD_BYTES + len(name) + len(value) for name, value in self.headers)
 
 
 @dataclass(frozen=True, slots=True)

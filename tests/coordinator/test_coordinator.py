@@ -29,8 +29,6 @@ from tests.inprocess.broker import STATE, FakeBrokers
 from tests.inprocess.house import Heard, House, HouseClient, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
-MESSAGE_TOO_LARGE = 10
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +222,7 @@ def test_groups_come_back_after_a_takeover_and_revisions_go_on() -> None:
 def test_an_attempt_that_fails_is_followed_by_another() -> None:
     async def test(house: House) -> None:
         house.brokers.faults.fail(Api.INIT_PRODUCER_ID, 53)
-        house.brokers.faults.fail(Api.PRODUCE, MESSAGE_TOO_LARGE)
+        house.brokers.faults.fail(Api.PRODUCE, Code.UNKNOWN_PRODUCER_ID)
         house.prove()
         house.assign(1)
         await until(lambda: house.service.problem())
@@ -232,7 +230,7 @@ def test_an_attempt_that_fails_is_followed_by_another() -> None:
         await until(lambda: phase(house) is Phase.SERVING)
         assert house.brokers.count(Api.INIT_PRODUCER_ID) == 3 and house.service.problem() == ""
         problems = [f["error"] for _, event, f in house.lines.lines if event == "takeover failed, trying again"]
-        assert len(problems) == 2 and "error 10" in problems[1]
+        assert len(problems) == 2 and "UNKNOWN_PRODUCER_ID" in problems[1]
 
     run(test, serve=False)
 
@@ -356,7 +354,7 @@ def test_a_lost_write_rebuilds_the_partition_from_the_log() -> None:
     async def test(house: House) -> None:
         client = await house.client()
         epoch = await member(house, client)
-        house.brokers.faults.fail(Api.PRODUCE, MESSAGE_TOO_LARGE)
+        house.brokers.faults.fail(Api.PRODUCE, Code.UNKNOWN_PRODUCER_ID)
         other = await house.client()
         assert (await other.ask(join("g", "m2"), 1)).error_code == Code.NOT_COORDINATOR
         assert house.metrics.value("fenced", "write lost") == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 from sidecar.core import config as cf
 from sidecar.core.errors import Code
 from sidecar.wire.apis import Api, message_name
+from sidecar.wire.generated import add_partitions_to_txn as ap
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import end_txn as et
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import init_producer_id as ip
@@ -53,6 +55,8 @@ APIS = (
     Api.API_VERSIONS,
     Api.CREATE_TOPICS,
     Api.INIT_PRODUCER_ID,
+    Api.ADD_PARTITIONS_TO_TXN,
+    Api.END_TXN,
     Api.DESCRIBE_CONFIGS,
     Api.LIST_CONFIG_RESOURCES,
 )
@@ -78,6 +82,8 @@ class Producer:
 
     producer_id: int
     epoch: int = -1
+    open_at: set[tuple[str, int]] = field(default_factory=set)
+    """The partitions of the transaction under way."""
 
 
 Reader = Callable[[str, int, list[Stored]], None]
@@ -99,6 +105,8 @@ class FakeBrokers:
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
     seats: defaultdict[str, SeatGroup] = field(default_factory=lambda: defaultdict(SeatGroup))
     """The groups of clients, in which sidecars hold their placeholders."""
+    marker_s: float = 0.0
+    """From the end of a transaction to its markers in the partitions."""
     initial_delay_s: float = 0.0
     """group.initial.rebalance.delay.ms."""
     no_read: set[str] = field(default_factory=set)
@@ -114,6 +122,8 @@ class FakeBrokers:
     def __post_init__(self) -> None:
         self.versions = {int(api): request_versions(api) for api in APIS}
         self.producers: dict[str, Producer] = {}
+        self._read: defaultdict[tuple[str, int], int] = defaultdict(int)
+        """Up to where readers know each partition."""
         for name in (STATE, OFFSETS):
             self.add_topic(name, self.partitions)
         self.add_topic(TRANSACTIONS, 1)
@@ -148,18 +158,31 @@ class FakeBrokers:
         """What another sidecar does as well: a new epoch for this transactional id."""
         found = self.producers.setdefault(transactional_id, Producer(1000 + len(self.producers)))
         found.epoch += 1
+        self.end(found, False)
         return found
 
-    def append(self, topic: str, partition: int, batch: bytes) -> tuple[int, int]:
-        """Returns the error code and the base offset; readers hear of the records a little later."""
-        log = self.log(partition, topic)
-        before = len(log.records)
-        code, offset = log.append(batch)
-        new = log.records[before:]
+    def end(self, producer: Producer, commit: bool) -> None:
+        """The transaction of this producer is committed or aborted, if it has one."""
+        for topic, partition in producer.open_at:
+            self.log(partition, topic).end(producer.producer_id, producer.epoch, commit)
+            self._tell(topic, partition)
+        producer.open_at = set()
+
+    def append(self, topic: str, partition: int, batch: bytes, named: bool = False) -> tuple[int, int]:
+        """Returns the error code and the base offset; readers hear of the records a little later. `named`: the request
+        says its transactional id."""
+        code, offset = self.log(partition, topic).append(batch, named)
+        self._tell(topic, partition)
+        return code, offset
+
+    def _tell(self, topic: str, partition: int) -> None:
+        """Readers hear of what is committed, and of nothing that follows an open transaction."""
+        log, before = self.log(partition, topic), self._read[(topic, partition)]
+        self._read[(topic, partition)] = log.stable
+        new = [r for r in log.records[before : log.stable] if r.offset not in log.hidden]
         if new:
             for reader in self.readers:
                 reader(topic, partition, new)
-        return code, offset
 
     def count(self, api: Api) -> int:
         return sum(a.api == api for a in self.asked)
@@ -225,6 +248,34 @@ def _init(b: FakeBrokers, node_id: int, req: ip.InitProducerIdRequest, version: 
     answer(ip.InitProducerIdResponse(producer_id=made.producer_id, producer_epoch=made.epoch))
 
 
+def _add_partitions(
+    b: FakeBrokers, node_id: int, req: ap.AddPartitionsToTxnRequest, version: int, answer: Answer
+) -> None:
+    who = b.producers.get(req.v3_and_below_transactional_id)
+    fenced = who is None or who.epoch != req.v3_and_below_producer_epoch
+    told = []
+    for t in req.v3_and_below_topics:
+        parts = []
+        for p in t.partitions:
+            if who is not None and not fenced:
+                who.open_at.add((t.name, p))
+            code = Code.PRODUCER_FENCED if fenced else Code.NONE
+            parts.append(ap.AddPartitionsToTxnPartitionResult(p, code))
+        told.append(ap.AddPartitionsToTxnTopicResult(t.name, parts))
+    answer(ap.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=told))
+
+
+def _end_txn(b: FakeBrokers, node_id: int, req: et.EndTxnRequest, version: int, answer: Answer) -> None:
+    """As with Kafka, the markers come to the partitions a little after the answer."""
+    who = b.producers.get(req.transactional_id)
+    if who is None or who.epoch != req.producer_epoch:
+        answer(et.EndTxnResponse(error_code=Code.PRODUCER_FENCED))
+        return
+    asyncio.get_running_loop().call_later(b.marker_s, b.end, replace(who), req.committed)
+    who.open_at = set()
+    answer(et.EndTxnResponse())
+
+
 def _produce(b: FakeBrokers, node_id: int, req: pr.ProduceRequest, version: int, answer: Answer) -> None:
     told = []
     for t in req.topic_data:
@@ -236,7 +287,7 @@ def _produce(b: FakeBrokers, node_id: int, req: pr.ProduceRequest, version: int,
             elif there.leaders[p.index] != node_id:
                 code, offset = int(Code.NOT_LEADER_OR_FOLLOWER), -1
             else:
-                code, offset = b.append(t.name, p.index, p.records or b"")
+                code, offset = b.append(t.name, p.index, p.records or b"", req.transactional_id is not None)
             parts.append(pr.PartitionProduceResponse(p.index, code, offset))
         told.append(pr.TopicProduceResponse(t.name, partition_responses=parts))
     answer(pr.ProduceResponse(responses=told))
@@ -342,6 +393,8 @@ HANDLERS: dict[Api, Callable[[FakeBrokers, int, Any, int, Answer], None]] = {
     Api.METADATA: _metadata,
     Api.FIND_COORDINATOR: _find_coordinator,
     Api.INIT_PRODUCER_ID: _init,
+    Api.ADD_PARTITIONS_TO_TXN: _add_partitions,
+    Api.END_TXN: _end_txn,
     Api.PRODUCE: _produce,
     Api.JOIN_GROUP: _join,
     Api.SYNC_GROUP: _sync,
@@ -364,12 +417,20 @@ def refusal(api: Api, req: Any, version: int, code: int) -> Any:
             parts = [pr.PartitionProduceResponse(p.index, code, -1) for p in t.partition_data]
             topics.append(pr.TopicProduceResponse(t.name, partition_responses=parts))
         return pr.ProduceResponse(responses=topics)
+    if api is Api.ADD_PARTITIONS_TO_TXN:
+        results = [
+            ap.AddPartitionsToTxnTopicResult(
+                t.name, [ap.AddPartitionsToTxnPartitionResult(p, code) for p in t.partitions]
+            )
+            for t in req.v3_and_below_topics
+        ]
+        return ap.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
     if api is Api.FIND_COORDINATOR:
         keys = [fc.Coordinator(k, -1, "", -1, code) for k in req.coordinator_keys]
         return fc.FindCoordinatorResponse(error_code=code, node_id=-1, port=-1, coordinators=keys)
     if api is Api.DESCRIBE_CONFIGS:
-        results = [dc.DescribeConfigsResult(code, "refused", r.resource_type, r.resource_name) for r in req.resources]
-        return dc.DescribeConfigsResponse(results=results)
+        refused = [dc.DescribeConfigsResult(code, "refused", r.resource_type, r.resource_name) for r in req.resources]
+        return dc.DescribeConfigsResponse(results=refused)
     if api is Api.OFFSET_COMMIT:
         told = []
         for t in req.topics:

@@ -28,6 +28,7 @@ from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import OwnRules, Rules
 from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.writer import BATCH_BYTES
 from sidecar.core.owner import Owner
 from sidecar.core.service import Service, ServiceSettings
 from sidecar.front.front import Front, FrontSettings
@@ -190,6 +191,7 @@ class House:
         claims_kept: int = 200,
         serve: bool = True,
         node_id: int = NODE,
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
         self.brokers = brokers or FakeBrokers(partitions=partitions)
         self.partitions = self.brokers.partitions
@@ -214,7 +216,9 @@ class House:
         address = self.brokers.address(node_id)
         limits = replace(ServiceSettings(), **(service or {}))
         seats = PlaceholderSettings(**(placeholders or {}))
-        settings = CoordinatorSettings(STATE, node_id, address, write_timeout_s, claims_kept, limits, seats)
+        settings = CoordinatorSettings(
+            STATE, node_id, address, write_timeout_s, claims_kept, limits, seats, batch_bytes=batch_bytes
+        )
         self.coordinator = Coordinator(
             settings,
             self.cluster,

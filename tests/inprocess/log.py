@@ -20,6 +20,8 @@ HEAD = Struct(">qiibIhiqqqhii")
 id, producer epoch, base sequence, count of records."""
 CHECKED_FROM = 21
 """The checksum covers everything from the attributes on."""
+TRANSACTIONAL = 16
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 KEPT = 5
 """So many batches of each producer are remembered, so that a second copy is recognised."""
 Headers = tuple[tuple[str, bytes], ...]
@@ -43,6 +45,7 @@ class Batch:
     epoch: int
     sequence: int
     time_ms: int
+    transactional: bool
     records: tuple[tuple[bytes, bytes | None, Headers], ...]
 
 
@@ -50,6 +53,8 @@ class Batch:
 class _Producer:
     epoch: int
     next_sequence: int = 0
+    open_from: int = -1
+    """Offset of the first record of its transaction, if one is open here."""
     recent: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
     """Sequence, count and offset of the last batches."""
 
@@ -72,7 +77,8 @@ def _field(raw: bytes, at: int) -> tuple[bytes | None, int]:
 
 def decode_batch(raw: bytes) -> Batch:
     """Raises ValueError if these bytes are no batch of version 2 with a correct checksum."""
-    (_, size, _, magic, checksum, _, last, time_ms, _, producer_id, epoch, sequence, count) = HEAD.unpack_from(raw)
+    head = HEAD.unpack_from(raw)
+    (_, size, _, magic, checksum, attributes, last, time_ms, _, producer_id, epoch, sequence, count) = head
     if magic != 2 or size != len(raw) - 12 or checksum != crc32c(raw[CHECKED_FROM:]) or last != count - 1:
         raise ValueError("this is no batch")
     records: list[tuple[bytes, bytes | None, Headers]] = []
@@ -93,18 +99,29 @@ def decode_batch(raw: bytes) -> Batch:
         if found != delta or at != end:
             raise ValueError(f"record {delta} does not fit")
         records.append((key or b"", value, tuple(headers)))
-    return Batch(producer_id, epoch, sequence, time_ms, tuple(records))
+    transactional = bool(attributes & TRANSACTIONAL)
+    return Batch(producer_id, epoch, sequence, time_ms, transactional, tuple(records))
 
 
 class PartitionLog:
     def __init__(self) -> None:
         self.records: list[Stored] = []
         self.batches: list[Batch] = []
+        self.most_bytes = 16 << 20
+        """max.message.bytes."""
+        self.hidden: set[int] = set()
+        """Offsets that readers never see: of markers, and of what was aborted."""
         self._producers: dict[int, _Producer] = {}
+        self._writers: list[int] = []
+        """The producer id of each record."""
 
-    def append(self, raw: bytes) -> tuple[int, int]:
+    def append(self, raw: bytes, named: bool = False) -> tuple[int, int]:
         """Returns the error code and the offset of the first record."""
         batch = decode_batch(raw)
+        if len(raw) > self.most_bytes:
+            return Code.MESSAGE_TOO_LARGE, -1
+        if batch.transactional and not named:
+            return TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1
         if batch.producer_id < 0:
             return self._store(batch)
         known = self._producers.get(batch.producer_id)
@@ -119,13 +136,39 @@ class PartitionLog:
                 return Code.NONE, offset
         if batch.sequence != known.next_sequence:
             return Code.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        if known.open_from >= 0 and not batch.transactional:
+            return Code.INVALID_TXN_STATE, -1
+        if batch.transactional and known.open_from < 0:
+            known.open_from = len(self.records)
         known.next_sequence = (batch.sequence + len(batch.records)) & 0x7FFFFFFF
         code, offset = self._store(batch)
         known.recent.append((batch.sequence, len(batch.records), offset))
         return code, offset
 
+    @property
+    def stable(self) -> int:
+        """The last stable offset: readers of what is committed come no further."""
+        return min((p.open_from for p in self._producers.values() if p.open_from >= 0), default=len(self.records))
+
+    def end(self, producer_id: int, epoch: int, commit: bool) -> None:
+        """The marker of the coordinator: the transaction that is open here is committed or aborted."""
+        known = self._producers.setdefault(producer_id, _Producer(epoch))
+        if epoch > known.epoch:
+            known.epoch, known.next_sequence = epoch, 0
+            known.recent.clear()
+        if known.open_from >= 0:
+            if not commit:
+                self.hidden |= {
+                    r.offset for r in self.records[known.open_from :] if self._writers[r.offset] == producer_id
+                }
+            known.open_from = -1
+            self.hidden.add(len(self.records))
+            self._writers.append(-1)
+            self.records.append(Stored(len(self.records), b"", None))
+
     def _store(self, batch: Batch) -> tuple[int, int]:
         base = len(self.records)
         self.batches.append(batch)
+        self._writers += [batch.producer_id] * len(batch.records)
         self.records += [Stored(base + i, *record) for i, record in enumerate(batch.records)]
         return Code.NONE, base

@@ -55,6 +55,9 @@ class JoinGroup(Event):
     def refused(self, code: Code, message: str | None) -> Answer:
         return JoinReply(code, message, member_id=self.member_id)
 
+    def largest_bytes(self) -> int:
+        return sum(len(name) + len(metadata) for name, metadata in self.protocols)
+
 
 class SyncReply(Answer):
     protocol_type: str | None = None
@@ -74,6 +77,9 @@ class SyncGroup(Event):
     protocol: str | None
     assignments: tuple[tuple[str, bytes], ...]
     """Member id and assignment: from the leader."""
+
+    def largest_bytes(self) -> int:
+        return max((len(given) for _, given in self.assignments), default=0)
 
 
 class ClassicHeartbeat(Event):

@@ -37,6 +37,9 @@ class ConsumerHeartbeat(Event):
     new_member_id: str = ""
     """Used for a v0 request without a member id: the caller brings the randomness."""
 
+    def largest_bytes(self) -> int:
+        return sum(map(len, self.topic_names)) if self.topic_names else 0
+
 
 TopicPartitions = tuple[bytes, str, tuple[int, ...]]
 """Topic id, name, sorted partitions."""
