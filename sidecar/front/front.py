@@ -20,7 +20,9 @@ from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import TEXT, Code
 from sidecar.core.events import Event
 from sidecar.core.offsets import CheckReply
+from sidecar.front.door import Door, DoorSettings
 from sidecar.front.managed import Managed
+from sidecar.front.memory import Memory
 from sidecar.front.session import Session
 from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -71,7 +73,8 @@ MEMBERS_ASK = frozenset(
 
 @dataclass(frozen=True)
 class FrontSettings:
-    """`hold_ms`: how long a request waits for a coordinator that is still starting."""
+    """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`, `unread_bytes`: of
+    one session; `memory_bytes`: of requests that all sessions are still receiving, 0: no limit."""
 
     node_id: int
     broker: Address
@@ -80,8 +83,10 @@ class FrontSettings:
     managing: bool
     new_id: Callable[[], str] = lambda: str(uuid4())
     header_timeout_s: float = 30.0
-    in_flight_max: int = 256
-    connections_max: int = 10_000
+    held_bytes: int = 65_536
+    unread_bytes: int = 1 << 20
+    memory_bytes: int = 0
+    door: DoorSettings = DoorSettings()
     steady_replies: int = 16
     access_keep_ms: int = 10_000
     hold_ms: int = 3_000
@@ -122,14 +127,17 @@ class Front:
         self.broker = settings.broker
         self.limits = settings.limits
         self.header_timeout_s = settings.header_timeout_s
-        self.in_flight_max = settings.in_flight_max
-        self.log = log
-        self.sessions: dict[Session, None] = {}
+        self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
+        self.memory = Memory(settings.memory_bytes)
+        figures("reserved").set_function(lambda: self.memory.reserved_bytes)
+        self.door = Door(settings.door, figures, log)
+        self.sessions, self.pauses = self.door.sessions, self.door.pauses
         self.stopping = False
+        self.gone, self.refused = self.door.gone, self.door.refused
+        self.log = log
         self._cluster = cluster
         self._figures = figures
         self._tasks = tasks
-        self._opened, self._active = figures("opened"), figures("active")
         self._faults = figures("handler_faults")
         self._seen = dict.fromkeys(SERVED, 0)
         for api in SERVED:
@@ -153,7 +161,6 @@ class Front:
         self._unsure: list[tuple[_Run, int]] = []
         """(request, until when it is held) before it is known which groups are managed."""
         self._last_token = 0
-        self._sessions_so_far = 0
         self._send = attach(self)
 
     @property
@@ -161,24 +168,10 @@ class Front:
         """The coordinator has shown itself."""
         return self._view is not None
 
-    # ---- connections --------------------------------------------------------------------------------------
-    def opened(self, session: Session) -> bool:
-        self.sessions[session] = None
-        self._sessions_so_far += 1
-        session.number = self._sessions_so_far
-        self._opened.inc()
-        self._active.inc()
-        return len(self.sessions) <= self.settings.connections_max and not self.stopping
-
-    def gone(self, session: Session, cause: str) -> None:
-        if session in self.sessions:
-            del self.sessions[session]
-            self._active.inc(-1)
-            self._figures("closed", cause).inc()
-
-    def refused(self, session: Session, close: Close) -> None:
-        self._figures("refused", close.cause).inc()
-        self.log.warning("frame refused", client=session.host, cause=close.cause, detail=close.detail)
+    def opened(self, session: Session) -> str:
+        """Why this connection is one too many; "": it is not."""
+        cause = self.door.opened(session)
+        return "shutdown" if self.stopping else cause
 
     # ---- requests -----------------------------------------------------------------------------------------
     def dispatch(self, session: Session, got: Got) -> None:

@@ -1,5 +1,13 @@
 """One client connection on real sockets: moves bytes between client, broker and `ClientConnection`, with
-back-pressure both ways. It decides nothing about requests."""
+back-pressure both ways. It decides nothing about requests.
+
+A client is read no further (`flow`) while one of these is so, and each time it begins is counted:
+    upstream   the broker does not take what the client sends, or is not connected yet
+    unread     the client does not take what it is answered
+    in_flight  as many requests are under way as may be
+    held       what came behind a request that is being answered, or behind its turn, has come to `held_bytes`
+    memory     a large request has announced itself, and all sessions together have reserved as much as they may
+"""
 
 from __future__ import annotations
 
@@ -9,14 +17,13 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from sidecar.api.call import Client
+from sidecar.front.memory import Memory
 from sidecar.front.steady import Steady
 from sidecar.link.ports import Logger
 from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
 from sidecar.wire.frames import Limits
 
-WRITE_HIGH_BYTES = 1 << 20
-HELD_BYTES = 65_536
-"""Of later requests, kept while one is being answered; then the client is read no further."""
+PAUSES = ("upstream", "unread", "in_flight", "held", "memory")
 CONNECT_TIMEOUT_S = 10.0
 Then = Callable[[bytes | None], None]
 """Called with the broker's response frame, or with None if it will never come."""
@@ -32,12 +39,18 @@ class Desk(Protocol):
     @property
     def header_timeout_s(self) -> float: ...
     @property
-    def in_flight_max(self) -> int: ...
+    def held_bytes(self) -> int: ...
+    @property
+    def unread_bytes(self) -> int: ...
+    @property
+    def memory(self) -> Memory: ...
+    @property
+    def pauses(self) -> dict[str, int]: ...
     @property
     def log(self) -> Logger: ...
 
-    def opened(self, session: Session) -> bool:
-        """False: there are too many connections already."""
+    def opened(self, session: Session) -> str:
+        """Why this connection is one too many; "": it is not."""
 
     def gone(self, session: Session, cause: str) -> None: ...
 
@@ -56,6 +69,7 @@ class _Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         s = self.session
+        s.quiet = 0
         s.run(s.conn.from_upstream(data))
         s.flow()
 
@@ -88,14 +102,22 @@ class Session(asyncio.Protocol):
         """By the bytes of the request behind its correlation id."""
         self.client_full = False
         self.upstream_full = False
+        self.quiet = 0
+        """How often the front has looked and nothing had moved since."""
+        self.waits_for_memory = False
+        self.reserved_bytes = 0
         self._connecting: asyncio.Task[None] | None = None
         self._backlog: list[bytes] = []
         self._asks: dict[int, Then] = {}
-        self._client_paused = False
+        self._paused = ""
+        """Why the client is not read."""
         self._upstream_paused = False
         self._client_eof = False
         self._cause = ""
         self._partial: asyncio.TimerHandle | None = None
+        self._partial_of = 0
+        self._later = False
+        self._left_unread = 0
         self._running = False
         self._todo: deque[Action] = deque()
         self._out: list[bytes] = []
@@ -104,22 +126,17 @@ class Session(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
         self.client = transport
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        transport.set_write_buffer_limits(high=self.front.unread_bytes)
         peer = transport.get_extra_info("peername")
         self.host = self.facts.host = str(peer[0]) if peer else ""
-        if not self.front.opened(self):
-            self.close("too_many_connections")
+        cause = self.front.opened(self)
+        if cause:
+            self.close(cause)
 
     def data_received(self, data: bytes) -> None:
+        self.quiet = 0
         self.run(self.conn.from_client(data))
         self.flow()
-        waits = self.conn.partial
-        if waits and self._partial is None:
-            loop = asyncio.get_running_loop()
-            self._partial = loop.call_later(self.front.header_timeout_s, self.close, "request_timeout")
-        elif not waits and self._partial is not None:
-            self._partial.cancel()
-            self._partial = None
 
     def eof_received(self) -> bool:
         """The client sends no more; what it asked for is still answered."""
@@ -133,6 +150,7 @@ class Session(asyncio.Protocol):
         self.conn.closed = True
         if self._partial is not None:
             self._partial.cancel()
+        self.front.memory.give_back(self)
         if self._connecting is not None:
             self._connecting.cancel()
         if self.upstream is not None:
@@ -142,12 +160,21 @@ class Session(asyncio.Protocol):
             then(None)
 
     def pause_writing(self) -> None:
-        self.client_full = True
+        self.client_full = self.conn.stopped = True
         self.flow()
 
     def resume_writing(self) -> None:
-        self.client_full = False
+        self.client_full = self.conn.stopped = False
+        self._soon()
         self.flow()
+
+    def look(self) -> str:
+        """Called by the front now and then. Returns why the connection would have to be closed if it is `quiet` for
+        too long; "": it may be."""
+        left = self.client.get_write_buffer_size() if self.client is not None else 0
+        self.quiet = 0 if left < self._left_unread else self.quiet + 1
+        self._left_unread = left
+        return "not_read" if left else "idle" if self.conn.idle else ""
 
     # ---- the broker's socket ------------------------------------------------------------------------------
     def _to_upstream(self, data: bytes) -> None:
@@ -167,7 +194,7 @@ class Session(asyncio.Protocol):
             self.close("broker_unreachable", str(exc) or "timed out")
 
     def upstream_ready(self, transport: asyncio.Transport) -> None:
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        transport.set_write_buffer_limits(high=self.front.unread_bytes)
         if self.client is None or self.client.is_closing():
             transport.close()
             return
@@ -182,7 +209,7 @@ class Session(asyncio.Protocol):
 
     def _pass_eof(self) -> None:
         if self.upstream is not None:
-            if self.conn.local_pending:
+            if self.conn.local_pending or self.conn.waiting:
                 return  # a reply under way may still need the broker; flow() comes back here
             if self.upstream.can_write_eof():
                 self.upstream.write_eof()
@@ -260,6 +287,12 @@ class Session(asyncio.Protocol):
         if self.client is not None and not self.client.is_closing():
             self.client.close()
 
+    def abort(self, cause: str) -> None:
+        """Close without waiting for what is still to be written: the client does not read it."""
+        self.close(cause)
+        if self.client is not None:
+            self.client.abort()
+
     # ---- flow control -------------------------------------------------------------------------------------
     def flow(self) -> None:
         """Read a side only while the other one takes what it sends. The end of the client's half is passed on here."""
@@ -267,15 +300,65 @@ class Session(asyncio.Protocol):
             self._pass_eof()
         if self.client is None:
             return
-        waiting_connect = self.upstream is None and self._connecting is not None
-        held = self.conn.local_pending and self.conn.held_bytes > HELD_BYTES
-        pause_client = self.upstream_full or waiting_connect or held or self.conn.in_flight >= self.front.in_flight_max
-        if pause_client != self._client_paused and not self.client.is_closing():
-            self._client_paused = pause_client
-            self.client.pause_reading() if pause_client else self.client.resume_reading()
+        conn = self.conn
+        if conn.more:
+            self._soon()
+        if conn.partial or self._partial is not None or self.reserved_bytes or self.waits_for_memory:
+            self._watch_partial()
+        why = self._why_pause()
+        if why != self._paused and not self.client.is_closing():
+            if why and not self._paused:
+                self.client.pause_reading()
+            elif not why:
+                self.client.resume_reading()
+            if why:
+                self.front.pauses[why] += 1
+            self._paused = why
         pause_upstream = self.client_full
         if pause_upstream == self._upstream_paused or self.client.is_closing():
             return
         if self.upstream is not None and not self.upstream.is_closing():
             self._upstream_paused = pause_upstream
             self.upstream.pause_reading() if pause_upstream else self.upstream.resume_reading()
+
+    def _why_pause(self) -> str:
+        """Why the client is read no further; "": it is."""
+        conn = self.conn
+        if self.upstream_full or (self.upstream is None and self._connecting is not None):
+            return "upstream"
+        if self.client_full:
+            return "unread"
+        if conn.in_flight >= self.front.limits.in_flight:
+            return "in_flight"
+        if conn.waiting and conn.held_bytes > self.front.held_bytes:
+            return "held"
+        return "memory" if self.waits_for_memory else ""
+
+    def _soon(self) -> None:
+        """The next turn of what the client has sent, behind whatever else there is to do."""
+        if not self._later:
+            self._later = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._later = False
+        self.run(self.conn.go_on())
+        self.flow()
+
+    def _watch_partial(self) -> None:
+        """There must be room for the rest of a request, and it must come in time, unless we do not read it."""
+        conn, front = self.conn, self.front
+        if conn.closed:
+            return
+        if conn.partial_bytes > front.held_bytes:
+            self.waits_for_memory = not front.memory.take(self, conn.partial_bytes)
+        elif self.reserved_bytes or self.waits_for_memory:
+            front.memory.give_back(self)
+        waits = conn.partial and not self._why_pause()
+        if self._partial is not None and not (waits and conn.requests == self._partial_of):
+            self._partial.cancel()
+            self._partial = None
+        if waits and self._partial is None:
+            self._partial_of = conn.requests
+            loop = asyncio.get_running_loop()
+            self._partial = loop.call_later(front.header_timeout_s, self.close, "request_timeout")

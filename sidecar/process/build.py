@@ -27,6 +27,7 @@ from sidecar.coordinator.start import Control, StartError, StartSettings, find_b
 from sidecar.coordinator.tail import StateLog, Tail
 from sidecar.core.patterns import Patterns
 from sidecar.core.service import ServiceSettings
+from sidecar.front.door import DoorSettings
 from sidecar.front.front import Front, FrontSettings
 from sidecar.front.session import Session
 from sidecar.kafka.cluster import Cluster
@@ -43,7 +44,6 @@ from sidecar.process.unix_link import UnixClient, serve_unix
 from sidecar.state.codec import StateCodec
 from sidecar.wire.frames import Limits
 
-BACKLOG = 1024
 ADMIN_AFTER_S = 1.0
 READY_TICK_S = 0.01
 GC_THRESHOLDS = (700, 10, 10_000)
@@ -82,13 +82,21 @@ def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
     return FrontSettings(
         node_id=s.node_id,
         broker=split(s.broker),
-        limits=Limits(s.limits.frame_bytes, s.limits.group_frame_bytes),
+        limits=Limits(s.limits.frame_bytes, s.limits.group_frame_bytes, s.limits.in_flight, s.limits.turn_requests),
         managed=managed_by(s),
         managing=bool(s.groups.include),
         new_id=new_id,
         header_timeout_s=s.limits.header_timeout_ms / 1000,
-        in_flight_max=s.limits.in_flight,
-        connections_max=s.limits.connections,
+        held_bytes=s.limits.held_bytes,
+        unread_bytes=s.limits.unread_bytes,
+        memory_bytes=s.limits.queued_bytes,
+        door=DoorSettings(
+            s.limits.connections,
+            s.limits.connections_per_ip,
+            s.limits.connections_per_ip_overrides,
+            s.limits.idle_ms / 1000,
+            s.log.repeat_ms / 1000,
+        ),
         steady_replies=s.limits.steady_replies,
         access_keep_ms=s.authorisation_cache_ms,
         hold_ms=s.takeover_hold_ms,
@@ -378,7 +386,9 @@ async def listen(s: Settings, front: Front, log: Logger) -> asyncio.Server:
     host, port = split(s.listen)
     loop = asyncio.get_running_loop()
     try:
-        server = await loop.create_server(lambda: Session(front), host, port, backlog=BACKLOG, reuse_address=True)
+        server = await loop.create_server(
+            lambda: Session(front), host, port, backlog=s.limits.accept_backlog, reuse_address=True
+        )
     except OSError as exc:
         raise StartError(f"cannot listen on {s.listen}: {exc.strerror or exc}") from None
     for sock in server.sockets:

@@ -27,6 +27,12 @@ METRICS: dict[str, _Metric] = {
     "active": _Metric(Gauge, "sidecar_connections_active", "Client connections open now."),
     "requests": _Metric(Counter, "sidecar_requests", "Requests the sidecar looked into.", ("api", "decision")),
     "refused": _Metric(Counter, "sidecar_frames_refused", "Frames that closed their connection.", ("reason",)),
+    "paused": _Metric(
+        Counter, "sidecar_reading_paused", "How often a client was read no further for a while, by reason.", ("why",)
+    ),
+    "reserved": _Metric(
+        Gauge, "sidecar_reserved_bytes", "What large requests that are still coming in have announced together."
+    ),
     "rebalances": _Metric(Counter, "sidecar_rebalances", "Bumps of a group's epoch; rebalances begun.", ("protocol",)),
     "completed_rebalances": _Metric(
         Counter,

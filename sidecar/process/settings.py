@@ -217,8 +217,47 @@ class Compat(_Section):
 class LimitsSection(_Section):
     frame_bytes: int = Field(104_857_600, ge=1_024, description="Any frame; as the broker's socket.request.max.bytes.")
     group_frame_bytes: int = Field(16_777_216, ge=1_024, description="Frames the sidecar must hold whole.")
-    connections: int = Field(10_000, ge=1, description="Client connections; more are closed at once.")
-    in_flight: int = Field(256, ge=1, description="Unanswered requests of a connection before it is read no further.")
+    connections: int = Field(
+        10_000, ge=1, description="Client connections; more are closed at once. Kafka's max.connections."
+    )
+    connections_per_ip: int = Field(
+        2_147_483_647, ge=0, description="Client connections of one address; Kafka's max.connections.per.ip."
+    )
+    connections_per_ip_overrides: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        {}, description="Address -> connections; Kafka's max.connections.per.ip.overrides."
+    )
+    accept_backlog: int = Field(
+        1_024,
+        ge=1,
+        description="Connections the kernel keeps until they are accepted, and no more than its net.core.somaxconn; Kafka's "
+        "socket.listen.backlog.size.",
+    )
+    idle_ms: int = Field(
+        600_000,
+        ge=0,
+        description="A connection on which nothing moves for so long, and up to a tenth longer, is closed; 0: never. "
+        "Kafka's connections.max.idle.ms.",
+    )
+    in_flight: int = Field(256, ge=1, description="Unanswered requests of a connection; more wait.")
+    turn_requests: int = Field(
+        32, ge=1, description="Requests of a connection that are looked at before the others have their turn."
+    )
+    held_bytes: int = Field(
+        65_536,
+        ge=1_024,
+        description="Of a connection: what has come behind a request that is being answered, before it is read no further.",
+    )
+    unread_bytes: int = Field(
+        1_048_576,
+        ge=1_024,
+        description="What one side of a connection does not read before the other side is not read.",
+    )
+    queued_bytes: int = Field(
+        268_435_456,
+        ge=0,
+        description="What all group requests that are still coming in may announce together, if over `held_bytes` each; "
+        "more are not read yet. 0: no limit. Kafka's queued.max.request.bytes.",
+    )
     parked_replies: int = Field(
         100_000, ge=1, description="Requests that the coordinator has not answered; more get COORDINATOR_NOT_AVAILABLE."
     )
@@ -235,6 +274,7 @@ class LimitsSection(_Section):
 class LogSection(_Section):
     level: str = Field("info", pattern="^(debug|info|warning|error)$", description="The least that is logged.")
     format: str = Field("text", pattern="^(text|json)$", description="text: key=value lines; json: one object a line.")
+    repeat_ms: int = Field(10_000, ge=0, description="A refused frame is logged so often for each reason; 0: each one.")
 
 
 class Settings(BaseSettings):

@@ -13,6 +13,8 @@ There are two queues. `order` holds the requests as the client sent them; its he
 A request that the sidecar handles (`Got`) holds back what the client sent after it until it is answered or forwarded,
 just as a broker handles the requests of a connection one by one. So no later request can get to the broker before one
 that the answer still has to send there, and a response never waits for one behind it.
+
+Only so many requests are looked at before others have their turn (`more`, `go_on`), and only so many may be under way.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import count
 
-from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api
+from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api, ApiSpec
 from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
 from sidecar.wire.primitives import WireError
 
+TLS_HELLO, HTTP_METHODS = b"\x16\x03", (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"CONN")
+"""What a client that speaks something else sends first. As the size of a frame it is above every sensible limit."""
 SASL, LAST_KEY = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE), 1_000
 """Requests that authenticate a client, and a number that no API has."""
 
@@ -86,6 +90,10 @@ class _Slot:
 class ClientConnection:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._left = limits.turn_requests
+        """So many requests may still be looked at in this turn."""
+        self._in_flight_max = limits.in_flight
+        self._frame_max = limits.frame_bytes
         self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes)
         self._tokens = count(1)
         self._order: deque[_Slot] = deque()
@@ -94,7 +102,7 @@ class ClientConnection:
         self._held: bytes | bytearray = b""  # bytes of the client not handled yet, from `_at` on
         self._at = 0
         self._client_pass = 0  # bytes of a passed request still to come
-        self._broker_rest = b""
+        self._broker_rest: bytes | bytearray = b""
         self._broker_pass = 0  # bytes of a passed response still to come
         self.closed = False
         # What a reader of sockets needs to know, true after each call.
@@ -108,17 +116,42 @@ class ClientConnection:
         """Something of SASL has passed: its requests, or a frame that is none of Kafka's, as its tokens once were."""
         self.partial = False
         """Part of a request has arrived, and nothing but its rest is waited for."""
+        self.partial_bytes = 0
+        """How long that request says it is; 0: not partial, or not known yet."""
+        self.more = False
+        """The turn is over, though something is left that may be looked at in the next one (`go_on`)."""
+        self.stopped = False
+        """Set from outside: nothing new is looked at, since the client does not read what it is answered."""
+        self.requests = 0
+        """Requests looked at so far, but for those that came alone."""
 
     @property
     def idle(self) -> bool:
-        return not self._order and not self._upstream
+        """Nothing is under way, and nothing waits for its turn."""
+        return not self._order and not self._upstream and not self.waiting
+
+    @property
+    def waiting(self) -> bool:
+        """Requests may be there that were not looked at yet."""
+        return self.held_bytes > 0 and not self.partial
 
     def _note(self, out: list[Action]) -> list[Action]:
         self.in_flight = len(self._order)
         self.held_bytes = held = len(self._held) - self._at
         self.local_pending = pending = bool(self._local)
-        self.partial = held > 0 and not pending
+        self.partial, self.partial_bytes, self.more = False, 0, False
+        if held > 0 and not pending and self.in_flight < self._in_flight_max and not self.stopped:
+            if self._left > 0:
+                self.partial = True
+                self.partial_bytes = 4 + SIZE.unpack_from(self._held, self._at)[0] if held >= 4 else 0
+            else:
+                self.more = True
         return out
+
+    def go_on(self) -> list[Action]:
+        """The next turn of this connection: look at what was left."""
+        self._left = self._limits.turn_requests
+        return [] if self.closed or len(self._held) == self._at else self._note(self._parse())
 
     # ---- from the client ----------------------------------------------------------------------------------
     def from_client(self, data: bytes) -> list[Action]:
@@ -131,8 +164,10 @@ class ClientConnection:
             head, data = data[: self._client_pass], data[self._client_pass :]
             self._client_pass = 0
             return [ToUpstream(head), *self.from_client(data)]
+        if not self.more:
+            self._left = self._limits.turn_requests
         if len(self._held) == self._at:
-            got = None if self._local else self._alone(data)
+            got = None if self._local or self.stopped else self._alone(data)
             if got is not None:
                 self.in_flight, self.local_pending = len(self._order), True
                 return [got]
@@ -140,54 +175,77 @@ class ClientConnection:
         else:
             if not isinstance(self._held, bytearray):
                 self._held = bytearray(self._held[self._at :])
-                self._at = 0
+            elif self._at:
+                del self._held[: self._at]  # else what a client that never pauses has sent would all be kept
+            self._at = 0
             self._held += data
         return self._note(self._parse())
 
     def _parse(self) -> list[Action]:
         out: list[Action] = []
-        if self._local:
+        if self._local or self.stopped:
             return out
         buf, end = self._held, len(self._held)
         pos = run = self._at  # [run, pos) is a run of passed requests, sent on as one piece
-        while end - pos >= PREFIX.size:
+        last: Got | Close | None = None
+        while end - pos >= PREFIX.size and self._left > 0 and len(self._order) < self._in_flight_max:
             size, api_key, version, correlation = PREFIX.unpack_from(buf, pos)
-            if not 8 <= size <= self._limits.frame_bytes:
-                return [*out, self._close("bad_frame_size", f"size {size}")]
-            spec = SERVED.get(api_key)
             whole = pos + 4 + size
-            if spec is None:
-                if api_key in SASL or not 0 <= api_key <= LAST_KEY:
-                    self.authenticates = True
-                silent = api_key == Api.PRODUCE and self._is_silent(buf, pos, version, size)
-                if silent is None:
+            spec = SERVED.get(api_key)
+            if (
+                size < 8
+                or size > self._frame_max
+                or (spec is not None and (size > self._whole_max or not spec.low <= version <= spec.high))
+            ):
+                last = self._refused(buf, pos, size, api_key, version, spec)
+                if last is not None:
                     break
-                if not silent:
-                    slot = _Slot()
-                    self._order.append(slot)
-                    self._upstream.append(slot)
-                pos = min(whole, end)
-                self._client_pass = whole - pos
-                if self._client_pass:
-                    break
-                continue
-            if size > self._limits.group_frame_bytes:
-                return [*out, self._close("frame_too_large", f"api {api_key}, {size} bytes")]
-            if not spec.low <= version <= spec.high and api_key != Api.API_VERSIONS:
-                return [*out, self._close("unsupported_version", f"api {api_key} version {version}")]
-            if whole > end:
+            if spec is not None:
+                if whole <= end:
+                    last = self._got(api_key, version, correlation, bytes(buf[pos:whole]))
                 break
-            if run < pos:
-                out.append(ToUpstream(bytes(buf[run:pos])))
-            out.append(self._got(api_key, version, correlation, bytes(buf[pos:whole])))
-            pos = run = whole
-            break
+            if api_key in SASL or not 0 <= api_key <= LAST_KEY:
+                self.authenticates = True
+            silent = api_key == Api.PRODUCE and self._is_silent(buf, pos, version, size)
+            if silent is None:
+                break
+            self._left -= 1
+            self.requests += 1
+            if not silent:
+                slot = _Slot()
+                self._order.append(slot)
+                self._upstream.append(slot)
+            pos = min(whole, end)
+            self._client_pass = whole - pos
+            if self._client_pass:
+                break
+        if last is None and 4 <= end - pos < PREFIX.size:  # a size that is wrong is not waited with
+            last = self._refused(buf, pos, SIZE.unpack_from(buf, pos)[0], 0, 0, None)
         if run < pos:
             out.append(ToUpstream(bytes(buf[run:pos])))
+        if last is not None:
+            out.append(last)
+            if type(last) is Got:
+                self._left -= 1
+                self.requests += 1
+                pos = whole
         self._at = pos
         if pos == end:
             self._held, self._at = b"", 0
         return out
+
+    def _refused(
+        self, buf: bytes | bytearray, pos: int, size: int, api_key: int, version: int, spec: ApiSpec | None
+    ) -> Close | None:
+        if not 8 <= size <= self._limits.frame_bytes:
+            return self._bad_size(bytes(buf[pos : pos + 4]), size)
+        if spec is None:
+            return None
+        if size > self._limits.group_frame_bytes:
+            return self._close("frame_too_large", f"api {api_key}, {size} bytes")
+        if not spec.low <= version <= spec.high and api_key != Api.API_VERSIONS:
+            return self._close("unsupported_version", f"api {api_key} version {version}")
+        return None
 
     def _alone(self, data: bytes) -> Got | None:
         """The usual case without the detours of the others: these bytes are one request, which the sidecar handles."""
@@ -227,9 +285,20 @@ class ClientConnection:
             if len(data) == self._broker_pass:
                 self._broker_pass = 0
                 self._order.popleft()
-                return self._note([ToClient(data), *self._flush()])
-        self._broker_rest = self._broker_rest + data if self._broker_rest else data
-        return self._note(self._pump())
+                return self._unblocked([ToClient(data), *self._flush()])
+        if not self._broker_rest:
+            self._broker_rest = data
+        else:
+            if not isinstance(self._broker_rest, bytearray):
+                self._broker_rest = bytearray(self._broker_rest)
+            self._broker_rest += data
+        return self._unblocked(self._pump())
+
+    def _unblocked(self, out: list[Action]) -> list[Action]:
+        """Responses have left: what waited because too many requests were under way may go on."""
+        if len(self._held) > self._at and not self.closed:
+            out += self._parse()
+        return self._note(out)
 
     def _pump(self) -> list[Action]:
         """Take complete and streamable responses from what the broker sent, as far as the order allows."""
@@ -237,7 +306,7 @@ class ClientConnection:
         buf, pos, end = self._broker_rest, 0, len(self._broker_rest)
         if self._broker_pass:
             pos = min(self._broker_pass, end)
-            out.append(ToClient(buf[:pos]))
+            out.append(ToClient(bytes(buf[:pos])))
             self._broker_pass -= pos
             if self._broker_pass == 0:
                 self._order.popleft()
@@ -256,21 +325,21 @@ class ClientConnection:
                 if whole > end:
                     break
                 self._upstream.popleft()
-                out.append(Answered(first, buf[pos:whole]))
+                out.append(Answered(first, bytes(buf[pos:whole])))
                 pos = whole
                 continue
             assert self._order[0] is first, "a passed response is due only when all before it are answered"
             self._upstream.popleft()
             if whole <= end:
-                out.append(ToClient(buf[pos:whole]))
+                out.append(ToClient(bytes(buf[pos:whole])))
                 pos = whole
                 self._order.popleft()
                 out += self._flush()
             else:
-                out.append(ToClient(buf[pos:]))
+                out.append(ToClient(bytes(buf[pos:])))
                 self._broker_pass = whole - end
                 pos = end
-        self._broker_rest = buf[pos:]
+        self._broker_rest = buf[pos:] if pos else buf
         return out
 
     # ---- answers ------------------------------------------------------------------------------------------
@@ -285,10 +354,7 @@ class ClientConnection:
             self.in_flight, self.local_pending = 0, False
             return [ToClient(frame)] if frame else []
         slot.reply = frame
-        out = self._flush()
-        if len(self._held) > self._at:
-            out += self._parse()
-        return self._note(out)
+        return self._unblocked(self._flush())
 
     def ask(self, token: int, frame: bytes) -> list[Action]:
         """Send our own request on the client's upstream; the response comes as `Answered(token, ...)`."""
@@ -313,6 +379,13 @@ class ClientConnection:
             if slot.reply:
                 out.append(ToClient(slot.reply))
         return out
+
+    def _bad_size(self, first: bytes, size: int) -> Close:
+        if not self.requests and first.startswith(TLS_HELLO):
+            return self._close("tls", "the client speaks TLS, this listener does not: look at its security.protocol")
+        if not self.requests and first in HTTP_METHODS:
+            return self._close("http", "the client speaks HTTP: this is a listener of Kafka, not `admin`")
+        return self._close("bad_frame_size", f"size {size}")
 
     def _close(self, cause: str, detail: str = "") -> Close:
         self.closed = True

@@ -18,11 +18,15 @@ _TAGGED, _UNTAGGED = Struct(">iiB"), Struct(">ii")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits in bytes. A frame above its limit closes the connection, as at a broker (socket.request.max.bytes)."""
+    """Of one connection. A frame above its limit in bytes closes it, as at a broker (socket.request.max.bytes)."""
 
     frame_bytes: int = 104_857_600
     group_frame_bytes: int = 16_777_216
     """The limit for requests and responses that are decoded and so held in memory as a whole."""
+    in_flight: int = 256
+    """Requests without a response yet; those behind them wait."""
+    turn_requests: int = 32
+    """Requests that are looked at before the loop turns, so that other connections have their turn."""
 
 
 def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]:

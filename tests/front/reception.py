@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sidecar.front.session import Session, _Upstream
+from sidecar.front.memory import Memory
+from sidecar.front.session import PAUSES, Session, _Upstream
 from sidecar.proxy.connection import Close, Got
 from sidecar.wire.frames import Limits, request_frame
 from tests.inprocess.house import Lines, turns
@@ -32,9 +33,11 @@ class Reception:
 
     def __init__(self) -> None:
         self.broker = ("127.0.0.1", 1)
-        self.limits = Limits(10_000_000, 1_000_000)
+        self.limits = Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8)
         self.header_timeout_s = 0.02
-        self.in_flight_max = 4
+        self.held_bytes, self.unread_bytes = 65_536, 1 << 20
+        self.memory = Memory(0)
+        self.pauses = dict.fromkeys(PAUSES, 0)
         self.log = Lines()
         self.got: list[Got] = []
         self.closed: list[str] = []
@@ -43,9 +46,9 @@ class Reception:
         self.at_once: Callable[[Session, Got], None] | None = None
         """Called when a request is dispatched, if it is answered then."""
 
-    def opened(self, session: Session) -> bool:
+    def opened(self, session: Session) -> str:
         self.room -= 1
-        return self.room >= 0
+        return "" if self.room >= 0 else "too_many_connections"
 
     def gone(self, session: Session, cause: str) -> None:
         self.closed.append(cause)

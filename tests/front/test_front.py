@@ -15,6 +15,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import KnownReply
 from sidecar.core.offsets import CheckReply, CommitCheck
 from sidecar.front import front as module
+from sidecar.front.door import DoorSettings
 from sidecar.link.messages import AccessAnswer, AskAccess, GroupRules, Reply, Request, SettingsPassed, View
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import request_frame
@@ -451,7 +452,7 @@ def test_only_so_many_connections_are_taken() -> None:
         one.close()
         assert not (await desk.client()).closed
 
-    run(test, connections_max=2)
+    run(test, door=DoorSettings(connections_max=2))
 
 
 def test_tokens_are_never_the_same() -> None:

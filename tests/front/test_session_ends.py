@@ -125,7 +125,7 @@ def test_a_broker_that_is_reached_too_late_is_let_go() -> None:
 
 def test_bytes_that_are_no_request_close_the_connection() -> None:
     async def test(b: Bench) -> None:
-        b.client.feed(b"GET / HTTP/1.1\r\n\r\n")
+        b.client.feed(b"ZET / HTTP/1.1\r\n\r\n")
         assert b.client.closing
         (why,) = b.front.refusals
         assert why.cause == "bad_frame_size"

@@ -20,6 +20,8 @@ class MemoryTransport(asyncio.Transport):
         self.reading = True
         self.eof = False
         self.closing = False
+        self.unread = 0
+        """What the other end has not taken yet, as a test says."""
         self.heard: Callable[[bytes], None] | None = None
         """Called with everything that is written, if anybody listens."""
         self._unread: list[bytes] = []
@@ -88,6 +90,9 @@ class MemoryTransport(asyncio.Transport):
 
     def abort(self) -> None:
         self.close()
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing is ever full by itself: a test calls `pause_writing` of the protocol."""

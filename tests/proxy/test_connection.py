@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,7 +134,55 @@ def test_it_is_known_who_authenticates() -> None:
 
 def test_tls_to_a_plain_port_closes() -> None:
     (close,) = ClientConnection(Limits()).from_client(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"r" * 500)
-    assert isinstance(close, Close)
+    assert isinstance(close, Close) and close.cause == "tls" and "security.protocol" in close.detail
+
+
+def test_a_wrong_size_is_refused_at_its_four_bytes() -> None:
+    """Symptom: such a connection stayed open for half a minute, until twelve bytes were there or the time was over."""
+    for size in (-1, 0, 7, 104_857_601, 2**31 - 1):
+        c = ClientConnection(Limits())
+        assert c.from_client(size.to_bytes(4, "big", signed=True)[:3]) == []
+        (close,) = c.from_client(size.to_bytes(4, "big", signed=True)[3:])
+        assert isinstance(close, Close) and close.cause == "bad_frame_size"
+
+
+def test_what_passed_before_a_wrong_size_still_reaches_the_broker() -> None:
+    c = ClientConnection(Limits())
+    actions = c.from_client(produce(1, 0) + b"\xff\xff\xff\xff")
+    assert to_upstream(actions) == produce(1, 0) and isinstance(actions[-1], Close)
+
+
+def test_an_announced_frame_costs_no_more_than_the_bytes_that_came() -> None:
+    c = ClientConnection(Limits())
+    c.from_client((16_000_000).to_bytes(4, "big") + group(1)[4:])
+    assert c.partial and c.partial_bytes == 16_000_004
+    assert c.held_bytes == len(group(1)) and sys.getsizeof(c._held) < 1_000
+
+
+def test_what_was_handled_is_not_kept_however_the_reads_are_cut() -> None:
+    """Symptom: the buffer of a client whose reads always ended within a request grew for as long as it went on."""
+    c = ClientConnection(Limits())
+    stream = b"".join(group(i) for i in range(1, 2001))
+    step = 3 * len(group(1)) + 1
+    for at in range(0, len(stream), step):
+        todo = got(c.from_client(stream[at : at + step]))
+        while todo:
+            todo = got(c.answer(todo[0].token, b"R"))
+        assert sys.getsizeof(c._held) < 1_000
+    assert not c.partial
+
+
+def test_a_large_answer_to_a_question_is_not_copied_with_each_piece() -> None:
+    c = ClientConnection(Limits())
+    (first,) = got(c.from_client(group(1)))
+    c.ask(first.token, b"PROBE")
+    answer = response(9, b"y" * 4_000_000)
+    kept = set()
+    for at in range(0, len(answer) - 1, 1_000):
+        c.from_upstream(answer[at : min(at + 1_000, len(answer) - 1)])
+        kept.add(id(c._broker_rest))
+    assert len(kept) <= 2
+    assert c.from_upstream(answer[-1:]) == [Answered(first.token, answer)]
 
 
 def test_group_requests_have_a_limit_of_their_own() -> None:

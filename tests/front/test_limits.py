@@ -1,0 +1,329 @@
+"""Limits of one session and of all: whose turn it is, what is kept for clients that do not read, who is let in.
+
+Real sockets and a real broker under such clients: tests/hostile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.front.door import DoorSettings
+from sidecar.front.memory import Memory
+from sidecar.proxy.connection import Got
+from sidecar.wire.frames import Limits
+from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
+from tests.inprocess.desk import Desk
+from tests.inprocess.house import turns, until
+from tests.inprocess.messages import beat
+from tests.inprocess.transport import MemoryTransport
+
+TURN = 8
+"""`turn_requests` of the reception."""
+
+
+def echo(session: Any, got: Got) -> None:
+    session.reply(got.token, b"<%d>" % got.correlation_id)
+
+
+# ---- turns
+def test_a_thousand_pipelined_requests_give_others_their_turn() -> None:
+    """Symptom: a bystander's heartbeats had a p99 of 340 ms while one connection sent a thousand at a time."""
+
+    async def test(b: Bench) -> None:
+        b.front.at_once = echo
+        other = MemoryTransport(ManualSession(b.front))
+        other.protocol.connection_made(other)
+        b.client.feed(b"".join(group(i) for i in range(1, 1001)))
+        assert len(b.front.got) == TURN
+        other.feed(group(5000))
+        assert other.taken() == b"<5000>", "it waits for one turn at most"
+        for n in range(2, 6):
+            await turns(1)
+            assert len(b.front.got) == n * TURN + 1
+        await turns(1000 // TURN)
+        assert b.client.taken() == b"".join(b"<%d>" % i for i in range(1, 1001))
+        other.lose()
+
+    run(test)
+
+
+def test_bytes_that_come_meanwhile_give_no_second_turn() -> None:
+    async def test(b: Bench) -> None:
+        b.front.at_once = echo
+        for k in range(4):
+            b.client.feed(b"".join(group(100 * k + i) for i in range(2 * TURN)))
+        assert len(b.front.got) == TURN
+        await turns(10)
+        assert len(b.front.got) == 8 * TURN
+
+    run(test)
+
+
+def test_only_so_many_requests_of_one_read_are_under_way() -> None:
+    """Symptom: the limit was looked at after all requests of a read had been sent on, thousands of them."""
+
+    async def test(b: Bench) -> None:
+        b.client.feed(b"".join(passed(i) for i in range(1, 8)))
+        broker = await b.broker()
+        assert broker.taken() == b"".join(passed(i) for i in range(1, 5)), "four may be in flight"
+        assert not b.client.reading and b.front.pauses["in_flight"] == 1
+        broker.feed(response(1) + response(2))
+        assert broker.taken() == passed(5) + passed(6)
+        broker.feed(response(3) + response(4) + response(5) + response(6))
+        assert broker.taken() == passed(7) and b.client.reading
+        broker.feed(response(7))
+        assert b.client.taken() == b"".join(response(i) for i in range(1, 8))
+
+    run(test)
+
+
+def test_the_end_of_the_clients_half_waits_for_turns() -> None:
+    async def test(b: Bench) -> None:
+        b.front.at_once = echo
+        b.client.feed(b"".join(group(i) for i in range(1, 3 * TURN + 1)))
+        b.client.feed_eof()
+        await turns(10)
+        assert b.client.taken() == b"".join(b"<%d>" % i for i in range(1, 3 * TURN + 1))
+        assert b.front.closed == ["client_closed"]
+
+    run(test)
+
+
+# ---- clients that do not read
+def test_a_client_that_reads_no_answers_is_not_read_and_its_requests_wait() -> None:
+    """Symptom: answers to heartbeats were kept without limit for a client that sent and never read."""
+
+    async def test(b: Bench) -> None:
+        b.front.at_once = echo
+        b.session.pause_writing()
+        assert not b.client.reading and b.front.pauses["unread"] == 1
+        b.session.data_received(group(1) + group(2))  # was under way already
+        await turns(5)
+        assert b.front.got == []
+        b.session.resume_writing()
+        await turns(5)
+        assert b.client.reading and b.client.taken() == b"<1><2>"
+
+    run(test)
+
+
+def test_what_was_held_waits_too_while_answers_are_not_read() -> None:
+    async def test(b: Bench) -> None:
+        b.client.feed(group(1) + group(2) + group(3))
+        b.session.pause_writing()
+        b.answer(0, b"ONE")
+        await turns(3)
+        assert len(b.front.got) == 1
+        b.session.resume_writing()
+        await turns(3)
+        assert len(b.front.got) == 2
+
+    run(test)
+
+
+# ---- requests that are not whole
+def test_the_rest_of_a_request_behind_an_answered_one_is_waited_for_no_longer() -> None:
+    """Symptom: the time of half a request began with the next bytes only, which never came."""
+
+    async def test(b: Bench) -> None:
+        b.client.feed(group(1) + group(2)[:15])
+        b.answer(0, b"ONE")
+        await until(lambda: b.client.closing, 0.5)
+        await turns(2)
+        assert b.front.closed == ["request_timeout"]
+
+    run(test)
+
+
+def test_a_client_that_never_pauses_is_not_taken_for_a_slow_one() -> None:
+    """Symptom: a connection whose every read ended within a request was closed after `header_timeout_ms`."""
+
+    async def test(b: Bench) -> None:
+        b.front.at_once = echo
+        stream = b"".join(group(i) for i in range(1, 60))
+        step = len(group(1))
+        b.client.feed(stream[:15])
+        for at in range(15, len(stream) - step, step):
+            b.client.feed(stream[at : at + step])
+            await asyncio.sleep(0.002)
+        assert not b.client.closing
+        assert len(b.session.conn._held) < 3 * step, "what was handled is not kept"
+
+    run(test)
+
+
+def test_half_a_request_is_not_the_clients_fault_while_it_is_not_read() -> None:
+    async def test(b: Bench) -> None:
+        b.client.feed(passed(1))
+        broker = await b.broker()
+        broker.protocol.pause_writing()
+        b.session.data_received(group(2)[:15])
+        await asyncio.sleep(0.04)
+        assert not b.client.closing
+        broker.protocol.resume_writing()
+        await until(lambda: b.client.closing, 0.5)
+
+    run(test)
+
+
+def head(size: int) -> bytes:
+    """The beginning of a group request that says it has so many bytes."""
+    return size.to_bytes(4, "big") + group(1)[4:]
+
+
+def test_large_requests_that_come_at_once_wait_for_room() -> None:
+    async def whole() -> None:
+        front = Reception()
+        front.limits = Limits(10_000_000, 1_000_000)
+        front.memory = Memory(250_000)
+        clients = []
+        for _ in range(4):
+            session = ManualSession(front)
+            clients.append(client := MemoryTransport(session))
+            session.connection_made(client)
+            client.feed(head(150_000))
+        reading = [c.reading for c in clients]
+        assert reading == [True, True, False, False], "the last one that gets something may go over the limit"
+        assert front.memory.reserved_bytes == 2 * 150_004
+        small = MemoryTransport(ManualSession(front))
+        small.protocol.connection_made(small)
+        small.feed(group(1))
+        assert len(front.got) == 1, "others do not wait"
+        clients[2].feed(b"x")
+        clients[0].feed(b"x" * (150_004 - len(group(1))))
+        assert len(front.got) == 2 and [c.reading for c in clients] == [True, True, True, False]
+        clients[3].lose()
+        await until(lambda: clients[1].closing and clients[2].closing, 0.5)
+        await turns(3)
+        assert front.closed == ["client_closed", "request_timeout", "request_timeout"]
+        assert front.memory.reserved_bytes == 0
+        for c in (*clients, small):
+            c.lose()
+
+    asyncio.run(whole())
+
+
+def test_who_waits_for_room_has_all_its_time_when_it_comes() -> None:
+    async def whole() -> None:
+        front = Reception()
+        front.memory = Memory(1)
+        first, second = (MemoryTransport(ManualSession(front)) for _ in range(2))
+        for c in (first, second):
+            c.protocol.connection_made(c)
+            c.feed(head(150_000))
+        await until(lambda: second.reading, 0.5)
+        assert first.closing and not second.closing
+        second.feed(b"x" * (150_004 - len(group(1))))
+        assert len(front.got) == 1
+        second.lose()
+
+    asyncio.run(whole())
+
+
+# ---- who is let in, and for how long
+def at_desk(test: Callable[[Desk], Coroutine[Any, Any, None]], **given: Any) -> None:
+    async def whole() -> None:
+        desk = Desk(door=DoorSettings(**given))
+        desk.show()
+        await test(desk)
+
+    asyncio.run(whole())
+
+
+def test_connections_of_one_address_have_a_limit() -> None:
+    async def test(desk: Desk) -> None:
+        first, _ = await desk.client(), await desk.client()
+        third = await desk.client()
+        assert third.closed and not first.closed
+        assert not (await desk.client("10.0.0.8")).closed
+        trusted = [await desk.client("10.0.0.7") for _ in range(3)]
+        assert [c.closed for c in trusted] == [False, False, False]
+        await turns()
+        assert desk.metrics.value("closed", "too_many_from_address") == 1
+        first.close()
+        assert not (await desk.client()).closed
+
+    at_desk(test, per_address_max=2, per_address={"10.0.0.7": 3})
+
+
+def test_what_is_kept_of_an_address_goes_with_its_last_connection() -> None:
+    async def test(desk: Desk) -> None:
+        for n in range(50):
+            (await desk.client(f"10.0.1.{n}")).close()
+        assert not desk.front.door._from
+
+    at_desk(test)
+
+
+def test_a_connection_on_which_nothing_moves_is_closed() -> None:
+    async def test(desk: Desk) -> None:
+        quiet, parked, busy = await desk.client(), await desk.client(), await desk.client()
+        parked.post(beat("g", "m1", 1), 1)
+        for _ in range(20):
+            busy.post(beat("theirs", "m", 1), 1)
+            await asyncio.sleep(0.01)
+        await until(lambda: quiet.closed)
+        assert not parked.closed and not busy.closed
+        await turns()
+        assert desk.metrics.value("closed", "idle") == 1
+
+    at_desk(test, idle_s=0.1)
+
+
+def test_a_client_that_takes_nothing_for_so_long_is_let_go() -> None:
+    async def test(desk: Desk) -> None:
+        stuck, slow = await desk.client(), await desk.client()
+        stuck.transport.unread = slow.transport.unread = 100_000
+        for _ in range(25):
+            slow.transport.unread -= 10
+            await asyncio.sleep(0.01)
+        await until(lambda: stuck.closed)
+        assert not slow.closed, "it reads, however slowly"
+        await turns()
+        assert desk.metrics.value("closed", "not_read") == 1
+
+    at_desk(test, idle_s=0.1)
+
+
+# ---- frames that are refused
+@pytest.mark.parametrize(
+    "first, cause",
+    [
+        (b"\x16\x03\x01\x02", "tls"),
+        (b"GET ", "http"),
+        (b"\x7f\xff\xff\xff", "bad_frame_size"),
+        (b"\xff\xff\xff\xff", "bad_frame_size"),
+        ((104_857_601).to_bytes(4, "big"), "bad_frame_size"),
+    ],
+)
+def test_four_bytes_are_enough_to_refuse_a_frame(first: bytes, cause: str) -> None:
+    async def test(desk: Desk) -> None:
+        client = await desk.client()
+        client.send(first[:3])
+        assert not client.closed
+        client.send(first[3:])
+        assert client.closed
+        await turns()
+        assert desk.metrics.value("refused", cause) == desk.metrics.value("closed", cause) == 1
+        assert desk.lines.fields("frame refused")["cause"] == cause
+
+    at_desk(test)
+
+
+def test_a_refusal_is_logged_once_in_a_while_and_counted_always() -> None:
+    async def test(desk: Desk) -> None:
+        for _ in range(5):
+            (await desk.client()).send(b"GET / HTTP/1.1\r\n\r\n")
+        assert desk.lines.events("warning") == ["frame refused"]
+        (await desk.client()).send(b"\x16\x03\x01\x02\0")
+        assert desk.lines.events("warning") == ["frame refused"] * 2, "that is another reason"
+        await asyncio.sleep(0.06)
+        (await desk.client()).send(b"GET / HTTP/1.1\r\n\r\n")
+        assert desk.lines.fields("frame refused")["not_logged"] == 4
+        assert desk.metrics.value("refused", "http") == 6
+
+    at_desk(test, repeat_s=0.05)
