@@ -68,7 +68,14 @@ class Owe:
     message: CommitEnded
 
 
-Want = Ask | Coordinate | Store | Tell | Owe
+@dataclass(slots=True)
+class Settle:
+    """If the owner of one of these groups may be gone, wait a while for the word who owns them. Resumed with None."""
+
+    groups: tuple[str, ...]
+
+
+Want = Ask | Coordinate | Store | Tell | Owe | Settle
 Handler = Generator[Want, Any, bytes | Forward]
 
 

@@ -12,7 +12,7 @@ refused stays refused.
 
 from __future__ import annotations
 
-from sidecar.api.call import FORWARD, Call, Handler, upstream
+from sidecar.api.call import FORWARD, Call, Handler, Settle, upstream
 from sidecar.core.errors import Code
 from sidecar.wire.generated import find_coordinator as fc
 
@@ -25,9 +25,12 @@ BATCHED = 4
 def find_coordinator(call: Call) -> Handler:
     req = fc.FindCoordinatorRequest.decode(call.version, call.frame, call.pos)
     names = [req.key] if call.version < BATCHED else req.coordinator_keys
-    if req.key_type != GROUP or not any(call.scope.managed(n) for n in names):
+    managed = tuple(n for n in names if call.scope.managed(n))
+    if req.key_type != GROUP or not managed:
         return FORWARD
     body = yield from upstream(call)
+    if call.view.suspects:
+        yield Settle(managed)
     res = fc.FindCoordinatorResponse.decode(call.version, body)
     if call.version < BATCHED:
         _point(call, req.key, res)

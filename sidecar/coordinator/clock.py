@@ -5,6 +5,10 @@ from __future__ import annotations
 import time
 
 from sidecar.core.turn import Now
+from sidecar.link.clock import boot_s
+
+STEP_MS = 1_000
+"""A wall clock that is set forward by less than this ends no lease."""
 
 
 def wall_ms() -> int:
@@ -12,4 +16,9 @@ def wall_ms() -> int:
 
 
 def now() -> Now:
-    return Now(int(time.monotonic() * 1000), int(time.time() * 1000))
+    return Now(int(boot_s() * 1000), int(time.time() * 1000))
+
+
+def lease_end(sent: Now, lease_ms: int) -> Now:
+    """When a lease ends that began with what was sent then."""
+    return Now(sent.mono_ms + lease_ms, sent.wall_ms + lease_ms + STEP_MS)

@@ -39,7 +39,7 @@ from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.owner import Phase
 from sidecar.core.service import Service
 from sidecar.core.topics import Topic
-from sidecar.core.turn import Ports
+from sidecar.core.turn import Now, Ports
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.produce import Appender
 from sidecar.link.messages import (
@@ -171,7 +171,7 @@ class Coordinator:
         self._next_number = (number + 1) % (1 << FRONT_BITS)
         self._fronts[number] = front
         self._numbers[front] = number
-        front.from_coordinator(Lease(self.service.lease_until_ms))
+        front.from_coordinator(Lease(*self.service.lease_until))
         if self.moves.rules.ready:
             front.from_coordinator(self.moves.rules.message())
         front.from_coordinator(self.view)
@@ -452,9 +452,9 @@ class Coordinator:
     def leased(self) -> bool:
         return self.service.all_leased(now())
 
-    def lease_proved(self, until_ms: int) -> None:
-        self.service.lease(until_ms)
-        self._broadcast(Lease(until_ms))
+    def lease_proved(self, until: Now) -> None:
+        self.service.lease(until.mono_ms, until.wall_ms)
+        self._broadcast(Lease(*self.service.lease_until))
 
     # ---- time, topics, settings -----------------------------------------------------------------------------
     async def _tick(self) -> None:

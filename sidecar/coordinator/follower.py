@@ -13,6 +13,7 @@ from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.ownership import Assignment, Ownership, OwnershipSettings
 from sidecar.coordinator.start import OFFSETS, Control
 from sidecar.coordinator.tail import Listener, StateLog, Tail
+from sidecar.core.turn import Now
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.messages import View
 from sidecar.link.ports import Logger, Tasks
@@ -49,8 +50,9 @@ class Follower:
         log: Logger,
         tasks: Tasks,
         new_tail: NewTail = Tail,
+        peer_port: int = 0,
     ) -> None:
-        """`leaders`: of `__consumer_offsets`, as found at the start."""
+        """`leaders`: of `__consumer_offsets`, as found at the start; `peer_port`: where this sidecar answers pings."""
         self._settings = settings
         self._leaders = leaders
         self._control = control
@@ -61,10 +63,11 @@ class Follower:
         self._tasks = tasks
         self._broker_seen = time.monotonic()
         s = coordinator.settings
+        self._suspects: frozenset[int] = frozenset()
         self._unread = set(range(len(state.partitions)))
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
-        self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks)
+        self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks, peer_port)
         self._show()
         if not self._unread:
             self.ownership.take_part()
@@ -81,6 +84,7 @@ class Follower:
             leaders=self._leaders,
             brokers=dict(self._control.view.brokers),
             authorizer=self._configs.authorizer,
+            suspects=tuple(sorted(self._suspects)),
         )
 
     # ---- the owners' group --------------------------------------------------------------------------------
@@ -91,8 +95,12 @@ class Follower:
     def owners_lost(self, why: str) -> None:
         self._coordinator.owners_lost(why)
 
-    def lease_proved(self, until_ms: int) -> None:
-        self._coordinator.lease_proved(until_ms)
+    def lease_proved(self, until: Now) -> None:
+        self._coordinator.lease_proved(until)
+
+    def peers_suspected(self, nodes: frozenset[int]) -> None:
+        self._suspects = nodes
+        self._show()
 
     def offsets_leaders(self) -> Sequence[int]:
         return self._leaders

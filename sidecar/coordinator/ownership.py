@@ -19,9 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from sidecar.coordinator.clock import lease_end, now
+from sidecar.coordinator.peers import Peer, Peers, PeerSettings
 from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
+from sidecar.core.turn import Now
 from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.kafka.net import BrokerConnection
 from sidecar.link.ports import Logger, Tasks
@@ -40,6 +43,7 @@ COMMIT_V = 9
 """The last version of OffsetCommit that names topics."""
 DOUBLE_S = 30.0
 """Two sidecars with one node id: the older one ends after so long."""
+NEVER = Now(-(1 << 62), -(1 << 62))
 PROTOCOL_TYPE = "sidecar"
 PROTOCOL = "beside-leader-v1"
 JOIN_LANE = -1
@@ -59,24 +63,32 @@ def own_patterns(told: Any) -> OwnPatterns:
 @dataclass(frozen=True)
 class Assignment:
     """The whole map, known to every member. `members`: node id -> (member id, host, port); `patterns`: node id -> which
-    groups this sidecar's own settings name, of those that tell it."""
+    groups this sidecar's own settings name, of those that tell it; `peer_ports`: node id -> where it answers pings, of
+    those that do."""
 
     generation: int = -1
     owners: tuple[int, ...] = ()
     members: Mapping[int, tuple[str, str, int]] = field(default_factory=dict)
     patterns: Mapping[int, OwnPatterns] = field(default_factory=dict)
+    peer_ports: Mapping[int, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         members = {str(n): list(m) for n, m in self.members.items()}
         patterns = {str(n): p for n, p in self.patterns.items()}
-        return json.dumps({"owners": list(self.owners), "members": members, "patterns": patterns}).encode()
+        ports = {str(n): p for n, p in self.peer_ports.items()}
+        told = {"owners": list(self.owners), "members": members, "patterns": patterns, "peer_ports": ports}
+        return json.dumps(told).encode()
 
     @staticmethod
     def decode(generation: int, raw: bytes) -> Assignment:
         j = json.loads(raw)
         members = {int(n): (str(m[0]), str(m[1]), int(m[2])) for n, m in j["members"].items()}
         patterns = {int(n): own_patterns(p) for n, p in j.get("patterns", {}).items()}
-        return Assignment(generation, tuple(j["owners"]), members, patterns)
+        ports = {int(n): int(p) for n, p in j.get("peer_ports", {}).items()}
+        return Assignment(generation, tuple(j["owners"]), members, patterns, ports)
+
+    def peers(self) -> dict[int, Peer]:
+        return {n: Peer(*member, self.peer_ports.get(n, 0)) for n, member in self.members.items()}
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,7 @@ class OwnershipSettings:
     group_id: str
     session_timeout_ms: int
     heartbeat_ms: int
-    peer_links: bool
+    peers: PeerSettings = PeerSettings()
     patterns: OwnPatterns = field(default_factory=dict)
     proof_ms: int = 15_000
     proof_topic: str = "__group_state"
@@ -99,8 +111,11 @@ class Listener(Protocol):
     def owners_lost(self, why: str) -> None:
         """This sidecar is no member of the owners' group any more."""
 
-    def lease_proved(self, until_ms: int) -> None:
-        """The brokers answered as to a live member; until when that counts (monotonic)."""
+    def lease_proved(self, until: Now) -> None:
+        """The brokers answered as to a live member; until when that counts."""
+
+    def peers_suspected(self, nodes: frozenset[int]) -> None:
+        """These may be gone; there will be a new assignment, or they are not."""
 
     def offsets_leaders(self) -> Sequence[int]:
         """Leader of each partition of `__consumer_offsets`, as known now."""
@@ -116,7 +131,9 @@ class Ownership:
         listener: Listener,
         log: Logger,
         tasks: Tasks,
+        peer_port: int = 0,
     ) -> None:
+        """`peer_port`: where this sidecar answers the pings of others; 0: nowhere."""
         self.cluster = cluster
         self.node_id = node_id
         self.address = address
@@ -127,7 +144,7 @@ class Ownership:
         self.member_id = ""
         self.assignment = Assignment()
         self.is_leader = False
-        self._committed_s = float("-inf")
+        self._committed = NEVER
         """When the last request was sent whose answer proves that something could be committed."""
         self.double = ""
         """Where another sidecar is that has this node id, and was started later."""
@@ -135,7 +152,8 @@ class Ownership:
         self._started_ms = int(time.time() * 1000)
         self._rejoin = asyncio.Event()
         self._joining = False
-        self._links: dict[int, asyncio.Task[None]] = {}
+        self._peer_port = peer_port
+        self._peers = Peers(settings.peers, node_id, self._members, self._remove, listener.peers_suspected, tasks, log)
         self._stopping = False
         self._enabled = asyncio.Event()
         self._enabled.set()
@@ -148,10 +166,10 @@ class Ownership:
     async def stop(self) -> bool:
         """Leave the group, so that the others need not wait for the session to end. Returns whether nobody is left."""
         self._stopping = True
-        tasks = [*self._tasks, *self._links.values()]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._peers.stop()
         if self.member_id:
             await self._try_leave(self.member_id)
         return await self._alone()
@@ -229,10 +247,10 @@ class Ownership:
                 await self._join()
                 self._joining = False
                 if self.withdrawn:
-                    await self._try_leave(self.member_id)
+                    self.tasks.spawn(self._leave_surely(self.member_id), "withdraw")
                     raise _Lost("withdrawn while joining")
                 self._rejoin.clear()
-                self._watch_peers()
+                self._peers.watch()
                 await self._rejoin.wait()
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 self.log.debug("owners' group not reached", error=str(exc) or "timed out")
@@ -250,9 +268,9 @@ class Ownership:
         conn = await self.cluster.lane(await self.cluster.coordinator_node(self.settings.group_id, 0), JOIN_LANE)
         host, port = self.address
         said = {"node_id": self.node_id, "host": host, "port": port, "patterns": self.settings.patterns}
-        said["started_ms"] = self._started_ms
+        said |= {"started_ms": self._started_ms, "peer_port": self._peer_port}
         meta = json.dumps(said).encode()
-        sent = time.monotonic()
+        sent = now()
         timeout_ms = self.settings.session_timeout_ms
         while True:
             req = jg.JoinGroupRequest(
@@ -263,7 +281,7 @@ class Ownership:
                 protocol_type=PROTOCOL_TYPE,
                 protocols=[jg.JoinGroupRequestProtocol(name=PROTOCOL, metadata=meta)],
             )
-            sent = time.monotonic()
+            sent = now()
             res = await conn.request(jg, "JoinGroup", req, timeout_s=timeout_ms / 1000 + 65)
             if res.error_code == Code.MEMBER_ID_REQUIRED:
                 self.member_id = res.member_id
@@ -286,10 +304,12 @@ class Ownership:
             protocol_name=PROTOCOL,
             assignments=assignments,
         )
-        sent = time.monotonic()
+        sent = now()
         out = await conn.request(sg, "SyncGroup", sync, timeout_s=timeout_ms / 1000 + 5)
         _check(out.error_code, "SyncGroup")
-        self._committed_s = sent
+        if self.member_id != res.member_id:
+            raise _Lost("lost while joining")
+        self._committed = sent
         self._prove(sent)
         self.assignment = Assignment.decode(res.generation_id, out.assignment)
         self.listener.owners_assigned(self._without_doubles(self.assignment))
@@ -318,12 +338,13 @@ class Ownership:
     def _place(self, members: list[Any]) -> bytes:
         alive: dict[int, tuple[str, str, int]] = {}
         patterns: dict[int, OwnPatterns] = {}
+        ports: dict[int, int] = {}
         started: dict[int, int] = {}
         for m in sorted(members, key=lambda m: str(m.member_id)):
             try:
                 meta = json.loads(m.metadata)
                 node, host, port = int(meta["node_id"]), str(meta["host"]), int(meta["port"])
-                started_ms = int(meta.get("started_ms", 0))
+                started_ms, peer_port = int(meta.get("started_ms", 0)), int(meta.get("peer_port", 0))
                 said = own_patterns(meta["patterns"]) if meta.get("patterns") else None
             except (ValueError, KeyError, TypeError, AttributeError) as exc:
                 self.log.error("a member of the owners' group is no sidecar", member_id=m.member_id, error=repr(exc))
@@ -333,11 +354,25 @@ class Ownership:
                 if started_ms < started[node]:
                     continue
             alive[node], started[node] = (m.member_id, host, port), started_ms
+            ports[node] = peer_port
             patterns.pop(node, None)
             if said is not None:
                 patterns[node] = said
         owners = place(self.listener.offsets_leaders(), set(alive), self.assignment.owners)
-        return Assignment(0, tuple(owners), alive, patterns).encode()
+        return Assignment(0, tuple(owners), alive, patterns, ports).encode()
+
+    # ---- peers --------------------------------------------------------------------------------------------
+    def _members(self) -> Mapping[int, Peer]:
+        return {} if self._stopping else self.assignment.peers()
+
+    async def _remove(self, node: int, member_id: str, why: str) -> bool:
+        try:
+            await self._leave(member_id)
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self.log.warning("a lost peer could not be removed yet", peer=node, error=str(exc) or "timed out")
+            return False
+        self._rejoin.set()
+        return True
 
     async def _heartbeats(self) -> None:
         """Every `heartbeat_ms`, on its own connection."""
@@ -356,7 +391,7 @@ class Ownership:
                     generation_id=self.assignment.generation,
                     member_id=self.member_id,
                 )
-                member, sent = self.member_id, time.monotonic()
+                member, sent = self.member_id, now()
                 res = await conn.request(hb, "Heartbeat", req, timeout_s=self.settings.session_timeout_ms / 2000)
                 if res.error_code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
                     await self._commit(conn)
@@ -384,24 +419,25 @@ class Ownership:
 
     async def _commit(self, conn: BrokerConnection) -> None:
         """Have the coordinator commit something, if it is time for that."""
-        sent, s = time.monotonic(), self.settings
-        if sent - self._committed_s < s.proof_ms / 1000 / PROOFS:
+        sent, s = now(), self.settings
+        if sent.mono_ms - self._committed.mono_ms < s.proof_ms // PROOFS:
             return
-        part = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=int(sent))
+        part = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=sent.mono_ms // 1000)
         topic = oc.OffsetCommitRequestTopic(name=s.proof_topic, partitions=[part])
         req = oc.OffsetCommitRequest(s.group_id, self.assignment.generation, self.member_id, topics=[topic])
         res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=s.session_timeout_ms / 2000)
         code = res.topics[0].partitions[0].error_code
         if code == Code.NONE:
-            self._committed_s = sent
+            self._committed = sent
         else:
             self.log.debug("the lease is not confirmed", error=name_of(code))
 
-    def _prove(self, sent: float) -> None:
+    def _prove(self, sent: Now) -> None:
         s = self.settings
-        until_s = min(sent + s.session_timeout_ms / 1000, self._committed_s + s.proof_ms / 1000)
-        if until_s > sent:
-            self.listener.lease_proved(int(until_s * 1000))
+        session, proof = lease_end(sent, s.session_timeout_ms), lease_end(self._committed, s.proof_ms)
+        until = min(session, proof, key=lambda end: end.mono_ms)
+        if until.mono_ms > sent.mono_ms:
+            self.listener.lease_proved(until)
 
     async def _leave(self, member_id: str) -> None:
         """Raises ConnectionLost, TimeoutError, WireError if the group may still have this member."""
@@ -412,45 +448,6 @@ class Ownership:
         code = res.error_code or (res.members[0].error_code if res.members else Code.NONE)
         if code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
             raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
-
-    # ---- peers --------------------------------------------------------------------------------------------
-    def _watch_peers(self) -> None:
-        """An idle TCP link to each peer: when a process dies its links die at once, long before its session."""
-        if not self.settings.peer_links:
-            return
-        for node, task in list(self._links.items()):
-            if node not in self.assignment.members or task.done():
-                task.cancel()
-                del self._links[node]
-        for node in self.assignment.members:
-            if node != self.node_id and node not in self._links:
-                self._links[node] = self.tasks.spawn(self._link(node), f"link-{node}")
-
-    async def _link(self, node: int) -> None:
-        """Until this peer is no member any more, whatever member ids it has meanwhile."""
-        seen = False
-        while not self._stopping and node in self.assignment.members:
-            member_id, host, port = self.assignment.members[node]
-            try:
-                async with asyncio.timeout(0.5):
-                    reader, writer = await asyncio.open_connection(host, port)
-                seen, opened = True, time.monotonic()
-                try:
-                    await reader.read(1)
-                finally:
-                    writer.close()
-                # A peer that closes us at once (its limit of connections) must not be hammered.
-                await asyncio.sleep(0.02 if time.monotonic() - opened > 1 else 0.5)
-            except (OSError, TimeoutError) as exc:
-                current = self.assignment.members.get(node, ("", "", 0))[0]
-                if not seen or current != member_id:
-                    # It was never reached from here, which need not be its fault, or it has just joined anew.
-                    await asyncio.sleep(0.5)
-                    continue
-                self.log.warning("peer lost; removing it from the owners' group", peer=node, error=str(exc))
-                await self._try_leave(member_id)
-                self._rejoin.set()
-                return
 
 
 class _Lost(Exception):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from sidecar.coordinator.clock import now
+from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.tenure import Tenure
 from sidecar.core.service import Service
+from sidecar.core.turn import Now
 
 LOW = 0.6
 """A partition proves its owner when less than this part of a lease is left."""
@@ -35,8 +36,8 @@ class Proofs:
 
     def look(self) -> None:
         """Write a proof for every partition served here that will soon have none."""
-        at_ms = now().mono_ms
-        low_ms = at_ms + int(self._lease_ms * LOW)
+        at = now()
+        low_ms = at.mono_ms + int(self._lease_ms * LOW)
         if self._service.lease_until_ms > low_ms:
             return
         for p in self._service.serving():
@@ -44,13 +45,13 @@ class Proofs:
             if tenure is None or id(tenure) in self._under_way:
                 continue
             if self._service.owners[p].proved_until_ms <= low_ms:
-                self._write(p, tenure, at_ms)
+                self._write(p, tenure, lease_end(at, self._lease_ms))
         self._under_way &= {id(tenure) for tenure in self._tenures.values()}
 
-    def _write(self, p: int, tenure: Tenure, at_ms: int) -> None:
+    def _write(self, p: int, tenure: Tenure, until: Now) -> None:
         def committed() -> None:
             self._under_way.discard(id(tenure))
-            self._service.owners[p].proved(tenure.attempt, at_ms + self._lease_ms)
+            self._service.owners[p].proved(tenure.attempt, until)
 
         self._under_way.add(id(tenure))
         tenure.prove(committed)

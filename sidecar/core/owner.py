@@ -139,7 +139,7 @@ class Owner:
         self._held: list[_Held] = []
         self._serial = self._committed = 0
         self._owner_epoch = -1
-        self.proved_until_ms = 0
+        self.proved_until_ms = self._proved_until_wall_ms = 0
         """Until when a committed write proves that nobody has taken the partition over, whatever the lease says."""
         self._rest_until_ms = 0
         self._pause_ms = RETRY_MS
@@ -202,10 +202,13 @@ class Owner:
             self._tally.open -= 1
             self.request(h.token, h.event, now)
 
-    def proved(self, attempt: int, until_ms: int) -> None:
-        """A fenced write is committed that began a lease before `until_ms`."""
+    def proved(self, attempt: int, until: Now) -> None:
+        """A fenced write is committed that began a lease before `until`."""
         if attempt == self.attempt and self.phase is Phase.SERVING:
-            self.proved_until_ms = max(self.proved_until_ms, until_ms)
+            self.proved_until_ms, self._proved_until_wall_ms = until.mono_ms, until.wall_ms
+
+    def is_proved(self, now: Now) -> bool:
+        return now.mono_ms < self.proved_until_ms and now.wall_ms < self._proved_until_wall_ms
 
     def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> None:
         """A fence, a claim or an append failed. `shut_out`: because another sidecar owns the partition now."""

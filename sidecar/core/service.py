@@ -32,6 +32,7 @@ from sidecar.core.turn import Now, Ports
 GAP_MS = 1_000
 """A pause of the whole process that is longer is given back to every member's session."""
 SAY_AGAIN_MS = 5_000
+FOR_EVER_MS = 1 << 62
 LEAST_REST_MS = 5
 """Timers that are due within so long of each other are looked at together."""
 
@@ -70,6 +71,7 @@ class Service:
         self.stopping = False
         self._log = log
         self._lease_until_ms = 0
+        self._lease_until_wall_ms = FOR_EVER_MS
         self._image = TopicImage()
         self._topics: tuple[Topic, ...] = ()
         self._woken_ms = 0
@@ -103,20 +105,28 @@ class Service:
         for owner in self.owners:
             owner.released(why)
 
-    def lease(self, until_ms: int) -> None:
-        """The brokers know this sidecar as a live member; counted from when they were asked."""
-        self._lease_until_ms = max(self._lease_until_ms, until_ms)
+    def lease(self, until_ms: int, until_wall_ms: int = FOR_EVER_MS) -> None:
+        """The brokers know this sidecar as a live member; counted from when they were asked. By the wall clock, too: it
+        shows a pause of the whole machine that no other clock of it has seen, and if it only was set forward, the next
+        answer of the brokers puts that right."""
+        if until_ms >= self._lease_until_ms:
+            self._lease_until_ms, self._lease_until_wall_ms = until_ms, until_wall_ms
 
     @property
     def lease_until_ms(self) -> int:
         return self._lease_until_ms
 
+    @property
+    def lease_until(self) -> tuple[int, int]:
+        """By the clock of leases and by the wall clock."""
+        return self._lease_until_ms, self._lease_until_wall_ms
+
     def lease_valid(self, now: Now) -> bool:
         """For all partitions."""
-        return now.mono_ms < self._lease_until_ms
+        return now.mono_ms < self._lease_until_ms and now.wall_ms < self._lease_until_wall_ms
 
     def leased(self, partition: int, now: Now) -> bool:
-        return now.mono_ms < self._lease_until_ms or now.mono_ms < self.owners[partition].proved_until_ms
+        return self.lease_valid(now) or self.owners[partition].is_proved(now)
 
     def all_leased(self, now: Now) -> bool:
         """By the brokers, or each partition that is served here by itself."""
@@ -140,7 +150,7 @@ class Service:
             self.out.append(Reply(token, KnownReply(groups=frozenset(filter(self.known, event.candidates)))))
         else:
             owner = self.owner_of(event.group_id)
-            if now.mono_ms < self._lease_until_ms or now.mono_ms < owner.proved_until_ms:
+            if self.lease_valid(now) or owner.is_proved(now):
                 owner.request(token, event, now)
             else:
                 self._refuse(token, event, Code.NOT_COORDINATOR)

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from sidecar.api.access import hidden_topics
-from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Store, Tell
+from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Settle, Store, Tell
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import TEXT, Code
 from sidecar.core.events import Event
@@ -24,8 +24,10 @@ from sidecar.front.door import Door, DoorSettings
 from sidecar.front.managed import Managed
 from sidecar.front.memory import Memory
 from sidecar.front.session import Session
+from sidecar.front.settling import Settling, in_doubt
 from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.link.clock import boot_s
 from sidecar.link.messages import (
     AccessAnswer,
     Address,
@@ -51,6 +53,8 @@ HEADER = PREFIX.size
 """Where the header of a request goes on behind its correlation id."""
 NO_VIEW = View()
 EARLY_TICK_S = 0.1
+SETTLE_MS = 1_000
+"""FindCoordinator holds up what the client has sent behind it, so it does not wait for long."""
 STORE_LANES = 8
 """Connections to each broker that keeps offsets of groups owned here. A broker answers one request of a connection at
 a time, and a commit waits for all in-sync replicas."""
@@ -94,7 +98,7 @@ class FrontSettings:
 
 
 def now_ms() -> int:
-    return int(time.monotonic() * 1000)
+    return int(boot_s() * 1000)
 
 
 @dataclass(slots=True, eq=False)
@@ -160,6 +164,7 @@ class Front:
         """(token, until when it is held) of requests that came before the coordinator was there."""
         self._unsure: list[tuple[_Run, int]] = []
         """(request, until when it is held) before it is known which groups are managed."""
+        self._settling = Settling(now_ms)
         self._last_token = 0
         self._send = attach(self)
 
@@ -246,6 +251,8 @@ class Front:
                 run.session.ask(run.got.token, want.frame, lambda frame: self._answered(run, frame))
             elif isinstance(want, Store):
                 self._tasks.spawn(self._store(run, want), "store")
+            elif isinstance(want, Settle):
+                self._settle(run, want.groups)
 
     def _answered(self, run: _Run, frame: bytes | None) -> None:
         if frame is None:
@@ -299,13 +306,30 @@ class Front:
             run.now_ms = now_ms()
             self._advance(run, frame)
 
+    def _settle(self, run: _Run, groups: tuple[str, ...]) -> None:
+        def go_on() -> None:
+            if run.session.conn.closed:
+                self._give_up(run)
+            else:
+                self._advance(run, None)
+
+        if in_doubt(self._view or NO_VIEW, groups):
+            self._settling.wait(groups, now_ms() + SETTLE_MS, go_on)
+        else:
+            self._advance(run, None)
+
     # ---- the coordinator ------------------------------------------------------------------------------------
     def _coordinate(self, run: _Run, event: Event) -> None:
         self._last_token = token = self._last_token + 1
         run.event = event
         self._waiting[token] = run
         if self._view is not None:
-            self._send(Request(token, event))
+            if self._view.suspects and event.group_id and in_doubt(self._view, (event.group_id,)):
+                # The one whose turn it is may be this sidecar, which does not know yet.
+                until_ms = now_ms() + self.settings.hold_ms
+                self._settling.wait((event.group_id,), until_ms, lambda: self._send_held(token))
+            else:
+                self._send(Request(token, event))
         else:
             if not self._early:
                 asyncio.get_running_loop().call_later(EARLY_TICK_S, self._refuse_early)
@@ -352,7 +376,7 @@ class Front:
         if type(message) is Reply:
             self._replied(message)
         elif isinstance(message, Lease):
-            self._grants.lease_until_ms = message.until_ms
+            self._grants.lease_until_ms, self._grants.lease_until_wall_ms = message.until_ms, message.until_wall_ms
         elif isinstance(message, Void):
             self._grants.void(message.groups)
         elif isinstance(message, View):
@@ -386,9 +410,13 @@ class Front:
         if first:
             early, self._early = self._early, []
             for token, _ in early:
-                run = self._waiting.get(token)
-                if run is not None and run.event is not None:
-                    self._send(Request(token, run.event))
+                self._send_held(token)
+        self._settling.looked(view)
+
+    def _send_held(self, token: int) -> None:
+        run = self._waiting.get(token)
+        if run is not None and run.event is not None:
+            self._send(Request(token, run.event))
 
     def _may_see(self, ask: AskAccess) -> None:
         """Which of these topics may the principal behind this request not see? Asked on its own connection."""

@@ -7,9 +7,10 @@ broker's word on the connection's principal has an end of its own.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
-from sidecar.link.messages import TOUCH_MS, Grant, Touch
+from sidecar.link.messages import FOR_EVER_MS, TOUCH_MS, Grant, Touch
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class Grants:
     """What one front may answer by itself."""
 
     lease_until_ms: int = 0
+    lease_until_wall_ms: int = FOR_EVER_MS
     groups: dict[str, GroupGrant] = field(default_factory=dict)
 
     def remember(self, grant: Grant, api_key: int, version: int, until_ms: int, frame: bytes, now_ms: int) -> Steady:
@@ -62,7 +64,8 @@ class Grants:
 
     def allows(self, s: Steady, api_key: int, version: int, now_ms: int) -> bool:
         asked = s.version == version and s.api_key == api_key
-        return asked and s.group.valid and now_ms < s.until_ms and now_ms < self.lease_until_ms
+        in_time = now_ms < s.until_ms and now_ms < self.lease_until_ms
+        return asked and s.group.valid and in_time and time.time() * 1000 < self.lease_until_wall_ms
 
 
 def touch_due(s: Steady, now_ms: int) -> bool:

@@ -59,22 +59,28 @@ class SettingsPassed(Struct, tag=True, gc=False):
     """A change of broker settings passed through a client's connection: it is worth reading them at once."""
 
 
+FOR_EVER_MS = 1 << 62
+
+
 # ---- to the front -------------------------------------------------------------------------------------------------
 class Lease(Struct, tag=True, gc=False):
-    """Until when the coordinator may take itself for the owner (monotonic clock of the machine, which both share)."""
+    """Until when the coordinator may take itself for the owner, by link/clock.py and by the wall clock. Both processes
+    are on one machine; the second one counts where a pause of the whole machine is not seen by the first."""
 
     until_ms: int
+    until_wall_ms: int = FOR_EVER_MS
 
 
 class View(Struct, tag=True, gc=False):
     """What a front must know of the cluster. `owners[p]`: node id of the owner of partition p, -1 while unknown;
     `leaders[p]`: of the leader of `__consumer_offsets`-p; `brokers`: the addresses that clients know; `authorizer`:
-    whether the broker has one."""
+    whether the broker has one; `suspects`: node ids of owners that may be gone, which will soon be known."""
 
     owners: tuple[int, ...] = ()
     leaders: tuple[int, ...] = ()
     brokers: dict[int, Address] = field(default_factory=dict)
     authorizer: bool = True
+    suspects: tuple[int, ...] = ()
 
 
 class GroupRules(Struct, tag=True, gc=False):

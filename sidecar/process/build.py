@@ -19,6 +19,7 @@ from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.follower import Follower, FollowerSettings, NewTail
 from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.peers import PeerListener, PeerSettings
 from sidecar.coordinator.picture import picture
 from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import OwnRules, Rules
@@ -125,7 +126,7 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
             o.group,
             o.session_timeout_ms,
             o.heartbeat_ms,
-            o.peer_links,
+            PeerSettings(o.peer_links, o.peer_ping_ms / 1000, o.peer_silence_ms / 1000),
             rules.told(),
             o.proof_ms,
             s.state.topic,
@@ -136,7 +137,16 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
 class Coordination:
     """The coordinator's half of a process: made when everything it needs is there."""
 
-    def __init__(self, s: Settings, leaders: tuple[int, ...], control: Control, cluster: Cluster, app: Shared) -> None:
+    def __init__(
+        self,
+        s: Settings,
+        leaders: tuple[int, ...],
+        control: Control,
+        cluster: Cluster,
+        app: Shared,
+        peers: PeerListener | None,
+    ) -> None:
+        self._peers = peers
         self._codec = codec = StateCodec()
         self._state = state = StateLog(len(leaders), codec, app.log, app.metrics)
         values = {f: getattr(s.consumer, f) for f in type(s.consumer).model_fields}
@@ -180,8 +190,9 @@ class Coordination:
         )
         app.tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
         follow = follower_settings(s, cluster.client_id, rules)
+        made, new_tail, peer_port = self.coordinator, app.edges.new_tail, 0 if peers is None else peers.port
         self.follower = Follower(
-            follow, leaders, control, cluster, configs, state, self.coordinator, app.log, app.tasks, app.edges.new_tail
+            follow, leaders, control, cluster, configs, state, made, app.log, app.tasks, new_tail, peer_port
         )
 
     def _abandoned(self, s: Settings, configs: Configs, cluster: Cluster, app: Shared) -> Abandoned:
@@ -214,6 +225,8 @@ class Coordination:
         await self.coordinator.stop()
         if await self.follower.stop():
             await self.coordinator.give_up_placeholders()
+        if self._peers is not None:
+            self._peers.close()
 
 
 class Starting:
@@ -336,7 +349,8 @@ class App:
         await find_broker(start, control, log)
         leaders = await offsets_leaders(start, control, self.cluster, log)
         await state_topic(start, control, self.cluster, len(leaders), log)
-        self.half = made = Coordination(s, leaders, control, self.cluster, self.shared)
+        peers = await peer_listener(s)
+        self.half = made = Coordination(s, leaders, control, self.cluster, self.shared, peers)
         if s.link is None:
             self.loopback.serve(made.coordinator)
         else:
@@ -395,3 +409,17 @@ async def listen(s: Settings, front: Front, log: Logger) -> asyncio.Server:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     log.info("listening", listen=s.listen, broker=s.broker)
     return server
+
+
+async def peer_listener(s: Settings) -> PeerListener | None:
+    """Where other sidecars see that this one is there, if they are to look."""
+    if not s.ownership.peer_links:
+        return None
+    host, _ = split(s.listen)
+    try:
+        return await PeerListener.open(host, s.ownership.peer_port)
+    except OSError as exc:
+        raise StartError(
+            f"cannot listen for other sidecars on {host}:{s.ownership.peer_port}: {exc.strerror or exc}. "
+            "Set ownership.peer_port to a free port, or to 0."
+        ) from None

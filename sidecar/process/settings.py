@@ -204,6 +204,15 @@ class OwnershipSection(_Section):
         description="Its broker silent for so long: the sidecar gives up what it owns, until it answers again.",
     )
     peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
+    peer_port: int = Field(
+        0, ge=0, le=65_535, description="Where peers watch this sidecar, on the host of `listen`; 0: any free port."
+    )
+    peer_ping_ms: int = Field(200, ge=20, description="How often peers are pinged.")
+    peer_silence_ms: int = Field(
+        1_500,
+        ge=100,
+        description="A peer that answers no ping for so long is removed, as one that is gone; at least two pings.",
+    )
 
 
 class Compat(_Section):

@@ -30,6 +30,7 @@ from sidecar.api.call import (
     Learnt,
     Owe,
     Scope,
+    Settle,
     Store,
     Tell,
     Want,
@@ -65,7 +66,7 @@ class Message(Protocol):
     def encode(self, version: int) -> bytes: ...
 
 
-W = TypeVar("W", Ask, Coordinate, Store, Tell, Owe)
+W = TypeVar("W", Ask, Coordinate, Store, Tell, Owe, Settle)
 
 
 class Clock:
@@ -175,6 +176,15 @@ class Play:
     def tells(self) -> Play:
         """It tells the coordinator that settings have passed, and goes on at once."""
         assert self._take(Tell).message == SettingsPassed()
+        self._resume(None)
+        return self
+
+    def settles(self, *groups: str) -> Play:
+        """It waits until it is known who owns these groups."""
+        assert self._take(Settle).groups == groups
+        return self
+
+    def settled(self) -> Play:
         self._resume(None)
         return self
 

@@ -14,6 +14,7 @@ from sidecar.coordinator import start
 from sidecar.coordinator import writer as writer_module
 from sidecar.coordinator.follower import Follower, FollowerSettings
 from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.peers import PeerSettings
 from sidecar.coordinator.start import Control, StartSettings
 from sidecar.coordinator.tail import Listener, StateLog
 from sidecar.core import owner as owner_module
@@ -80,7 +81,7 @@ def run(
         control = Control(settings, house.cluster)
         await control.look()
         prepare(brokers)
-        owners = OwnershipSettings("owners", 2_000, 5, peer_links=False)
+        owners = OwnershipSettings("owners", 2_000, 5, PeerSettings(links=False))
         follow = {
             "broker": "broker-1:9092",
             "tail_bootstrap": "",

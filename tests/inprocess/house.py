@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.background import Background
+from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.ownership import Assignment
@@ -217,7 +218,15 @@ class House:
         limits = replace(ServiceSettings(), **(service or {}))
         seats = PlaceholderSettings(**(placeholders or {}))
         settings = CoordinatorSettings(
-            STATE, node_id, address, write_timeout_s, claims_kept, limits, seats, batch_bytes=batch_bytes
+            STATE,
+            node_id,
+            address,
+            write_timeout_s,
+            claims_kept,
+            limits,
+            seats,
+            batch_bytes=batch_bytes,
+            lease_ms=LEASE_MS,
         )
         self.coordinator = Coordinator(
             settings,
@@ -283,7 +292,7 @@ class House:
 
     def prove(self, lease_ms: int = LEASE_MS) -> None:
         """The brokers have answered as to a live member."""
-        self.coordinator.lease_proved(int(time.monotonic() * 1000) + lease_ms)
+        self.coordinator.lease_proved(lease_end(now(), lease_ms))
 
     def assign(self, *owners: int) -> None:
         """The owners' group has a new map, and the fronts are shown it."""

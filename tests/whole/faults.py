@@ -135,14 +135,15 @@ class Faults:
         n = self.rng.choice(NODES)
         w = self.world
         procs = [w.sidecars[n].proc, w.kafka.procs[n]]
-        w.say(f"==== host {n} is suspended")
+        paused = self.rng.random() < 0.3
+        w.say(f"==== host {n} is suspended{', with all its clocks but one' if paused else ''}")
         for p in procs:
             p.stand_still()
 
         def wake() -> None:
             w.say(f"==== host {n} wakes")
             for p in procs:
-                p.go_on(slept=True)
+                p.go_on(slept=True, paused=paused)
 
         self._after(100, 15_000, wake)
 

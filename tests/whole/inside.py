@@ -56,7 +56,7 @@ class Inside:
         self._deaf: dict[tuple[Proc, int], list[float]] = defaultdict(list)
         """By partition: the times at which a process was seen standing still, or without a lease on it."""
         self._leased_ms: dict[tuple[str, int], float] = {}
-        """By host and partition: when its sidecar was last seen with a lease on it."""
+        """By host and partition: until when its sidecar has a lease on it, as it was last seen."""
         self._rebalances: dict[tuple[str, str], tuple[int, float]] = {}
         """By host and group: the generation that ends, and since when its members are to join, as the owner has it."""
         kafka.cluster.on_asked = self._hears
@@ -104,6 +104,10 @@ class Inside:
 
     def rebalances(self, host: str, group_id: str, before_ms: float) -> bool:
         """Whether the sidecar of this host has had its members join since before then, without a pause."""
+        s = next(s for s in self.sidecars.values() if s.proc.host == host)
+        if s.app is not None and isinstance(s.app.half, Coordination):
+            # It may have stood still since it was last looked at, with a rebalance that was over a moment later.
+            self._look_for_rebalances(s, s.app.half.coordinator.service.owner_of(group_id))
         return self._rebalances.get((host, group_id), (0, before_ms))[1] < before_ms
 
     def had_a_lease(self, host: str, group_id: str, asked_ms: float) -> bool:
@@ -115,11 +119,10 @@ class Inside:
         return asked_ms < self._leased_ms.get((host, p), 0.0) + 2 * EVERY_MS
 
     def _note_lease(self, s: Sidecar, service: Service, p: int) -> bool:
-        at_ms = s.proc.mono_ms()
-        valid = at_ms < service.lease_until_ms or at_ms < service.owners[p].proved_until_ms
-        if valid:
-            self._leased_ms[s.proc.host, p] = self._universe.now_ms
-        return valid
+        left_ms = max(service.lease_until_ms, service.owners[p].proved_until_ms) - s.proc.boot_ms()
+        key, now_ms = (s.proc.host, p), self._universe.now_ms
+        self._leased_ms[key] = now_ms + left_ms if left_ms > 0 else min(now_ms, self._leased_ms.get(key, 0.0))
+        return left_ms > 0
 
     def at_the_end(self) -> None:
         """Nothing has happened for a while: nobody waits for anything."""
@@ -139,7 +142,7 @@ class Inside:
         until_ms = half.coordinator.service.lease_until_ms
         if asked_ms is None or asked_ms <= self._disturbed.get(s.proc, -1.0):
             return
-        now_ms = s.proc.mono_ms() - self._universe.now_ms
+        now_ms = s.proc.boot_ms() - self._universe.now_ms
         late_ms = until_ms - (now_ms + asked_ms + LEASE_MS + ROUNDING_MS)
         if late_ms > 0:
             raise Violation(f"the lease of sidecar {s.node_id} lasts {late_ms:.0f} ms longer than the brokers know")
@@ -153,7 +156,7 @@ class Inside:
     def _proof(self, s: Sidecar, owner: Owner) -> None:
         """What a partition has proved by itself ends a lease after another one's claim."""
         part = self._fold.parts[owner.partition]
-        now_ms = s.proc.mono_ms() - self._universe.now_ms
+        now_ms = s.proc.boot_ms() - self._universe.now_ms
         late_ms = owner.proved_until_ms - (now_ms + part.claimed_ms + LEASE_MS + ROUNDING_MS)
         if part.claimed != owner._owner_epoch and late_ms > 0:
             raise Violation(f"a proof of sidecar {s.node_id} for {owner.partition} lasts {late_ms:.0f} ms too long")
@@ -197,7 +200,7 @@ class Inside:
         """A request waits for a takeover, but not longer than it should."""
         calm = self._universe.now_ms - self._disturbed.get(s.proc, -1e9) > WELL_AGAIN_MS
         for held in owner._held if calm else ():
-            if held.until_ms + HELD_MS < s.proc.mono_ms():
+            if held.until_ms + HELD_MS < s.proc.boot_ms():
                 raise Violation(f"sidecar {s.node_id} holds a request longer than it should: {held.event}")
 
     def _look_for_rebalances(self, s: Sidecar, owner: Owner) -> None:
@@ -219,7 +222,7 @@ class Inside:
         """Nobody's request is forgotten, also of those who have given up by themselves."""
         if s.app is None or self._universe.now_ms - self._disturbed.get(s.proc, -1e9) < WELL_AGAIN_MS:
             return
-        at_ms = s.proc.mono_ms()
+        at_ms = s.proc.boot_ms()
         for front in s.app.fronts:
             for run in front._waiting.values():
                 waited_ms = at_ms - run.now_ms

@@ -219,8 +219,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
 @contextmanager
 def virtual_time(universe: Universe) -> Iterator[None]:
-    """`time.monotonic` and `time.time` are those of the process whose work is being done."""
-    monotonic, wall = time.monotonic, time.time
+    """The clocks are those of the process whose work is being done."""
+    monotonic, wall, of_clock = time.monotonic, time.time, time.clock_gettime
 
     def mono_s() -> float:
         proc = universe.current
@@ -230,8 +230,13 @@ def virtual_time(universe: Universe) -> Iterator[None]:
         proc = universe.current
         return wall() if proc is None else proc.wall_ms() / 1000
 
-    time.monotonic, time.time = mono_s, wall_s
+    def boot_s(clock: int) -> float:
+        assert clock == time.CLOCK_BOOTTIME
+        proc = universe.current
+        return universe.now_ms / 1000 + 1000.0 if proc is None else proc.boot_s()
+
+    time.monotonic, time.time, time.clock_gettime = mono_s, wall_s, boot_s
     try:
         yield
     finally:
-        time.monotonic, time.time = monotonic, wall
+        time.monotonic, time.time, time.clock_gettime = monotonic, wall, of_clock

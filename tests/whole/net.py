@@ -326,17 +326,31 @@ class Net:
         return transport, protocol
 
     def listen(self, loop: SimLoop, factory: Factory, host: str, port: int) -> Server:
+        if not port:
+            self._port = port = self._port + 1
         server = Server(self, loop, factory, (host, port))
         self.open_port((host, port), server)
         return server
 
 
+class Listening:
+    """What a server shows as its socket."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._address
+
+    def setsockopt(self, *option: int) -> None:
+        """Nothing is delayed here but by the net."""
+
+
 class Server:
     """What `loop.create_server` returns."""
 
-    sockets: tuple[Any, ...] = ()
-
     def __init__(self, net: Net, loop: SimLoop, factory: Factory, address: tuple[str, int]) -> None:
+        self.sockets = (Listening(address),)
         self.proc = loop.proc
         self._net, self._loop, self._factory, self._address = net, loop, factory, address
 

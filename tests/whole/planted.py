@@ -21,6 +21,7 @@ import pytest
 
 import sidecar.api.offset_commit as offset_commit
 import sidecar.coordinator.writer as writer_module
+from sidecar.coordinator.clock import now
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.ownership import Ownership
 from sidecar.coordinator.placeholders import Placeholders, _Group
@@ -212,14 +213,14 @@ def looks_at_no_lease(patch: Patch, world: World) -> None:
 
 def counts_the_lease_from_the_answer(patch: Patch, world: World) -> None:
     real = Ownership._prove
-    patch.setattr(Ownership, "_prove", lambda self, sent: real(self, time.monotonic()))
+    patch.setattr(Ownership, "_prove", lambda self, sent: real(self, now()))
 
 
 def believes_heartbeats_alone(patch: Patch, world: World) -> None:
     """A coordinator of the owners' group that is cut off from the other brokers goes on answering."""
 
     async def planted(self: Any, conn: Any) -> None:
-        self._committed_s = time.monotonic()
+        self._committed = now()
 
     patch.setattr(Ownership, "_commit", planted)
 

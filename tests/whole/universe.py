@@ -119,6 +119,8 @@ class Proc:
     wall_offset_ms: float = 0.0
     slept_ms: float = 0.0
     """For so long its host was suspended: time that the monotonic clock does not count."""
+    paused_ms: float = 0.0
+    """The part of that in which its whole machine stood still: no clock of it counts that but the wall clock."""
     life: Life = Life.RUNS
     missed: deque[Timer] = field(default_factory=deque)
     on_death: list[Work] = field(default_factory=list)
@@ -130,6 +132,12 @@ class Proc:
 
     def mono_s(self) -> float:
         return (self.universe.now_ms - self.slept_ms) / 1000 + 1000.0
+
+    def boot_ms(self) -> int:
+        return int(self.boot_s() * 1000)
+
+    def boot_s(self) -> float:
+        return (self.universe.now_ms - self.paused_ms) / 1000 + 1000.0
 
     def wall_ms(self) -> int:
         return int(WALL_START_MS + self.universe.now_ms + self.wall_offset_ms)
@@ -155,13 +163,15 @@ class Proc:
             self.life = Life.STANDS
             self._since_ms = self.universe.now_ms
 
-    def go_on(self, slept: bool = False) -> None:
-        """`slept`: its host was suspended, and its monotonic clock stood still as well."""
+    def go_on(self, slept: bool = False, paused: bool = False) -> None:
+        """`slept`: its host was suspended, and its monotonic clock stood still; `paused`: all clocks but the wall's."""
         if self.life is not Life.STANDS:
             return
         self.life = Life.RUNS
         if slept:
             self.slept_ms += self.universe.now_ms - self._since_ms
+        if paused:
+            self.paused_ms += self.universe.now_ms - self._since_ms
         missed, self.missed = self.missed, deque()
         self.universe.again(missed)
         for work in list(self.on_resume):

@@ -1,0 +1,231 @@
+"""The other sidecars, watched: a process that dies closes its links at once, and one that stands still answers no ping.
+
+Each sidecar listens for the others on a port of its own (`PeerListener`), which it tells them with its membership, and
+sends back what it gets there. So a ping goes through the event loop that coordinates, and through nothing that clients
+can fill up. Its links are no proof of anything: a peer that was removed by mistake is a member again a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from sidecar.link.ports import Logger, Tasks
+
+PING = b"ping"
+ECHO_BYTES = 64
+"""Of what comes in at once, no more is sent back."""
+LISTENS_MAX = 1_000
+"""Links to this sidecar; more are closed at once."""
+CONNECT_S = 0.5
+AGAIN_S = 0.5
+QUICK_S = 0.02
+SUSPECT_PINGS = 2
+"""So many pings without an answer, and requests for the peer's groups wait."""
+LATE = 2.0
+"""A round that took so much longer than it should says something of this process, not of the peer."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A member of the owners' group. `port`: where it answers pings; 0: it does not say, being an older version, and
+    its `client_port` shows only whether its process is there."""
+
+    member_id: str
+    host: str
+    client_port: int
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class PeerSettings:
+    """`silence_s`: a peer that answers no ping for so long is removed."""
+
+    links: bool = True
+    ping_s: float = 0.2
+    silence_s: float = 1.5
+
+    @property
+    def missed_max(self) -> int:
+        return max(SUSPECT_PINGS, round(self.silence_s / self.ping_s))
+
+
+# ---- answering ----------------------------------------------------------------------------------------------------
+class _Echo(asyncio.Protocol):
+    def __init__(self, links: dict[asyncio.BaseTransport, None]) -> None:
+        self._links = links
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if len(self._links) >= LISTENS_MAX:
+            self._transport.abort()
+        else:
+            self._links[transport] = None
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(data[:ECHO_BYTES])
+
+    def pause_writing(self) -> None:
+        self._transport.abort()  # no peer leaves its answers unread
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._links.pop(self._transport, None)
+
+
+class PeerListener:
+    """Where peers ping this sidecar. `port` is the one it has got."""
+
+    def __init__(self, server: asyncio.Server, links: dict[asyncio.BaseTransport, None], port: int) -> None:
+        self._server, self._links = server, links
+        self.port = port
+
+    @staticmethod
+    async def open(host: str, port: int) -> PeerListener:
+        """Port 0: any that is free. Raises OSError."""
+        links: dict[asyncio.BaseTransport, None] = {}
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Echo(links), host, port, reuse_address=True)
+        return PeerListener(server, links, int(server.sockets[0].getsockname()[1]))
+
+    def close(self) -> None:
+        self._server.close()
+        for transport in list(self._links):
+            transport.close()
+
+
+# ---- asking -------------------------------------------------------------------------------------------------------
+class _Link(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.heard = False
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+class Peers:
+    """`members()`: who is watched, by node id; `remove(node, member id, why)`: have the brokers remove it, returns
+    whether they did; `suspected(nodes)`: these may be gone, as far as this sidecar can tell now."""
+
+    def __init__(
+        self,
+        settings: PeerSettings,
+        node_id: int,
+        members: Callable[[], Mapping[int, Peer]],
+        remove: Callable[[int, str, str], Awaitable[bool]],
+        suspected: Callable[[frozenset[int]], None],
+        tasks: Tasks,
+        log: Logger,
+    ) -> None:
+        self._settings = settings
+        self._node_id = node_id
+        self._members = members
+        self._remove = remove
+        self._suspected = suspected
+        self._tasks = tasks
+        self._log = log
+        self._watched: dict[int, asyncio.Task[None]] = {}
+        self._suspects: frozenset[int] = frozenset()
+        self._answered: dict[int, str] = {}
+        """Node id -> member id of the peer that has answered a ping. One that never has is not one that is silent."""
+
+    def watch(self) -> None:
+        """There is a new assignment: watch its members."""
+        if not self._settings.links:
+            return
+        members = self._members()
+        for node, task in list(self._watched.items()):
+            if node not in members or task.done():
+                task.cancel()
+                del self._watched[node]
+        # A new map says who owns what now; who is gone is not in it, or has come again.
+        self._suspect(self._suspects & self._watched.keys())
+        for node in members:
+            if node != self._node_id and node not in self._watched:
+                self._watched[node] = self._tasks.spawn(self._watch(node), f"link-{node}")
+
+    async def stop(self) -> None:
+        for task in self._watched.values():
+            task.cancel()
+        await asyncio.gather(*self._watched.values(), return_exceptions=True)
+
+    def _suspect(self, nodes: frozenset[int]) -> None:
+        if nodes != self._suspects:
+            self._suspects = nodes
+            self._suspected(nodes)
+
+    def _now_suspect(self, node: int, may_be_gone: bool) -> None:
+        self._suspect(self._suspects | {node} if may_be_gone else self._suspects - {node})
+
+    async def _watch(self, node: int) -> None:
+        """Until this peer is no member any more, whatever member ids it has meanwhile, or is removed."""
+        reached = False
+        while (peer := self._members().get(node)) is not None:
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    link = await self._connect(peer)
+            except (OSError, TimeoutError) as exc:
+                current = self._members().get(node, peer)
+                if not reached or current.member_id != peer.member_id:
+                    # It was never reached from here, which need not be its fault, or it has just joined anew.
+                    await asyncio.sleep(AGAIN_S)
+                    continue
+                why = f"no connection: {str(exc) or 'timed out'}"
+            else:
+                reached, opened = True, time.monotonic()
+                why = await self._follow(node, peer, *link)
+                if not why:
+                    # A peer that closes us at once (its limit of links) must not be hammered.
+                    await asyncio.sleep(QUICK_S if time.monotonic() - opened > 1 else AGAIN_S)
+                    continue
+            self._now_suspect(node, True)
+            self._log.warning("peer lost; removing it from the owners' group", peer=node, error=why)
+            if await self._remove(node, peer.member_id, why):
+                return
+            await asyncio.sleep(AGAIN_S)
+
+    @staticmethod
+    async def _connect(peer: Peer) -> tuple[asyncio.Transport, _Link]:
+        loop = asyncio.get_running_loop()
+        return await loop.create_connection(_Link, peer.host, peer.port or peer.client_port)
+
+    async def _follow(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> str:
+        """Until the link ends. Returns why the peer is taken for gone; "": the link was closed, it may be there."""
+        try:
+            if not peer.port:
+                self._now_suspect(node, False)
+                await link.lost
+            elif await self._ping_until_silent(node, peer, transport, link):
+                return f"no answer to a ping for {self._settings.silence_s:g} s"
+        finally:
+            transport.abort()
+        self._now_suspect(node, True)
+        return ""
+
+    async def _ping_until_silent(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> bool:
+        """False: the link is closed."""
+        ping_s = self._settings.ping_s
+        missed = 0
+        while True:
+            began = time.monotonic()
+            link.heard = False
+            transport.write(PING)
+            await asyncio.wait({link.lost}, timeout=ping_s)
+            if link.lost.done():
+                return False
+            if link.heard:
+                self._answered[node], missed = peer.member_id, 0
+                self._now_suspect(node, False)
+            elif self._answered.get(node) == peer.member_id and time.monotonic() - began < LATE * ping_s:
+                missed += 1
+                if missed == SUSPECT_PINGS:
+                    self._now_suspect(node, True)
+                if missed >= self._settings.missed_max:
+                    return True
