@@ -52,6 +52,12 @@ class Judge(Protocol):
     def committed(self, client: Client, place: Place, offset: int) -> None:
         """A commit was acknowledged."""
 
+    def has_none(self, client: Client, what: str, asked_ms: float) -> None:
+        """No answer: the connection is lost, or it has waited long enough."""
+
+    def owns(self, client: Client) -> None:
+        """It has taken partitions, or given some up."""
+
     def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None: ...
 
 
@@ -159,6 +165,7 @@ class Client:
         try:
             res = await conn.request(module, what, req, high=high, timeout_s=timeout_s)
         except TROUBLE:
+            self.judge.has_none(self, what, asked_ms)
             self.steady = 0
             if conn is self.conn:
                 self.forget_coordinator()
@@ -213,6 +220,7 @@ class Client:
             for place, p in found.items():
                 self.judge.fetched(self, place, p.committed_offset, asked_ms)
                 self.owned[place] = max(p.committed_offset, 0)
+            self.judge.owns(self)
             return True
         return not places
 
@@ -238,6 +246,7 @@ class Client:
         try:
             res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=REQUEST_S)
         except TROUBLE:
+            self.judge.has_none(self, "OffsetCommit", asked_ms)
             if conn is self.conn:
                 self.forget_coordinator()
             return
@@ -265,4 +274,6 @@ class Client:
             self.judge.broke(exc)
 
     def lose_all(self) -> None:
-        self.owned.clear()
+        if self.owned:
+            self.owned.clear()
+            self.judge.owns(self)

@@ -10,6 +10,7 @@ from tests.whole.kafka import host_of
 from tests.whole.members import ClassicMember, ConsumerMember
 from tests.whole.sidecar import SimTail
 from tests.whole.stored import OFFSETS
+from tests.whole.timeline import FAULT
 from tests.whole.universe import Life
 from tests.whole.world import NODES, PARTITIONS, STATE_TOPIC, World
 
@@ -91,18 +92,22 @@ class Faults:
         for c in w.clients:
             c.proc.go_on()
         w.net.heal()
-        w.say("---- the faults end")
+        w.say(FAULT, "the faults end")
 
-    def _after(self, low_ms: float, high_ms: float, work: Callable[[], object]) -> float:
-        ms = self.rng.uniform(low_ms, high_ms)
-        self.world.universe.later(ms, lambda: work() if self.on else None)
-        return ms
+    def _after(self, low_ms: float, high_ms: float, work: Callable[[], object], told: str = "") -> None:
+        def then() -> None:
+            if self.on:
+                if told:
+                    self.world.say(FAULT, told)
+                work()
+
+        self.world.universe.later(self.rng.uniform(low_ms, high_ms), then)
 
     # ---- sidecars -------------------------------------------------------------------------------------------
     def sidecar_crashes(self) -> None:
         n = self.rng.choice(NODES)
         w = self.world
-        w.say(f"==== sidecar {n} is killed")
+        w.say(FAULT, f"sidecar {n} is killed")
         w.sidecars[n].proc.crash()
         self._restart(n)
 
@@ -112,23 +117,23 @@ class Faults:
     def _again(self, n: int) -> None:
         w = self.world
         if not w.sidecars[n].proc.alive:
-            w.say(f"==== sidecar {n} is started")
+            w.say(FAULT, f"... sidecar {n} is started")
             w.start_sidecar(n)
 
     def sidecar_stops(self) -> None:
         n = self.rng.choice(NODES)
         w = self.world
         if w.sidecars[n].proc.life is Life.RUNS:
-            w.say(f"==== sidecar {n} is told to stop")
+            w.say(FAULT, f"sidecar {n} is told to stop")
             w.sidecars[n].terminate()
             self._restart(n)
 
     def sidecar_stands_still(self) -> None:
         n = self.rng.choice(NODES)
         proc = self.world.sidecars[n].proc
-        self.world.say(f"==== sidecar {n} stands still")
+        self.world.say(FAULT, f"sidecar {n} stands still")
         proc.stand_still()
-        self._after(100, 12_000, proc.go_on)
+        self._after(100, 12_000, proc.go_on, f"... sidecar {n} goes on")
 
     def host_is_suspended(self) -> None:
         """Broker and sidecar, and their clocks."""
@@ -136,12 +141,12 @@ class Faults:
         w = self.world
         procs = [w.sidecars[n].proc, w.kafka.procs[n]]
         paused = self.rng.random() < 0.3
-        w.say(f"==== host {n} is suspended{', with all its clocks but one' if paused else ''}")
+        w.say(FAULT, f"host {n} is suspended{', with all its clocks but one' if paused else ''}")
         for p in procs:
             p.stand_still()
 
         def wake() -> None:
-            w.say(f"==== host {n} wakes")
+            w.say(FAULT, f"... host {n} wakes")
             for p in procs:
                 p.go_on(slept=True, paused=paused)
 
@@ -154,9 +159,11 @@ class Faults:
         if s.tail is None:
             return
         tail, tail.lag_ms = s.tail, lag_ms
-        self.world.say(f"==== the tail of sidecar {s.node_id} lags by {lag_ms:.0f} ms")
+        self.world.say(FAULT, f"the tail of sidecar {s.node_id} lags by {lag_ms:.0f} ms")
         self.lagging.append(tail)
-        self._after(1_000, 10_000, lambda: setattr(tail, "lag_ms", 0.0))
+        self._after(
+            1_000, 10_000, lambda: setattr(tail, "lag_ms", 0.0), f"... the tail of sidecar {s.node_id} lags no more"
+        )
 
     # ---- brokers --------------------------------------------------------------------------------------------
     def _may_go(self, n: int) -> bool:
@@ -169,17 +176,17 @@ class Faults:
     def broker_crashes(self) -> None:
         n = self.rng.choice(NODES)
         if self._may_go(n):
-            self.world.say(f"==== broker {n} is killed")
+            self.world.say(FAULT, f"broker {n} is killed")
             self.world.kafka.crash(n)
-            self._after(500, 15_000, lambda: self.world.kafka.start(n))
+            self._after(500, 15_000, lambda: self.world.kafka.start(n), f"... broker {n} is started")
 
     def broker_stands_still(self) -> None:
         n = self.rng.choice(NODES)
         if self._may_go(n):
             proc = self.world.kafka.procs[n]
-            self.world.say(f"==== broker {n} stands still")
+            self.world.say(FAULT, f"broker {n} stands still")
             proc.stand_still()
-            self._after(200, 20_000, proc.go_on)
+            self._after(200, 20_000, proc.go_on, f"... broker {n} goes on")
 
     def majority_is_lost(self) -> None:
         """Nothing can be committed for a while, just when an owner dies. Nothing may be lost for that."""
@@ -188,7 +195,7 @@ class Faults:
         if n not in NODES or not all(w.kafka.procs[m].life is Life.RUNS for m in NODES):
             return
         still = self.rng.sample(NODES, 2)
-        w.say(f"==== brokers {still} stand still, sidecar {n} is killed")
+        w.say(FAULT, f"brokers {still} stand still, sidecar {n} is killed")
         procs = [w.kafka.procs[m] for m in still]
         for proc in procs:
             proc.stand_still()
@@ -198,7 +205,7 @@ class Faults:
             for proc in procs:
                 proc.go_on()
 
-        self._after(3_000, 12_000, go_on)
+        self._after(3_000, 12_000, go_on, f"... brokers {still} go on")
         self._restart(n)
 
     def fence_is_out_of_reach(self) -> None:
@@ -208,11 +215,11 @@ class Faults:
         giver = w.kafka.leader(TRANSACTIONS, partition_for(f"{STATE_TOPIC}-{p}", PARTITIONS))
         if n not in NODES or giver is None:
             return
-        w.say(f"==== the disk of broker {giver} is very slow, sidecar {n} is killed")
+        w.say(FAULT, f"the disk of broker {giver} is very slow, sidecar {n} is killed")
         slow = w.kafka.cluster.slow_disk_ms
         slow[giver] = self.rng.uniform(2_500, 5_000)
         w.sidecars[n].proc.crash()
-        self._after(5_000, 15_000, lambda: slow.pop(giver, None))
+        self._after(5_000, 15_000, lambda: slow.pop(giver, None), f"... the disk of broker {giver} is well again")
         self._restart(n)
 
     def _owners_coordinator(self) -> int | None:
@@ -223,16 +230,18 @@ class Faults:
         """The broker that coordinates the owners' group goes on answering the sidecar beside it."""
         n = self._owners_coordinator()
         if n is not None and self._may_go(n):
-            self.world.say(f"==== host {n}, where the owners' group is coordinated, is cut off")
+            self.world.say(FAULT, f"host {n}, where the owners' group is coordinated, is cut off")
             self._cut_off(n, 10_000, 28_000)
 
     def disk_is_slow(self) -> None:
         n = self.rng.choice(NODES)
         slow = self.world.kafka.cluster.slow_disk_ms
         slow[n] = self.rng.uniform(10, 800)
-        self._after(1_000, 10_000, lambda: slow.pop(n, None))
+        self.world.say(FAULT, f"the disk of broker {n} is slow: {slow[n]:.0f} ms more")
+        self._after(1_000, 10_000, lambda: slow.pop(n, None), f"... the disk of broker {n} is well again")
 
     def compaction(self) -> None:
+        self.world.say(FAULT, "compaction")
         for p in range(PARTITIONS):
             self.world.kafka.cluster.compact(STATE_TOPIC, p)
 
@@ -246,7 +255,7 @@ class Faults:
         if self.world.clients and self.rng.random() < 0.4:
             a = self.rng.choice(self.world.clients).proc.host
         ways = {(a, b)} if self.rng.random() < 0.5 else {(a, b), (b, a)}
-        self.world.say(f"==== cut: {sorted(ways)}")
+        self.world.say(FAULT, f"cut: {sorted(ways)}")
         net = self.world.net
         net.cut |= ways
 
@@ -254,26 +263,26 @@ class Faults:
             net.cut -= ways
             net.mended()
 
-        self._after(300, 15_000, mend)
+        self._after(300, 15_000, mend, f"... mended: {sorted(ways)}")
 
     def host_is_silent(self) -> None:
         n = self.rng.choice(NODES)
         if self._may_go(n):
             host, net = host_of(n), self.world.net
-            self.world.say(f"==== host {n} is silent")
+            self.world.say(FAULT, f"host {n} is silent")
             net.silent.add(host)
 
             def mend() -> None:
                 net.silent.discard(host)
                 net.mended()
 
-            self._after(500, 15_000, mend)
+            self._after(500, 15_000, mend, f"... host {n} is heard again")
 
     def host_is_alone(self) -> None:
         """Cut off from the other hosts of brokers; clients reach it all the same."""
         n = self.rng.choice(NODES)
         if self._may_go(n):
-            self.world.say(f"==== host {n} is alone")
+            self.world.say(FAULT, f"host {n} is alone")
             self._cut_off(n, 2_000, 30_000)
 
     def _cut_off(self, n: int, low_ms: float, high_ms: float) -> None:
@@ -285,7 +294,7 @@ class Faults:
             net.cut -= ways
             net.mended()
 
-        self._after(low_ms, high_ms, mend)
+        self._after(low_ms, high_ms, mend, f"... host {n} is reached again")
 
     def owner_is_cut_off(self) -> None:
         """Just when a batch of its is under way; that arrives when another one has long taken over."""
@@ -302,7 +311,7 @@ class Faults:
             if owners[p].idle:
                 return False
             if self._may_go(n):
-                w.say(f"==== host {n}, the owner of {p}, is cut off while it writes")
+                w.say(FAULT, f"host {n}, the owner of {p}, is cut off while it writes")
                 self._cut_off(n, 9_000, 20_000)
             return True
 
@@ -315,7 +324,7 @@ class Faults:
         keeper = w.kafka.leader(OFFSETS, p)
         if keeper is None:
             return
-        w.say(f"==== sidecar {keeper}, beside the keeper of {p}, is killed")
+        w.say(FAULT, f"sidecar {keeper}, beside the keeper of {p}, is killed")
         w.sidecars[keeper].proc.crash()
         self._after(12_000, 20_000, lambda: self._again(keeper))
         until_ms = w.universe.now_ms + LOOKS_MS
@@ -328,11 +337,11 @@ class Faults:
             elsewhere = n in NODES and n != keeper and members and w.sidecars[n].has_sent_on(keeper)
             if not elsewhere or not self._may_go(n):
                 return False
-            w.say(f"==== host {n}, the owner of {p}, is cut off while {[c.name for c in members]} commit")
+            w.say(FAULT, f"host {n}, the owner of {p}, is cut off while {[c.name for c in members]} commit")
             self._cut_off(n, 9_000, 20_000)
             for c in members:
                 if self.rng.random() < 0.5:
-                    w.say(f"==== {c.name} is killed")
+                    w.say(FAULT, f"{c.name} is killed")
                     c.proc.crash()
                     self.come(c.habits.group_id)
             return True
@@ -342,16 +351,17 @@ class Faults:
     def network_is_slow(self) -> None:
         net = self.world.net
         net.slow_ms = self.rng.choice((5.0, 50.0, 400.0))
+        self.world.say(FAULT, f"the network is slow: now and then {net.slow_ms:g} ms more")
 
         def mend() -> None:
             net.slow_ms = 0.0
 
-        self._after(1_000, 10_000, mend)
+        self._after(1_000, 10_000, mend, "... the network is well again")
 
     def wall_clock_jumps(self) -> None:
         n = self.rng.choice(NODES)
         by = self.rng.choice((-3_600_000.0, -5_000.0, 5_000.0, 3_600_000.0))
-        self.world.say(f"==== the wall clock of host {n} jumps by {by / 1000:g} s")
+        self.world.say(FAULT, f"the wall clock of host {n} jumps by {by / 1000:g} s")
         self.world.sidecars[n].proc.wall_offset_ms += by
         self.world.kafka.procs[n].wall_offset_ms += by
 
@@ -360,7 +370,7 @@ class Faults:
         alive = [c for c in self.world.clients if c.proc.alive]
         if alive:
             c = self.rng.choice(alive)
-            self.world.say(f"==== {c.name} is killed")
+            self.world.say(FAULT, f"{c.name} is killed")
             c.proc.crash()
             if c.habits.instance_id is not None or len(alive) < 3:
                 self._after(100, 9_000, lambda: self.world.add_client(type(c), c.habits))
@@ -369,15 +379,15 @@ class Faults:
         alive = [c for c in self.world.clients if c.proc.life is Life.RUNS]
         if alive:
             c = self.rng.choice(alive)
-            self.world.say(f"==== {c.name} stands still")
+            self.world.say(FAULT, f"{c.name} stands still")
             c.proc.stand_still()
-            self._after(500, 15_000, c.proc.go_on)
+            self._after(500, 15_000, c.proc.go_on, f"... {c.name} goes on")
 
     def client_leaves(self) -> None:
         alive = [c for c in self.world.clients if c.proc.alive and not c.leaving]
         if len(alive) > 3:
             c = self.rng.choice(alive)
-            self.world.say(f"==== {c.name} leaves")
+            self.world.say(FAULT, f"{c.name} leaves")
             c.leaving = True
 
     def client_comes(self) -> None:
@@ -390,4 +400,4 @@ class Faults:
         instance = number if self.rng.random() < 0.3 and number not in taken else None
         habits = Habits(group_id, self.rng.choice(TOPICS), instance)
         made = self.world.add_client(GROUPS[group_id], habits)
-        self.world.say(f"==== {made.name} comes to {group_id}, instance {instance}")
+        self.world.say(FAULT, f"{made.name} comes to {group_id}, instance {instance}")

@@ -60,6 +60,7 @@ class Fold:
         self._kafka, self._topic = kafka, topic
         self.parts = [Part() for _ in range(partitions)]
         self.records = 0
+        self.say: Callable[[str, str], None] = lambda who, text: None
         self.gone: dict[tuple[str, str], tuple[float, int]] = {}
         """When members were removed that have not come back, and by which node's sidecar."""
         self._codec = StateCodec()
@@ -107,6 +108,8 @@ class Fold:
                 part.claimed, part.claims = int(key.sub_id), part.claims + 1
                 part.claimed_ms = self._kafka.universe.now_ms
                 part.owner = int(self._codec.schemas.decode(r.value)["node_id"])
+                told = f"partition {self.parts.index(part)} is claimed by sidecar {part.owner}"
+                self.say("log", f"{told}, owner epoch {part.claimed}, at {r.offset}")
             return
         if key.kind == SCHEMA:
             if r.value is not None:

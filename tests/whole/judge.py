@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable
 
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.group import ConsumerGroup
@@ -26,6 +27,8 @@ WAITS_MS = 30_000
 """Nobody waits longer for an answer, whatever happens; a JoinGroup may wait a rebalance timeout more."""
 BELIEVED_MS = 15_500.0
 """For so long a coordinator goes on that does not know yet that it is none (ownership.proof_ms)."""
+SLOW_MS = 100.0
+"""What takes longer is told with its time."""
 AT_ONCE_MS = 500.0
 """A sidecar knows what it has written itself. Its front hears of it before anybody else."""
 
@@ -46,6 +49,9 @@ class Judge:
         """Since when the epoch of a group is what it is, and by which node's sidecar."""
         self.offsets = StoredOffsets(kafka, lambda group_id: host_of(self.owner_of(group_id)))
         self.inside = Inside(universe, kafka, self.fold)
+        self.say: Callable[[str, str], None] | None = None
+        """Of what clients are told; with the timeline only."""
+        self._last_said: dict[tuple[Client, str], str] = {}
         self._news: dict[tuple[str, int], None] = {}
         kafka.on_commit.append(self._committed)
 
@@ -127,6 +133,8 @@ class Judge:
     def answered(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
         self.figures["answers"] += 1
         self.figures[f"{what}: {name_of(code)}"] += 1
+        if self.say is not None:
+            self._say(client, what, f"{name_of(code)} from {host}", asked_ms)
         waited = self.universe.now_ms - asked_ms
         if waited > WAITS_MS + client.habits.rebalance_ms:
             self._wrong(f"{client.name} waited {waited:.0f} ms for {what}")
@@ -143,6 +151,25 @@ class Judge:
             if self.inside.rebalances(host, client.habits.group_id, asked_ms - AT_ONCE_MS):
                 self._wrong(f"{client.name} asked at {asked_ms:.0f}, and all is well, but its group rebalances")
             self._in_this_generation(client, host, asked_ms)
+
+    def _say(self, client: Client, what: str, told: str, asked_ms: float) -> None:
+        """What is new: not each heartbeat that is well."""
+        if self.say is not None and self._last_said.get((client, what)) != told:
+            self._last_said[client, what] = told
+            took = self.universe.now_ms - asked_ms
+            self.say(client.name, f"{what}: {told}" + (f", after {took:,.0f} ms" if took > SLOW_MS else ""))
+
+    def has_none(self, client: Client, what: str, asked_ms: float) -> None:
+        """No answer: the connection is lost, or it has waited long enough."""
+        if self.say is not None:
+            self._say(client, what, "no answer", asked_ms)
+
+    def owns(self, client: Client) -> None:
+        """It has taken partitions, or given some up."""
+        if self.say is not None:
+            places = " ".join(f"{t}-{p}" for t, p in sorted(client.owned)) or "nothing"
+            self.say(client.name, f"owns {places}, epoch {client.epoch}")
+        self.no_two_owners(client.habits.group_id)
 
     def _wrong(self, text: str) -> None:
         self.broke(Violation(text))

@@ -76,6 +76,7 @@ class ConsumerMember(Client):
             await self.commit()
             for place in lost:
                 self.owned.pop(place, None)
+            self.judge.owns(self)
         await self.take(sorted(wanted))
 
     async def _leave(self) -> None:

@@ -2,21 +2,25 @@
 everything must settle.
 
 python -m tests.whole.run --seeds 1000 [--first 0]
-python -m tests.whole.run --seed 4711              # one seed, with its timeline
+python -m tests.whole.run --seed 4711              # one seed, with its timeline (timeline.py)
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from tests.whole.faults import GROUPS, Faults
 from tests.whole.loop import virtual_time
 from tests.whole.many import quiet, spread
+from tests.whole.timeline import LastLines, standing
 from tests.whole.violation import Violation
 from tests.whole.world import NODES, World
 
@@ -26,6 +30,11 @@ BOUND_MS = 120_000
 CALM_MS = 8_000
 """Longer than a session."""
 AGAIN_MS = 10_000
+SETTLED = "settled in k heartbeats: "
+OUT = Path("out/sim")
+"""Where the timelines of failing seeds are kept."""
+SHOWN = 60
+"""So many lines of them are printed, too."""
 Plant = Callable[[World], None]
 
 
@@ -37,6 +46,11 @@ def play(seed: int, plant: Plant | None = None, tell: Callable[[str], None] | No
     with virtual_time(world.universe):
         try:
             _run(world)
+        except Exception as exc:
+            world.say("VIOLATION", str(exc))
+            for told_at_last in standing(world) if tell is not None else ():
+                world.say("", told_at_last)
+            raise
         finally:
             world.bury()
     figures = world.judge.figures
@@ -61,11 +75,27 @@ def _run(world: World) -> None:
     faults.begin()
     universe.run_until(universe.now_ms + FAULTS_MS)
     faults.end()
-    ended = universe.now_ms
-    universe.run_until(ended + 3_000)
-    until(world, BOUND_MS, world.settled)
-    world.judge.figures["ms to settle"] = int(universe.now_ms - ended)
+    _settle(world)
     _calm(world)
+
+
+def _settle(world: World) -> None:
+    """Until every group is stable, and nobody is missed. How many heartbeats each group took is a figure."""
+    universe, figures = world.universe, world.judge.figures
+    ended = universe.now_ms
+    took = dict.fromkeys(world.groups(), 0.0)
+
+    def missing() -> str:
+        for group_id in took:
+            if world.unsettled(group_id):
+                took[group_id] = universe.now_ms - ended
+        return world.settled()
+
+    until(world, BOUND_MS, missing)
+    for group_id, ms in took.items():
+        heartbeat_ms = max(c.habits.heartbeat_ms for c in world.clients if c.habits.group_id == group_id)
+        figures[f"{SETTLED}{math.ceil(ms / heartbeat_ms)}"] += 1
+    figures["ms to settle"] = int(universe.now_ms - ended)
 
 
 def until(world: World, bound_ms: float, missing: Callable[[], str]) -> None:
@@ -89,15 +119,67 @@ def _calm(world: World) -> None:
     until(world, AGAIN_MS, world.settled)  # partitions may have followed their leaders once more
 
 
-def attempt(seed: int) -> tuple[int, Counter[str], str]:
+@dataclass(frozen=True)
+class Attempt:
+    """`problem`: what was violated, empty if nothing; then there is a timeline, too."""
+
+    seed: int
+    figures: Counter[str]
+    problem: str = ""
+    timeline: str = ""
+
+
+def attempt(seed: int) -> Attempt:
     try:
-        return seed, play(seed), ""
+        return Attempt(seed, play(seed))
     except Exception as exc:  # noqa: BLE001 - told with its seed
-        return seed, Counter(), f"{type(exc).__name__}: {exc}"
+        problem, last = _problem(exc), LastLines()
+        try:
+            play(seed, tell=last)  # once more, and now with every word
+        except Exception as again:  # noqa: BLE001 - the same one, or the replay is not exact
+            if _problem(again) != problem:
+                problem += f"; but in the replay: {_problem(again)}"
+        else:
+            problem += "; but not in the replay"
+        return Attempt(seed, Counter(), problem, last.text(seed, problem))
+
+
+def _problem(exc: Exception) -> str:
+    return str(exc) if isinstance(exc, Violation) else f"{type(exc).__name__}: {exc}"
 
 
 def told(figures: Counter[str]) -> str:
-    return ", ".join(f"{n:,} {what}" for what, n in figures.most_common())
+    return ", ".join(f"{n:,} {what}" for what, n in figures.most_common() if not what.startswith(SETTLED))
+
+
+def settled_in(figures: Counter[str]) -> str:
+    """How soon groups are stable when the faults have ended, over all groups of all seeds."""
+    by_k = sorted((int(what.removeprefix(SETTLED)), n) for what, n in figures.items() if what.startswith(SETTLED))
+    each = [k for k, n in by_k for _ in range(n)]
+    if not each:
+        return "nothing settled"
+    p50, p99 = each[len(each) // 2], each[min(len(each) - 1, len(each) * 99 // 100)]
+    return f"settled in k heartbeats: p50 {p50}, p99 {p99}, max {each[-1]} ({len(each):,} groups)"
+
+
+def keep(found: Attempt, directory: Path = OUT) -> str:
+    """Writes the timeline. What is to be printed: the violation, how to replay it, and the end of the timeline."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"seed-{found.seed}.txt"
+    path.write_text(found.timeline)
+    end = found.timeline.splitlines()[-SHOWN:]
+    head = f"seed {found.seed}: {found.problem}\n    python -m tests.whole.run --seed {found.seed}    # or see {path}"
+    return "\n    | ".join([head, *end])
+
+
+def _replay(seed: int) -> int:
+    try:
+        figures = play(seed, tell=print)
+    except Violation as exc:
+        print(f"seed {seed}: {exc}")
+        return 1
+    print(f"{told(figures)}; {settled_in(figures)}: everything held")
+    return 0
 
 
 def main() -> int:
@@ -109,15 +191,15 @@ def main() -> int:
     a = ap.parse_args()
     quiet()
     if a.seed is not None:
-        print(f"{told(play(a.seed, tell=print))}: everything held")
-        return 0
+        return _replay(a.seed)
     start, figures, bad = time.monotonic(), Counter[str](), 0
-    for seed, found, problem in spread(attempt, range(a.first, a.first + a.seeds), a.jobs):
-        figures += found
-        if problem:
+    for found in spread(attempt, range(a.first, a.first + a.seeds), a.jobs):
+        figures += found.figures
+        if found.problem:
             bad += 1
-            print(f"seed {seed}: {problem}\n    python -m tests.whole.run --seed {seed}", flush=True)
-    print(f"{a.seeds} seeds, {told(figures)}, {time.monotonic() - start:.0f} s: {bad} violations")
+            print(keep(found), flush=True)
+    print(f"whole processes: {a.seeds} seeds, {told(figures)}, {time.monotonic() - start:.0f} s: {bad} violations")
+    print(settled_in(figures))
     return 1 if bad else 0
 
 

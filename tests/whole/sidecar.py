@@ -24,6 +24,8 @@ from tests.whole.loop import SimLoop
 from tests.whole.universe import Proc
 
 T = TypeVar("T")
+Tell = Callable[[str, str], None]
+"""Who, and what."""
 RUN_MS = 30.0
 """The longest that a background run takes, if it does not hang."""
 POLL_MS = 2.0
@@ -34,7 +36,7 @@ NOT_LEADER, UNKNOWN_TOPIC, OUT_OF_RANGE = 6, 3, 1
 class Lines:
     """The log of one process; `tell` shows it."""
 
-    def __init__(self, name: str, tell: Callable[[str], None] | None) -> None:
+    def __init__(self, name: str, tell: Tell | None) -> None:
         self.name, self.tell = name, tell
         self.errors: list[str] = []
 
@@ -42,7 +44,8 @@ class Lines:
         if level == "error":
             self.errors.append(f"{event} {fields}")
         if self.tell is not None:
-            self.tell(f"{self.name} {level}: {event} {' '.join(f'{k}={v}' for k, v in fields.items())}")
+            more = " ".join(f"{k}={v}" for k, v in fields.items())
+            self.tell(self.name, f"{'' if level == 'debug' else level + ': '}{event} {more}")
 
     def debug(self, event: str, **fields: Any) -> None:
         self._say("debug", event, fields)
@@ -171,9 +174,7 @@ class SimTail(Tail):
 class Sidecar:
     """One life of a sidecar. `ended`: why it ended by itself, if it did."""
 
-    def __init__(
-        self, proc: Proc, kafka: Kafka, settings: Settings, tell: Callable[[str], None] | None, commit: str = ""
-    ) -> None:
+    def __init__(self, proc: Proc, kafka: Kafka, settings: Settings, tell: Tell | None, commit: str = "") -> None:
         self.proc = proc
         self.kafka = kafka
         self.node_id = settings.node_id

@@ -10,6 +10,7 @@ from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.process.settings import Settings
+from tests.whole.broker.image import Image
 from tests.whole.client import Client, Habits
 from tests.whole.judge import STATE_TOPIC, Judge
 from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
@@ -17,11 +18,13 @@ from tests.whole.loop import SimLoop
 from tests.whole.members import PARTITIONS_OF, ClassicMember, ConsumerMember
 from tests.whole.net import Net
 from tests.whole.sidecar import Sidecar
+from tests.whole.timeline import line
 from tests.whole.universe import Life, Proc, Universe
 from tests.whole.violation import Violation
 
 NODES = (1, 2, 3)
 PARTITIONS = 2
+TOLD_TOPICS = (STATE_TOPIC, "__consumer_offsets", "__transaction_state")
 BROKER = {
     "offsets.topic.num.partitions": str(PARTITIONS),
     "offsets.topic.replication.factor": "3",
@@ -70,6 +73,9 @@ class World:
         for topic, partitions in PARTITIONS_OF.items():
             self.kafka.cluster.create_topic(topic, partitions, 3)
         self.judge = Judge(self.universe, self.kafka, PARTITIONS)
+        if tell is not None:
+            self.judge.say = self.judge.fold.say = self.say
+            self.kafka.cluster.on_image = self._changed
         self.universe.after_each = self.judge.look
         self.sidecars: dict[int, Sidecar] = {}
         self.judge.inside.sidecars = self.sidecars
@@ -84,9 +90,20 @@ class World:
         forgets_ids = self.rng.random() < 0.3
         return {"transactional.id.expiration.ms": "30000"} if forgets_ids else {}
 
-    def say(self, text: str) -> None:
+    def say(self, who: str, text: str) -> None:
         if self.tell is not None:
-            self.tell(f"{self.universe.now_ms / 1000:9.3f} {text}")
+            self.tell(line(self.universe.now_ms, who, text))
+
+    def _changed(self, was: Image, image: Image) -> None:
+        """The controller has decided something: who is alive, who leads."""
+        if was.alive != image.alive:
+            self.say("cluster", f"brokers {sorted(image.alive)} are alive")
+        for name, t in image.topics.items():
+            before = was.topics.get(name)
+            if name in TOLD_TOPICS and before is not None and before is not t:
+                for i, (a, b) in enumerate(zip(before.partitions, t.partitions, strict=True)):
+                    if (a.leader, a.isr) != (b.leader, b.isr):
+                        self.say("cluster", f"{name}-{i}: leader {b.leader}, in sync {sorted(b.isr)}")
 
     # ---- sidecars -------------------------------------------------------------------------------------------
     def settings(self, node_id: int) -> Settings:
@@ -136,23 +153,29 @@ class World:
                 return f"sidecar {n} is down"
             if s.problems:
                 return f"sidecar {n}: {s.problems}"
-        for group_id in sorted({c.habits.group_id for c in self.clients}):
-            live = [c for c in self.clients if c.habits.group_id == group_id and c.proc.alive]
-            wanted = {(t, p) for c in live for t in c.habits.topics for p in range(PARTITIONS_OF[t])}
-            owned = [place for c in live for place in c.owned]
-            if len(owned) != len(set(owned)) or set(owned) != wanted:
-                return f"{group_id}: {len(owned)} partitions are owned of {len(wanted)}"
-            group = self.judge.fold.group(group_id)
-            known = set() if group is None else set(group.members)
-            if known != {c.member_id for c in live}:
-                return f"{group_id}: its members are {sorted(known)}"
-            if isinstance(group, ClassicGroup) and live and group.state is not State.STABLE:
-                return f"{group_id}: it is {group.state}"
-            if isinstance(group, ConsumerGroup) and live and group.assignment_epoch < group.epoch:
-                return f"{group_id}: epoch {group.epoch} is not assigned yet"
-            late_ms = self.universe.now_ms - 2_500
-            if any(c.steady < 2 or c.well_ms < late_ms for c in live):
-                return f"{group_id}: somebody has not been answered yet"
+        return next((problem for g in self.groups() if (problem := self.unsettled(g))), "")
+
+    def groups(self) -> list[str]:
+        return sorted({c.habits.group_id for c in self.clients})
+
+    def unsettled(self, group_id: str) -> str:
+        """What this group lacks; empty if it is stable."""
+        live = [c for c in self.clients if c.habits.group_id == group_id and c.proc.alive]
+        wanted = {(t, p) for c in live for t in c.habits.topics for p in range(PARTITIONS_OF[t])}
+        owned = [place for c in live for place in c.owned]
+        if len(owned) != len(set(owned)) or set(owned) != wanted:
+            return f"{group_id}: {len(owned)} partitions are owned of {len(wanted)}"
+        group = self.judge.fold.group(group_id)
+        known = set() if group is None else set(group.members)
+        if known != {c.member_id for c in live}:
+            return f"{group_id}: its members are {sorted(known)}"
+        if isinstance(group, ClassicGroup) and live and group.state is not State.STABLE:
+            return f"{group_id}: it is {group.state}"
+        if isinstance(group, ConsumerGroup) and live and group.assignment_epoch < group.epoch:
+            return f"{group_id}: epoch {group.epoch} is not assigned yet"
+        late_ms = self.universe.now_ms - 2_500
+        if any(c.steady < 2 or c.well_ms < late_ms for c in live):
+            return f"{group_id}: somebody has not been answered yet"
         return ""
 
     def bury(self) -> None:

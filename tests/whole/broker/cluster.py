@@ -23,7 +23,7 @@ from tests.whole.broker.batches import Record
 from tests.whole.broker.codes import Err
 from tests.whole.broker.connection import SimConnection
 from tests.whole.broker.controller import Controller
-from tests.whole.broker.image import TOPIC
+from tests.whole.broker.image import TOPIC, Image
 from tests.whole.broker.node import Node
 from tests.whole.broker.ports import ClusterSettings, Host, ReadResult, Stored, World
 from tests.whole.broker.rights import Rights
@@ -45,6 +45,8 @@ class SimCluster:
         """Added to each append of a broker."""
         self.on_committed: Callable[[str, int], None] = lambda topic, partition: None
         """Called when the high watermark of a leader has moved."""
+        self.on_image: Callable[[Image, Image], None] = lambda was, image: None
+        """Called with the controller's former and new image."""
         self.on_asked: Callable[[int, str, str], None] = lambda node_id, group_id, member_id: None
         """Called when a member of a group has asked this broker something as such."""
         self._telling: set[int] = set()
@@ -172,7 +174,8 @@ class SimCluster:
         others = sum(n != node_id and self.nodes[n].up and self.world.reachable(node_id, n) for n in self.nodes)
         return self.nodes[node_id].up and 2 * (others + 1) > len(self.nodes)
 
-    def changed(self) -> None:
+    def changed(self, was: Image, image: Image) -> None:
+        self.on_image(was, image)
         for node_id in self.nodes:
             self._tell(node_id)
 

@@ -24,7 +24,7 @@ BLOCK = 1_000
 class Around(Protocol):
     """What the controller needs of the cluster."""
 
-    def changed(self) -> None:
+    def changed(self, was: Image, image: Image) -> None:
         """There is a new image."""
 
     def new_id(self) -> bytes: ...
@@ -49,12 +49,12 @@ class Controller:
         self._next_block = 0
         # A cluster that is made with eligible leader replicas keeps this one as a setting of all brokers.
         self.image = Image(configs={(BROKER, ""): {MIN_ISR: self.settings.text(MIN_ISR)}})
-        self.settings.image = self.image
+        self._told = self.settings.image = self.image
 
     def _publish(self, image: Image) -> None:
-        self.image = replace(image, version=self.image.version + 1)
-        self.settings.image = self.image
-        self._around.changed()
+        was, self.image = self._told, replace(image, version=self.image.version + 1)
+        self._told = self.settings.image = self.image
+        self._around.changed(was, self.image)
 
     # ---- brokers --------------------------------------------------------------------------------------------
     @property
