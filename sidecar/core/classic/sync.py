@@ -25,6 +25,8 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
         raise CoordinatorError(Code.REBALANCE_IN_PROGRESS, "Members are joining.")
     has_synced(turn, group, e.member_id)
     if group.state is State.STABLE:
+        # The answer to its JoinGroup may have waited long for its records, and the session began when that was asked.
+        arm_session(turn, group, e.member_id)
         turn.reply(token, synced(group, e.member_id))
         go_on_draining(turn, group)
         return
