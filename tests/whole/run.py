@@ -27,6 +27,9 @@ from tests.whole.world import NODES, World
 START_MS = 60_000
 FAULTS_MS = 30_000
 BOUND_MS = 120_000
+LOOK_MS = 200
+AT_LEAST_MS = 3_000
+"""So long it takes until everybody has noticed what has happened last."""
 CALM_MS = 8_000
 """Longer than a session."""
 AGAIN_MS = 10_000
@@ -91,6 +94,9 @@ def _settle(world: World) -> None:
                 took[group_id] = universe.now_ms - ended
         return world.settled()
 
+    while universe.now_ms < ended + AT_LEAST_MS:
+        missing()
+        universe.run_until(universe.now_ms + LOOK_MS)
     until(world, BOUND_MS, missing)
     for group_id, ms in took.items():
         heartbeat_ms = max(c.habits.heartbeat_ms for c in world.clients if c.habits.group_id == group_id)
@@ -104,7 +110,7 @@ def until(world: World, bound_ms: float, missing: Callable[[], str]) -> None:
     while problem := missing():
         if universe.now_ms > until:
             raise Violation(f"not within {bound_ms / 1000:g} s: {problem}")
-        universe.run_until(universe.now_ms + 200)
+        universe.run_until(universe.now_ms + LOOK_MS)
         world.start_the_stopped()
 
 

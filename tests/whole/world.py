@@ -163,6 +163,8 @@ class World:
         live = [c for c in self.clients if c.habits.group_id == group_id and c.proc.alive]
         wanted = {(t, p) for c in live for t in c.habits.topics for p in range(PARTITIONS_OF[t])}
         owned = [place for c in live for place in c.owned]
+        if any(c.leaving for c in live):
+            return f"{group_id}: somebody is leaving"
         if len(owned) != len(set(owned)) or set(owned) != wanted:
             return f"{group_id}: {len(owned)} partitions are owned of {len(wanted)}"
         group = self.judge.fold.group(group_id)
