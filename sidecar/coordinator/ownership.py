@@ -37,6 +37,8 @@ from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.primitives import WireError
 
 LEAVE_AGAIN_S = 0.25
+WATCH_S = 1.0
+"""So often it is asked, while a request waits at the coordinator of the owners' group, whether that is another one."""
 PROOFS = 5
 """So many commits are tried while one proof lasts."""
 COMMIT_V = 9
@@ -265,7 +267,28 @@ class Ownership:
         self.listener.owners_lost(why)
 
     async def _join(self) -> None:
-        conn = await self.cluster.lane(await self.cluster.coordinator_node(self.settings.group_id, 0), JOIN_LANE)
+        node = await self.cluster.coordinator_node(self.settings.group_id, 0)
+        conn = await self.cluster.lane(node, JOIN_LANE)
+        watch = self.tasks.spawn(self._watch_coordinator(node, conn), "ownership-coordinator")
+        try:
+            await self._join_at(conn)
+        finally:
+            watch.cancel()
+
+    async def _watch_coordinator(self, node: int, conn: BrokerConnection) -> None:
+        """While a JoinGroup or SyncGroup waits there. A broker that stands still or is cut off neither answers nor
+        closes; nothing comes of it any more when the others say that another broker coordinates the group."""
+        found = node
+        while found == node:
+            await asyncio.sleep(WATCH_S)
+            try:
+                found = await self.cluster.coordinator_node(self.settings.group_id, 0)
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self.log.debug("coordinator of the owners' group not found", error=str(exc) or "timed out")
+        self.log.info("another broker coordinates the owners' group; joining there", node=found, before=node)
+        conn.close()
+
+    async def _join_at(self, conn: BrokerConnection) -> None:
         host, port = self.address
         said = {"node_id": self.node_id, "host": host, "port": port, "patterns": self.settings.patterns}
         said |= {"started_ms": self._started_ms, "peer_port": self._peer_port}

@@ -330,6 +330,25 @@ def test_a_join_that_the_broker_holds_back_does_not_hold_up_the_heartbeats() -> 
     run(test)
 
 
+def test_a_join_that_waits_at_a_silent_broker_goes_to_the_next_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a broker stood still, a sidecar died, and no partition had an owner for 71 s. Cause: the others had sent
+    their JoinGroup to that broker, and waited for its answer though another one coordinated the group by then."""
+    monkeypatch.setattr(module, "WATCH_S", 0.01)
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one, two = make(1), make(2)
+        await agree(one, two)
+        hung = brokers.faults.hang(Api.JOIN_GROUP)
+        one.group.rebalance()
+        await until(lambda: hung.met)
+        before = one.assigned[-1].generation
+        brokers.down.add(1)
+        await until(lambda: one.owners == two.owners == BOTH and one.assigned[-1].generation > before)
+        hung.release()
+
+    run(test)
+
+
 def test_a_heartbeat_that_is_lost_proves_nothing_and_the_next_one_goes_on() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = make(1)
