@@ -37,6 +37,7 @@ from sidecar.link.ports import Logger
 from sidecar.native import COMPILED
 from sidecar.process.admin import Admin
 from sidecar.process.assignors import UnknownAssignor, load
+from sidecar.process.files import open_files
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
 from sidecar.process.settings import Settings, split
@@ -301,6 +302,8 @@ class App:
         tasks.watch(loop)
         for sig in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sig, self._stop.set)
+        if self.fronts:
+            open_files(self.settings.limits.connections, self.log)
         self.servers += [await listen(self.settings, front, self.log) for front in self.fronts]
         admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners, self.group)
         if self.settings.admin is not None:
