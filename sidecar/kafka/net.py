@@ -36,7 +36,9 @@ class BrokerConnection(asyncio.Protocol):
         self._client_id = client_id
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._waiting: deque[asyncio.Future[bytes]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
+        """Correlation ids of what was asked, in its order."""
+        self._why = ""
         self._correlation = 0
         self._versions: Mapping[int, tuple[int, int]] = {}
         self.closed = False
@@ -50,7 +52,7 @@ class BrokerConnection(asyncio.Protocol):
             async with asyncio.timeout(timeout_s):
                 _, conn = await loop.create_connection(lambda: cls(client_id), host, port)
                 await conn._negotiate()
-        except (OSError, TimeoutError) as exc:
+        except (OSError, TimeoutError, WireError) as exc:
             raise ConnectionLost(f"{host}:{port}: {str(exc) or 'timed out'}") from exc
         finally:
             if conn is not None and not conn._versions:
@@ -123,7 +125,7 @@ class BrokerConnection(asyncio.Protocol):
             raise ConnectionLost("connection is closed")
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiting.append((self._correlation, future))
         self._transport.write(request_frame(api_key, version, self._correlation, self._client_id, flexible, body))
         return future
 
@@ -134,24 +136,33 @@ class BrokerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        while len(self._buffer) >= 4:
+        while len(self._buffer) >= 4 and not self._why:
             (size,) = SIZE.unpack_from(self._buffer)
             if not 4 <= size <= MAX_RESPONSE_BYTES:
-                self.close()
+                self._refuse(f"the broker announced a response of {size} bytes")
+            elif len(self._buffer) < 4 + size:
                 return
-            if len(self._buffer) < 4 + size:
-                return
-            frame = bytes(self._buffer[: 4 + size])
-            del self._buffer[: 4 + size]
-            future = self._waiting.popleft()
-            if not future.done():
-                future.set_result(frame)
+            elif not self._waiting or self._waiting[0][0] != SIZE.unpack_from(self._buffer, 4)[0]:
+                self._refuse("the broker sent a response that nobody had asked for")
+            else:
+                frame = bytes(self._buffer[: 4 + size])
+                del self._buffer[: 4 + size]
+                _, future = self._waiting.popleft()
+                if not future.done():
+                    future.set_result(frame)
+
+    def _refuse(self, why: str) -> None:
+        """What comes next cannot be told apart any more. Whoever waits learns why."""
+        self._why = why
+        self._buffer.clear()
+        self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        for future in self._waiting:
+        why = self._why or str(exc or "closed by the broker")
+        for _, future in self._waiting:
             if not future.done():
-                future.set_exception(ConnectionLost(str(exc or "closed by the broker")))
+                future.set_exception(ConnectionLost(why))
         self._waiting.clear()
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ class FakeConnection(BrokerConnection):
             raise ConnectionLost("connection is closed")
         self._correlation += 1
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiting.append((self._correlation, future))
         self._line.put(api_key, version, body, 0, self._correlation)
         return future
 
