@@ -1,0 +1,263 @@
+"""Clients that mean no good, or are broken. Each attack is a process of its own, so that it is nobody's bystander.
+
+    python -m tests.hostile.attacks NAME --port PORT --seconds S [--frame HEX]
+
+It prints one line of JSON in the end: what it did, and how often the other side closed a connection.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, field
+
+import uvloop
+
+from sidecar.wire.frames import request_frame
+from sidecar.wire.generated import metadata as md
+from sidecar.wire.generated import offset_fetch as of
+from sidecar.wire.generated import produce as pr
+
+HOST = "127.0.0.1"
+HALF_OPEN = 2_000
+DEPTH = 1_000
+ABORT = struct.pack("ii", 1, 0)
+
+
+@dataclass
+class Done:
+    """`opened`, `closed`: connections, and how many of them the other side closed; `sent`: requests or bytes that were
+    sent; `answered`: responses; `close_ms`: from the last byte sent to the end of the connection, one for each."""
+
+    opened: int = 0
+    closed: int = 0
+    failed: int = 0
+    sent: int = 0
+    answered: int = 0
+    close_ms: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Target:
+    port: int
+    until: float
+    frame: bytes
+    """A heartbeat that is answered."""
+
+    @property
+    def goes_on(self) -> bool:
+        return time.monotonic() < self.until
+
+    async def connect(self, done: Done) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Raises OSError."""
+        pair = await asyncio.open_connection(HOST, self.port, limit=1 << 22)
+        done.opened += 1
+        return pair
+
+
+def metadata(correlation: int) -> bytes:
+    return request_frame(3, 9, correlation, "hostile", True, md.MetadataRequest(topics=[]).encode(9))
+
+
+async def read_responses(reader: asyncio.StreamReader, count: int, done: Done) -> None:
+    for _ in range(count):
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        done.answered += 1
+
+
+async def pipelined(t: Target, done: Done, request: Callable[[int], bytes]) -> None:
+    """One connection, a thousand requests at a time, all of them read."""
+    reader, writer = await t.connect(done)
+    block = b"".join(request(i) for i in range(DEPTH))
+    while t.goes_on:
+        writer.write(block)
+        done.sent += DEPTH
+        await read_responses(reader, DEPTH, done)
+    writer.close()
+
+
+async def heartbeats(t: Target, done: Done) -> None:
+    await pipelined(t, done, lambda i: t.frame)
+
+
+async def deep_metadata(t: Target, done: Done) -> None:
+    await pipelined(t, done, metadata)
+
+
+async def deep_produce(t: Target, done: Done) -> None:
+    """Produce requests with acks=0 to a topic that is not there: they get no response, only TCP holds them back."""
+    data = pr.TopicProduceData(name="nowhere", partition_data=[pr.PartitionProduceData(index=0, records=b"x" * 100)])
+    body = pr.ProduceRequest(acks=0, timeout_ms=1000, topic_data=[data]).encode(9)
+    block = request_frame(0, 9, 1, "hostile", True, body) * DEPTH
+    while t.goes_on:
+        _, writer = await t.connect(done)
+        try:
+            while t.goes_on:
+                writer.write(block)
+                await writer.drain()
+                done.sent += DEPTH
+        except ConnectionError:  # a broker closes a connection with an error that it cannot tell
+            done.closed += 1
+        writer.close()
+
+
+async def half_open(t: Target, done: Done) -> None:
+    """Each connection announces a group request of 16 MB and sends a byte of it each second."""
+    head = (16_000_000).to_bytes(4, "big") + t.frame[4:12]
+    pairs = []
+    for _ in range(HALF_OPEN):
+        reader, writer = await t.connect(done)
+        writer.write(head)
+        pairs.append((reader, writer))
+    while t.goes_on:
+        for _, writer in pairs:
+            if not writer.is_closing():
+                writer.write(b"\0")
+                done.sent += 1
+        await asyncio.sleep(1)
+    done.closed = sum(reader.at_eof() or writer.is_closing() for reader, writer in pairs)
+    for _, writer in pairs:
+        writer.transport.abort()
+
+
+async def connect_flood(t: Target, done: Done) -> None:
+    """As many connects as one thread can make; each is reset at once."""
+    loop = asyncio.get_running_loop()
+
+    async def one() -> None:
+        while t.goes_on:
+            sock = socket.socket()
+            sock.setblocking(False)
+            try:
+                await loop.sock_connect(sock, (HOST, t.port))
+                done.opened += 1
+            except OSError:
+                done.failed += 1
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)  # no TIME_WAIT: ports would run out
+            sock.close()
+
+    await asyncio.gather(*(one() for _ in range(50)))
+
+
+async def no_reader(t: Target, done: Done) -> None:
+    """A hundred connections that send requests with large answers, as long as they may, and read nothing."""
+
+    async def one() -> None:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(sock, (HOST, t.port))
+        done.opened += 1
+        block = (metadata_all(1) + t.frame) * 100
+        try:
+            async with asyncio.timeout(max(0.0, t.until - time.monotonic())):
+                while t.goes_on:
+                    await loop.sock_sendall(sock, block)
+                    done.sent += 200
+        except TimeoutError:
+            return
+        except ConnectionError:
+            done.closed += 1
+        finally:
+            sock.close()
+
+    await asyncio.gather(*(one() for _ in range(100)))
+
+
+def metadata_all(correlation: int) -> bytes:
+    return request_frame(3, 9, correlation, "hostile", True, md.MetadataRequest(topics=None).encode(9))
+
+
+async def refused(t: Target, done: Done, first: bytes) -> None:
+    """Ten connections at a time that send these bytes and wait for the end."""
+
+    async def one() -> None:
+        while t.goes_on:
+            reader, writer = await t.connect(done)
+            writer.write(first)
+            sent = time.perf_counter()
+            try:
+                async with asyncio.timeout(max(0.1, t.until - time.monotonic())):
+                    while await reader.read(65_536):
+                        pass
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                pass
+            finally:
+                writer.transport.abort()
+            done.closed += 1
+            done.close_ms.append((time.perf_counter() - sent) * 1000)
+
+    await asyncio.gather(*(one() for _ in range(10)))
+
+
+async def tls_hello(t: Target, done: Done) -> None:
+    await refused(t, done, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"r" * 500)
+
+
+async def lying_length(t: Target, done: Done) -> None:
+    """Four bytes: a frame of 2 GiB."""
+    await refused(t, done, b"\x7f\xff\xff\xff")
+
+
+async def array_claims(t: Target, done: Done) -> None:
+    """An OffsetFetch whose array says it has two billion topics, of which none is there."""
+    body = of.OffsetFetchRequest(group_id="managed-h", topics=[]).encode(5)
+    lie = body[:-4] + b"\x7f\xff\xff\xff"
+    await refused(t, done, request_frame(9, 5, 1, "hostile", False, lie))
+
+
+async def array_full(t: Target, done: Done) -> None:
+    """An OffsetFetch of 1 MB, nearly all of it topics without name and partitions: nothing about it is wrong."""
+    topics = [of.OffsetFetchRequestTopic("", []) for _ in range(170_000)]
+    frame = request_frame(9, 5, 1, "hostile", False, of.OffsetFetchRequest("bench-h", topics).encode(5))
+    reader, writer = await t.connect(done)
+    while t.goes_on:
+        writer.write(frame)
+        done.sent += 1
+        await read_responses(reader, 1, done)
+    writer.close()
+
+
+ATTACKS: dict[str, Callable[[Target, Done], Awaitable[None]]] = {
+    "heartbeats": heartbeats,
+    "deep_metadata": deep_metadata,
+    "deep_produce": deep_produce,
+    "half_open": half_open,
+    "connect_flood": connect_flood,
+    "no_reader": no_reader,
+    "tls_hello": tls_hello,
+    "lying_length": lying_length,
+    "array_claims": array_claims,
+    "array_full": array_full,
+}
+
+
+def main() -> None:
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("name", choices=ATTACKS)
+    ap.add_argument("--port", type=int, required=True)
+    ap.add_argument("--seconds", type=float, default=5.0)
+    ap.add_argument("--frame", default="", help="a heartbeat, in hexadecimal")
+    a = ap.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    done = Done()
+    target = Target(a.port, time.monotonic() + a.seconds, bytes.fromhex(a.frame))
+    uvloop.run(ATTACKS[a.name](target, done))  # type: ignore[arg-type]
+    found = asdict(done)
+    times = sorted(found.pop("close_ms"))
+    found["close_p50_ms"] = round(times[len(times) // 2], 2) if times else None
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
