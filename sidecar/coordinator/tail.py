@@ -71,8 +71,15 @@ class StateLog:
             fold.position = offset + 1
         else:
             if key.kind == SCHEMA and value is not None:
-                self._codec.schemas.learn(value.decode())
+                self._learn(partition, offset, value)
             fold.apply(offset, key, value, owner_epoch)
+
+    def _learn(self, partition: int, offset: int, value: bytes) -> None:
+        """Whoever has written a schema that cannot be read: only values that name it cannot be read either."""
+        try:
+            self._codec.schemas.learn(value.decode())
+        except (StateError, UnicodeDecodeError) as exc:
+            self._log.error("a schema in the state topic cannot be read", at=f"{partition}@{offset}", error=str(exc))
 
     def wake(self, partition: int) -> None:
         """Release those whose offset was reached."""
@@ -204,4 +211,4 @@ class Tail:
 def _said_epoch(m: Message) -> int:
     """The owner epoch in the headers of a tombstone; -1 without one."""
     value = dict(m.headers() or ()).get("owner_epoch")
-    return int(value) if isinstance(value, bytes) and value.isdigit() else -1
+    return int(value) if isinstance(value, bytes) and value.isdigit() and len(value) <= 20 else -1

@@ -85,7 +85,7 @@ class LinkCodec:
             if kind == REPLY:
                 return Reply(*self._reply.decode(body))
             return self._simple[kind].decode(body)
-        except (MsgspecError, IndexError) as exc:
+        except (MsgspecError, ValueError, IndexError) as exc:  # text that is no UTF-8 is a plain ValueError
             raise LinkError(f"message of kind {kind}: {exc}") from exc
 
 

@@ -381,9 +381,9 @@ def load(config: Path | None, overrides: dict[str, Any]) -> Settings:
     if config is not None:
         try:
             data = yaml.safe_load(config.read_text()) or {}
-        except (OSError, yaml.YAMLError) as exc:
+        except (OSError, yaml.YAMLError, ValueError, RecursionError) as exc:  # not text; a date with a month 99
             raise SettingsError(f"{config}: {exc}") from None
-        if not isinstance(data, dict):
+        if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
             raise SettingsError(f"{config}: not a mapping of settings")
     given = {k: v for k, v in overrides.items() if v is not None}
     faults += [f"{name}: unknown setting in the environment" for name in os.environ if _unknown(name)]

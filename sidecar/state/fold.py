@@ -13,6 +13,7 @@ from sidecar.state.keys import StateKey
 from sidecar.state.schema import MARK
 
 K = TypeVar("K")
+EPOCH_DIGITS = 20
 UNFENCED = (OWNER_CLAIM, SCHEMA, CONFIG)
 """Kinds of records that are judged by no claim: a claim makes the rule, the others any sidecar may write."""
 
@@ -56,7 +57,9 @@ class PartitionFold:
         self.position = offset + 1
         self.records += 1
         if key.kind == OWNER_CLAIM:
-            if value is not None:
+            if not (key.sub_id.isascii() and key.sub_id.isdigit() and len(key.sub_id) <= EPOCH_DIGITS):
+                self.owners.void += 1  # nobody can claim by it; written by no sidecar
+            elif value is not None:
                 self.claims[key.sub_id] = value
                 self.owners.claim(int(key.sub_id))
             else:

@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
-from fastavro.schema import fingerprint, to_parsing_canonical_form
+from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 
 MARK = b"\xc3\x01"
 KEY_SCHEMA = "group_state_key"
@@ -43,8 +43,20 @@ class Schemas:
         return self
 
     def learn(self, text: str) -> bytes:
-        """Add a schema by its JSON text, and return its fingerprint: the 8 bytes that stand in a value."""
-        raw, schema, compact = _parsed(text)
+        """Add a schema by its JSON text, and return its fingerprint: the 8 bytes that stand in a value. Raises
+        StateError if it is none."""
+        try:
+            raw, schema, compact = _parsed(text)
+        except (
+            SchemaParseException,
+            UnknownType,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as exc:
+            raise StateError(f"damaged schema: {exc!r}") from exc
         if raw not in self._readers:
             self._readers[raw] = schema
             self.texts[raw.hex()] = compact
@@ -70,7 +82,7 @@ class Schemas:
             raise StateError(f"unknown schema {value[2:10].hex()}")
         try:
             body = schemaless_reader(BytesIO(value[10:]), schema, None)
-        except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as exc:
+        except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError) as exc:
             raise StateError(f"damaged value: {exc!r}") from exc
         if not isinstance(body, dict):
             raise StateError("the value is not a record")

@@ -85,8 +85,11 @@ def response_frame(correlation_id: int, flexible: bool, body: bytes) -> bytes:
 
 
 def response_body(frame: bytes, flexible: bool) -> int:
-    """Return the position of the body in a response frame that includes its size prefix."""
-    return skip_tags(frame, 8, len(frame)) if flexible else 8
+    """Return the position of the body in a response frame that includes its size prefix. Raises WireError."""
+    try:
+        return skip_tags(frame, 8, len(frame)) if flexible else 8
+    except IndexError:
+        raise WireError("response header past the end") from None
 
 
 __all__ = [

@@ -21,6 +21,8 @@ NEWEST = 3
 UNKNOWN_GENERATION = -1
 LAST_GENERATION = 2**31 - 1
 """There is none after it, and so a member that speaks of it is not believed."""
+KEPT_BYTES = 8_192
+"""Larger ones are read each time: thousands of them, each of many MB, would be kept for ever."""
 Owned = Mapping[str, tuple[int, ...]]
 """Topic name -> partitions."""
 
@@ -37,21 +39,37 @@ class Subscription:
     rack_id: str | None
 
 
-@lru_cache(maxsize=4_096)
 def subscription(metadata: bytes) -> Subscription | None:
     """None: these bytes are no subscription."""
+    return _subscription(metadata) if len(metadata) <= KEPT_BYTES else _subscription.__wrapped__(metadata)
+
+
+@lru_cache(maxsize=4_096)
+def _subscription(metadata: bytes) -> Subscription | None:
     try:
         version = _version(metadata)
         s = cs.ConsumerProtocolSubscription.decode(min(version, NEWEST), metadata, 2)
     except WireError:
         return None
-    owned = {t.topic: tuple(t.partitions) for t in s.owned_partitions}
+    owned = _by_topic(s.owned_partitions)
     return Subscription(version, tuple(s.topics), s.user_data, owned, s.generation_id, s.rack_id)
 
 
-@lru_cache(maxsize=4_096)
+def _by_topic(said: Iterable[cs.TopicPartition] | Iterable[ca.TopicPartition]) -> Owned:
+    """A topic may be named more than once: all that is said of it counts, as it does for Kafka's own clients."""
+    found: dict[str, tuple[int, ...]] = {}
+    for t in said:
+        found[t.topic] = found.get(t.topic, ()) + tuple(t.partitions)
+    return found
+
+
 def topics_of(metadata: bytes) -> tuple[str, ...] | None:
     """Only what all versions begin with."""
+    return _topics_of(metadata) if len(metadata) <= KEPT_BYTES else _topics_of.__wrapped__(metadata)
+
+
+@lru_cache(maxsize=4_096)
+def _topics_of(metadata: bytes) -> tuple[str, ...] | None:
     try:
         _version(metadata)
         return tuple(cs.ConsumerProtocolSubscription.decode(0, metadata, 2).topics)
@@ -86,7 +104,7 @@ def assigned_with_data(assignment: bytes) -> tuple[Owned, bytes | None] | None:
         a = ca.ConsumerProtocolAssignment.decode(min(_version(assignment), NEWEST), assignment, 2)
     except WireError:
         return None
-    return {t.topic: tuple(t.partitions) for t in a.assigned_partitions}, a.user_data
+    return _by_topic(a.assigned_partitions), a.user_data
 
 
 def assignment(version: int, partitions: Iterable[tuple[str, tuple[int, ...]]]) -> bytes:
