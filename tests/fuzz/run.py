@@ -149,7 +149,7 @@ def with_sanitizer(argv: list[str]) -> int:
         subprocess.check_output(["gcc", f"-print-file-name=lib{n}.so"], text=True).strip() for n in ("asan", "ubsan")
     ]
     env = {**os.environ, "LD_PRELOAD": ":".join(found), NATIVE: folder, "PYTHONMALLOC": "malloc"}
-    env["ASAN_OPTIONS"] = "detect_leaks=0"  # the interpreter's own, at its end
+    env["ASAN_OPTIONS"] = "detect_leaks=0:quarantine_size_mb=16"  # the interpreter's own, at its end
     return subprocess.run([sys.executable, "-m", "tests.fuzz.run", *argv], env=env, check=False).returncode
 
 

@@ -18,15 +18,15 @@ class Target:
 
 
 TARGETS: dict[str, Target] = {
-    "requests": Target(wire.request, wire.seeds_of("Request"), 0.2),
-    "responses": Target(wire.response, wire.seeds_of("Response"), 0.16),
+    "requests": Target(wire.request, wire.seeds_of("Request"), 0.22),
+    "responses": Target(wire.response, wire.seeds_of("Response"), 0.2),
     "layouts": Target(wire.layout, wire.layout_seeds, 0.2),
     "headers": Target(wire.headers, wire.header_seeds, 0.1),
     "metadata": Target(wire.metadata, wire.metadata_seeds, 0.1),
-    "connection": Target(wire.connection, wire.connection_seeds, 0.08),
-    "own connection": Target(wire.own_connection, wire.own_seeds, 0.02),
+    "connection": Target(wire.connection, wire.connection_seeds, 0.06),
+    "own connection": Target(wire.own_connection, wire.own_seeds, 0.01),
     "link": Target(rooms.link, rooms.link_seeds, 0.06),
-    "state topic": Target(rooms.state, rooms.state_seeds, 0.06),
-    "settings": Target(rooms.settings, rooms.settings_seeds, 0.01),
+    "state topic": Target(rooms.state, rooms.state_seeds, 0.04),
+    "settings": Target(rooms.settings, rooms.settings_seeds, 0.002),
     "session": Target(rooms.session, rooms.session_seeds, 0.01),
 }

@@ -27,6 +27,9 @@ from sidecar.wire.generated import produce as pr
 HOST = "127.0.0.1"
 HALF_OPEN = 2_000
 DEPTH = 1_000
+NO_READERS = 20
+DATA = "hostile-data"
+"""A topic with some MB in its partition 0; run.py fills it."""
 ABORT = struct.pack("ii", 1, 0)
 
 
@@ -65,6 +68,13 @@ def metadata(correlation: int) -> bytes:
     return request_frame(3, 9, correlation, "hostile", True, md.MetadataRequest(topics=[]).encode(9))
 
 
+def fetch(correlation: int, size: int) -> bytes:
+    """Fetch version 4 of so many bytes, from the beginning of `DATA`."""
+    name = DATA.encode()
+    body = struct.pack(">iiiib", -1, 0, 1, size, 0) + struct.pack(">ih", 1, len(name)) + name
+    return request_frame(1, 4, correlation, "hostile", False, body + struct.pack(">iiqi", 1, 0, 0, size))
+
+
 async def read_responses(reader: asyncio.StreamReader, count: int, done: Done) -> None:
     for _ in range(count):
         await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
@@ -88,6 +98,10 @@ async def heartbeats(t: Target, done: Done) -> None:
 
 async def deep_metadata(t: Target, done: Done) -> None:
     await pipelined(t, done, metadata)
+
+
+async def deep_fetch(t: Target, done: Done) -> None:
+    await pipelined(t, done, lambda i: fetch(i, 10_000))
 
 
 async def deep_produce(t: Target, done: Done) -> None:
@@ -146,7 +160,7 @@ async def connect_flood(t: Target, done: Done) -> None:
 
 
 async def no_reader(t: Target, done: Done) -> None:
-    """A hundred connections that send requests with large answers, as long as they may, and read nothing."""
+    """Connections that send requests with large answers, as long as they may, and read nothing."""
 
     async def one() -> None:
         sock = socket.socket()
@@ -155,7 +169,7 @@ async def no_reader(t: Target, done: Done) -> None:
         loop = asyncio.get_running_loop()
         await loop.sock_connect(sock, (HOST, t.port))
         done.opened += 1
-        block = (metadata_all(1) + t.frame) * 100
+        block = (fetch(1, 1 << 20) + t.frame) * 100
         try:
             async with asyncio.timeout(max(0.0, t.until - time.monotonic())):
                 while t.goes_on:
@@ -168,11 +182,7 @@ async def no_reader(t: Target, done: Done) -> None:
         finally:
             sock.close()
 
-    await asyncio.gather(*(one() for _ in range(100)))
-
-
-def metadata_all(correlation: int) -> bytes:
-    return request_frame(3, 9, correlation, "hostile", True, md.MetadataRequest(topics=None).encode(9))
+    await asyncio.gather(*(one() for _ in range(NO_READERS)))
 
 
 async def refused(t: Target, done: Done, first: bytes) -> None:
@@ -230,6 +240,7 @@ async def array_full(t: Target, done: Done) -> None:
 ATTACKS: dict[str, Callable[[Target, Done], Awaitable[None]]] = {
     "heartbeats": heartbeats,
     "deep_metadata": deep_metadata,
+    "deep_fetch": deep_fetch,
     "deep_produce": deep_produce,
     "half_open": half_open,
     "connect_flood": connect_flood,

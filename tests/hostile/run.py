@@ -23,16 +23,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import psutil
+from confluent_kafka import Producer
 
 from benchmarks.common import create_topic, one_broker, percentile
 from benchmarks.heartbeat import PARTITIONS, TOPIC, join
+from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process
 from sidecar.wire.frames import SIZE, request_frame
 from sidecar.wire.generated import metadata as md
-from tests.hostile.attacks import ATTACKS, HOST
+from tests.hostile.attacks import ATTACKS, DATA, HOST
 
 PACE_S = 0.002
 MIB = 1 << 20
+
+
+def fill(kafka: LocalKafka) -> None:
+    """Two MB for those who fetch."""
+    create_topic(kafka, DATA, 1)
+    producer = Producer({"bootstrap.servers": kafka.internal})
+    for _ in range(200):
+        producer.produce(DATA, b"x" * 10_000)
+    if producer.flush(30):
+        raise RuntimeError("the topic could not be filled")
 
 
 class Bystander(threading.Thread):
@@ -151,6 +163,7 @@ def main() -> None:
     with one_broker("bench-h.*", {"PYTHONPATH": a.base} if a.base else {}) as kafka:
         os.environ["PYTHONPATH"] = os.getcwd()
         create_topic(kafka, TOPIC, PARTITIONS)
+        fill(kafka)
         node = kafka.nodes[0]
         assert node.sidecar is not None and node.process is not None
         time.sleep(3)

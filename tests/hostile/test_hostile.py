@@ -1,0 +1,110 @@
+"""Hostile clients at a real sidecar with a real broker: they are refused, held back or counted, others are served.
+
+How long others wait under each of them, beside the broker: `python -m tests.hostile.run`. Here is only looked whether
+everybody is served, in what must be enough on any machine, and what the process says of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.common import create_topic
+from benchmarks.heartbeat import TOPIC, join
+from sidecar.drill.local import LocalKafka
+from tests.hostile.attacks import HALF_OPEN, HOST
+from tests.hostile.run import Side, fill, under
+
+pytestmark = pytest.mark.kafka
+GROUP = "bench-h"
+HEADER_TIMEOUT_MS = 2_000
+PATIENCE_MS = 2_000.0
+GROWS_MIB = 250
+
+
+@pytest.fixture(scope="module")
+def side(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, LocalKafka]]:
+    env = {
+        "SIDECAR_GROUPS__INCLUDE": f'["{GROUP}.*"]',
+        "SIDECAR_LIMITS__HEADER_TIMEOUT_MS": str(HEADER_TIMEOUT_MS),
+        "SIDECAR_LIMITS__CONNECTIONS_PER_IP": "3000",
+    }
+    properties = {"group.consumer.max.heartbeat.interval.ms": "15000"}
+    kafka = LocalKafka(tmp_path_factory.mktemp("hostile"), brokers=1, sidecar_env=env, properties=properties)
+    with kafka:
+        kafka.wait_ready()
+        create_topic(kafka, TOPIC, 4)
+        fill(kafka)
+        node = kafka.nodes[0]
+        assert node.sidecar is not None
+        beat = asyncio.run(join(HOST, node.sidecar_port, GROUP, 1))[0]
+        yield Side("sidecar", node.sidecar_port, node.sidecar, beat), kafka
+
+
+def figure(kafka: LocalKafka, name: str) -> float:
+    """A line of /metrics; 0 if it is not there."""
+    with urllib.request.urlopen(f"http://{HOST}:{kafka.nodes[0].admin_port}/metrics", timeout=10) as res:
+        lines = res.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + " "))
+
+
+def attacked(side: Side, name: str, seconds: float = 3) -> dict[str, Any]:
+    """The attack goes on for so long. Bystanders that are not served fail the test in `under`."""
+    found = under(side, name, seconds)
+    assert found["beat_p99_ms"] < PATIENCE_MS and found["passed_p99_ms"] < PATIENCE_MS, found
+    assert found["rss_most_mib"] - found["rss_before_mib"] < GROWS_MIB, found
+    return found
+
+
+CLOSED = 'sidecar_connections_closed_total{{cause="{}"}}'
+REFUSED = 'sidecar_frames_refused_total{{reason="{}"}}'
+PAUSED = 'sidecar_reading_paused_total{{why="{}"}}'
+
+
+@pytest.mark.parametrize(
+    "name, reason", [("tls_hello", "tls"), ("lying_length", "bad_frame_size"), ("array_claims", "malformed")]
+)
+def test_bytes_that_lie_are_refused_at_once(side: tuple[Side, LocalKafka], name: str, reason: str) -> None:
+    at, kafka = side
+    before = figure(kafka, REFUSED.format(reason))
+    found = attacked(at, name)
+    assert found["closed"] > 100 and found["opened"] - found["closed"] <= 10, "those of the last moment are open"
+    assert figure(kafka, REFUSED.format(reason)) - before >= found["closed"]
+    lines = [line for line in kafka.folder.joinpath("sidecar-1.log").read_text().splitlines() if f"'{reason}'" in line]
+    assert 1 <= len(lines) <= 3, "one line in ten seconds"
+
+
+def test_half_open_connections_end_when_their_time_is_over(side: tuple[Side, LocalKafka]) -> None:
+    at, kafka = side
+    found = attacked(at, "half_open", HEADER_TIMEOUT_MS / 1000 + 4)
+    assert found["opened"] == HALF_OPEN
+    assert figure(kafka, PAUSED.format("memory")) > 0, "together they announce 32 GB"
+    assert figure(kafka, CLOSED.format("request_timeout")) > 0
+
+
+def test_more_connections_of_one_address_than_may_be_are_closed(side: tuple[Side, LocalKafka]) -> None:
+    at, kafka = side
+    found = attacked(at, "connect_flood")
+    assert found["opened"] > 500
+    assert figure(kafka, "sidecar_connections_active") < 100, "all that came have gone"
+
+
+def test_clients_that_read_nothing_are_read_no_further(side: tuple[Side, LocalKafka]) -> None:
+    at, kafka = side
+    attacked(at, "no_reader")
+    assert figure(kafka, PAUSED.format("unread")) > 0
+
+
+@pytest.mark.parametrize("name", ["heartbeats", "deep_metadata", "deep_fetch", "deep_produce", "array_full"])
+def test_who_sends_more_than_its_share_has_its_turn_and_no_more(side: tuple[Side, LocalKafka], name: str) -> None:
+    found = attacked(side[0], name)
+    assert found["sent"] > 0 and (found["answered"] > 0 or name == "deep_produce")
+
+
+def test_no_handler_broke_under_all_of_it(side: tuple[Side, LocalKafka]) -> None:
+    _, kafka = side
+    assert figure(kafka, "sidecar_handler_faults_total") == figure(kafka, "sidecar_invariant_violations_total") == 0
