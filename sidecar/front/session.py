@@ -117,6 +117,7 @@ class Session(asyncio.Protocol):
         self._partial: asyncio.TimerHandle | None = None
         self._partial_of = 0
         self._later = False
+        self._in_flight_max = front.limits.in_flight
         self._left_unread = 0
         self._running = False
         self._todo: deque[Action] = deque()
@@ -301,25 +302,38 @@ class Session(asyncio.Protocol):
         if self.client is None:
             return
         conn = self.conn
-        if conn.more:
-            self._soon()
-        if conn.partial or self._partial is not None or self.reserved_bytes or self.waits_for_memory:
-            self._watch_partial()
-        why = self._why_pause()
-        if why != self._paused and not self.client.is_closing():
-            if why and not self._paused:
-                self.client.pause_reading()
-            elif not why:
-                self.client.resume_reading()
-            if why:
-                self.front.pauses[why] += 1
-            self._paused = why
+        if (
+            conn.held_bytes
+            or conn.in_flight >= self._in_flight_max
+            or self.client_full
+            or self.upstream_full
+            or self._paused
+            or self._partial is not None
+            or self.reserved_bytes
+            or (self._connecting is not None and self.upstream is None)
+        ):  # nearly always nothing of this is so
+            self._steer(self.client)
         pause_upstream = self.client_full
         if pause_upstream == self._upstream_paused or self.client.is_closing():
             return
         if self.upstream is not None and not self.upstream.is_closing():
             self._upstream_paused = pause_upstream
             self.upstream.pause_reading() if pause_upstream else self.upstream.resume_reading()
+
+    def _steer(self, client: asyncio.Transport) -> None:
+        """Whether the client is read, how long the rest of a request may take, and when the next turn is."""
+        if self.conn.more:
+            self._soon()
+        self._watch_partial()
+        why = self._why_pause()
+        if why != self._paused and not client.is_closing():
+            if why and not self._paused:
+                client.pause_reading()
+            elif not why:
+                client.resume_reading()
+            if why:
+                self.front.pauses[why] += 1
+            self._paused = why
 
     def _why_pause(self) -> str:
         """Why the client is read no further; "": it is."""
@@ -328,7 +342,7 @@ class Session(asyncio.Protocol):
             return "upstream"
         if self.client_full:
             return "unread"
-        if conn.in_flight >= self.front.limits.in_flight:
+        if conn.in_flight >= self._in_flight_max:
             return "in_flight"
         if conn.waiting and conn.held_bytes > self.front.held_bytes:
             return "held"
