@@ -45,6 +45,7 @@ from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as le
 from sidecar.wire.generated import sync_group as sy
+from sidecar.wire.primitives import WireError
 
 JOIN = {6: "ntsiisSsqt", 7: "ntsiisSsqt", 8: "ntsiisSsqSt", 9: "ntsiisSsqSt"}
 SYNC = {4: "ntsisSqt", 5: "ntsisSSSqt"}
@@ -54,6 +55,8 @@ which thousands come at a time. What has no layout here is read by the generated
 JOINED, JOINED_SINCE = "ihiSSSbSmt", 9
 SYNCED, SYNCED_SINCE = "ihSSBt", 5
 """The layouts of two answers, and the first versions that have them."""
+SLOWLY_BYTES = 1 << 20
+"""What a layout refuses is not read again by the generated codec if it is longer: that would take seconds."""
 NULL_PROTOCOL_SINCE, SEVERAL_SINCE, PROTOCOL_SINCE = 7, 3, 5
 """Versions of JoinGroup, LeaveGroup and SyncGroup."""
 
@@ -62,13 +65,14 @@ def _read(
     call: Call, layouts: Mapping[int, str], slowly: Callable[[int, bytes, int], tuple[Any, ...]]
 ) -> tuple[Any, ...]:
     """The client id and the fields of the request. `call.pos` is where its header goes on behind the correlation id.
-    Raises WireError: the generated codec has the last word on what is malformed."""
+    Raises WireError: of requests of an ordinary length the generated codec has the last word on what is malformed."""
     layout = layouts.get(call.version)
     if layout is not None:
         try:
             return unpack(layout, call.frame, call.pos)
-        except ValueError:
-            pass
+        except ValueError as exc:
+            if len(call.frame) > SLOWLY_BYTES:
+                raise WireError(str(exc)) from None
     client_id, pos = header_end(call.frame, call.pos, call.version >= SERVED[call.api_key].flexible_from)
     return (client_id, *slowly(call.version, call.frame, pos))
 

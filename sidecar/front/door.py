@@ -45,7 +45,7 @@ class Door:
             figures("paused", why).set_function(partial(self.pauses.__getitem__, why))
         self._from: Counter[str] = Counter()
         self._so_far = 0
-        self._looking = False
+        self._looking = self._large = False
         self._said: dict[str, tuple[float, int]] = {}
         """Reason -> when it may be logged again, and how often it was not since the last line."""
 
@@ -75,6 +75,18 @@ class Door:
             self._from[session.host] -= 1
             if not self._from[session.host]:
                 del self._from[session.host]
+
+    def large(self) -> bool:
+        """To read a large request may take a good part of a second. Between two of them, whoever sent them, the loop
+        turns: this sidecar's own heartbeats must leave, or it would lose what it owns."""
+        if self._large:
+            return False
+        self._large = True
+        asyncio.get_running_loop().call_soon(self._next_large)
+        return True
+
+    def _next_large(self) -> None:
+        self._large = False
 
     def refused(self, session: Session, close: Close) -> None:
         """Bytes that close their connection: counted each time, logged now and then."""

@@ -137,7 +137,7 @@ class Front:
         self.door = Door(settings.door, figures, log)
         self.sessions, self.pauses = self.door.sessions, self.door.pauses
         self.stopping = False
-        self.gone, self.refused = self.door.gone, self.door.refused
+        self.gone, self.refused, self.large = self.door.gone, self.door.refused, self.door.large
         self.log = log
         self._cluster = cluster
         self._figures = figures

@@ -52,6 +52,9 @@ class Desk(Protocol):
     def opened(self, session: Session) -> str:
         """Why this connection is one too many; "": it is not."""
 
+    def large(self) -> bool:
+        """Whether one more request of more than `held_bytes` may be read in this turn of the loop."""
+
     def gone(self, session: Session, cause: str) -> None: ...
 
     def refused(self, session: Session, close: Close) -> None: ...
@@ -231,6 +234,10 @@ class Session(asyncio.Protocol):
                 if type(a) is ToClient:
                     self._out.append(a.data)
                 elif type(a) is Got:
+                    if len(a.frame) > self.front.held_bytes and not self.front.large():
+                        todo.appendleft(a)
+                        self._soon()
+                        break
                     self.front.dispatch(self, a)
                 else:
                     self._do(a)

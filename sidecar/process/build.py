@@ -84,7 +84,13 @@ def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
     return FrontSettings(
         node_id=s.node_id,
         broker=split(s.broker),
-        limits=Limits(s.limits.frame_bytes, s.limits.group_frame_bytes, s.limits.in_flight, s.limits.turn_requests),
+        limits=Limits(
+            s.limits.frame_bytes,
+            s.limits.group_frame_bytes,
+            s.limits.list_frame_bytes,
+            s.limits.in_flight,
+            s.limits.turn_requests,
+        ),
         managed=managed_by(s),
         managing=bool(s.groups.include),
         new_id=new_id,

@@ -226,6 +226,12 @@ class Compat(_Section):
 class LimitsSection(_Section):
     frame_bytes: int = Field(104_857_600, ge=1_024, description="Any frame; as the broker's socket.request.max.bytes.")
     group_frame_bytes: int = Field(16_777_216, ge=1_024, description="Frames the sidecar must hold whole.")
+    list_frame_bytes: int = Field(
+        2_097_152,
+        ge=1_024,
+        description="Of these, all requests but SyncGroup from version 4. To read one that is full of the smallest elements "
+        "takes a quarter of a second for each MB.",
+    )
     connections: int = Field(
         10_000, ge=1, description="Client connections; more are closed at once. Kafka's max.connections."
     )

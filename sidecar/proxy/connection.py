@@ -73,6 +73,8 @@ class Close:
 Action = ToClient | ToUpstream | Got | Answered | Close
 
 
+TURN_SHIFT = 12
+"""Each 4 KiB of a request that is handled count like one more in its connection's turn."""
 PRODUCE_HEAD = 140_000
 """The acks of a Produce must be found within so many bytes. Client id, tags and transactional id come before them and
 take 64 KiB at most."""
@@ -94,7 +96,7 @@ class ClientConnection:
         """So many requests may still be looked at in this turn."""
         self._in_flight_max = limits.in_flight
         self._frame_max = limits.frame_bytes
-        self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes)
+        self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
         self._tokens = count(1)
         self._order: deque[_Slot] = deque()
         self._local: dict[int, _Slot] = {}
@@ -226,7 +228,7 @@ class ClientConnection:
         if last is not None:
             out.append(last)
             if type(last) is Got:
-                self._left -= 1
+                self._left -= 1 + (size >> TURN_SHIFT)
                 self.requests += 1
                 pos = whole
         self._at = pos
@@ -241,7 +243,9 @@ class ClientConnection:
             return self._bad_size(bytes(buf[pos : pos + 4]), size)
         if spec is None:
             return None
-        if size > self._limits.group_frame_bytes:
+        large = api_key == Api.SYNC_GROUP and version >= spec.flexible_from  # read by a compiled layout
+        limits = self._limits
+        if size > (limits.group_frame_bytes if large else min(limits.group_frame_bytes, limits.list_frame_bytes)):
             return self._close("frame_too_large", f"api {api_key}, {size} bytes")
         if not spec.low <= version <= spec.high and api_key != Api.API_VERSIONS:
             return self._close("unsupported_version", f"api {api_key} version {version}")

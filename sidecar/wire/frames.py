@@ -23,6 +23,8 @@ class Limits:
     frame_bytes: int = 104_857_600
     group_frame_bytes: int = 16_777_216
     """The limit for requests and responses that are decoded and so held in memory as a whole."""
+    list_frame_bytes: int = 2_097_152
+    """The same for requests that are decoded in Python, element by element: all but SyncGroup from version 4."""
     in_flight: int = 256
     """Requests without a response yet; those behind them wait."""
     turn_requests: int = 32

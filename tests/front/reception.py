@@ -50,6 +50,9 @@ class Reception:
         self.room -= 1
         return "" if self.room >= 0 else "too_many_connections"
 
+    def large(self) -> bool:
+        return True
+
     def gone(self, session: Session, cause: str) -> None:
         self.closed.append(cause)
 

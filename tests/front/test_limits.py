@@ -14,7 +14,7 @@ import pytest
 from sidecar.front.door import DoorSettings
 from sidecar.front.memory import Memory
 from sidecar.proxy.connection import Got
-from sidecar.wire.frames import Limits
+from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import turns, until
@@ -93,6 +93,25 @@ def test_the_end_of_the_clients_half_waits_for_turns() -> None:
     run(test)
 
 
+def test_of_large_requests_one_is_read_before_the_loop_turns_whoever_sends_them() -> None:
+    """Symptom: ten clients with a large request each would have stopped the loop for longer than the lease."""
+
+    async def test(desk: Desk) -> None:
+        seen: list[int] = []
+        desk.front.dispatch = lambda session, got: seen.append(got.correlation_id)  # type: ignore[method-assign]
+        clients = [await desk.client() for _ in range(5)]
+        for n, client in enumerate(clients):
+            client.send(request_frame(14, 5, n, "c", True, b"x" * 100_000))
+        clients[0].close()
+        (await desk.client()).send(group(100))
+        assert seen == [0, 100], "small ones go on"
+        for n in range(1, 5):
+            await turns(1)
+            assert seen == [0, 100, *range(1, n + 1)]
+
+    at_desk(test)
+
+
 # ---- clients that do not read
 def test_a_client_that_reads_no_answers_is_not_read_and_its_requests_wait() -> None:
     """Symptom: answers to heartbeats were kept without limit for a client that sent and never read."""
@@ -144,12 +163,13 @@ def test_a_client_that_never_pauses_is_not_taken_for_a_slow_one() -> None:
 
     async def test(b: Bench) -> None:
         b.front.at_once = echo
+        b.front.header_timeout_s = 0.3
         stream = b"".join(group(i) for i in range(1, 60))
         step = len(group(1))
         b.client.feed(stream[:15])
         for at in range(15, len(stream) - step, step):
             b.client.feed(stream[at : at + step])
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.01)
         assert not b.client.closing
         assert len(b.session.conn._held) < 3 * step, "what was handled is not kept"
 

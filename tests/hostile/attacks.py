@@ -122,8 +122,8 @@ async def deep_produce(t: Target, done: Done) -> None:
 
 
 async def half_open(t: Target, done: Done) -> None:
-    """Each connection announces a group request of 16 MB and sends a byte of it each second."""
-    head = (16_000_000).to_bytes(4, "big") + t.frame[4:12]
+    """Each connection announces a group request of 100 KB and sends a byte of it each second."""
+    head = (100_000).to_bytes(4, "big") + t.frame[4:12]
     pairs = []
     for _ in range(HALF_OPEN):
         reader, writer = await t.connect(done)

@@ -32,6 +32,7 @@ def side(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Local
         "SIDECAR_GROUPS__INCLUDE": f'["{GROUP}.*"]',
         "SIDECAR_LIMITS__HEADER_TIMEOUT_MS": str(HEADER_TIMEOUT_MS),
         "SIDECAR_LIMITS__CONNECTIONS_PER_IP": "3000",
+        "SIDECAR_LIMITS__QUEUED_BYTES": "50000000",
     }
     properties = {"group.consumer.max.heartbeat.interval.ms": "15000"}
     kafka = LocalKafka(tmp_path_factory.mktemp("hostile"), brokers=1, sidecar_env=env, properties=properties)
@@ -82,7 +83,7 @@ def test_half_open_connections_end_when_their_time_is_over(side: tuple[Side, Loc
     at, kafka = side
     found = attacked(at, "half_open", HEADER_TIMEOUT_MS / 1000 + 4)
     assert found["opened"] == HALF_OPEN
-    assert figure(kafka, PAUSED.format("memory")) > 0, "together they announce 32 GB"
+    assert figure(kafka, PAUSED.format("memory")) > 0, "together they announce 200 MB"
     assert figure(kafka, CLOSED.format("request_timeout")) > 0
 
 

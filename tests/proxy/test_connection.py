@@ -191,6 +191,23 @@ def test_group_requests_have_a_limit_of_their_own() -> None:
     assert isinstance(close, Close) and close.cause == "frame_too_large"
 
 
+def test_only_a_request_that_is_read_fast_may_be_large() -> None:
+    """Symptom: an OffsetFetch of 16 MB with nothing but empty names stopped the loop for 4 s."""
+    for api, version, large in ((14, 5, True), (14, 3, False), (11, 9, False), (9, 8, False), (68, 1, False)):
+        c = ClientConnection(Limits())
+        (only,) = c.from_client(request_frame(api, version, 1, "c", True, b"x" * 3_000_000))
+        assert isinstance(only, Got if large else Close), (api, version)
+
+
+def test_a_large_request_ends_the_turn_of_its_connection() -> None:
+    c = ClientConnection(Limits())
+    sync = request_frame(14, 5, 1, "c", True, b"x" * 200_000)
+    (first,) = c.from_client(sync + group(2) + group(3))
+    assert isinstance(first, Got)
+    assert c.answer(first.token, b"") == [] and c.more
+    assert [g.correlation_id for g in got(c.go_on())] == [2]
+
+
 def test_a_version_that_is_not_served_closes_as_a_broker_does() -> None:
     (close,) = ClientConnection(Limits()).from_client(request_frame(HEARTBEAT, 9, 1, "c", True, b""))
     assert isinstance(close, Close) and close.cause == "unsupported_version"
