@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 import uvloop
 
 from sidecar.wire.frames import request_frame
+from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import produce as pr
@@ -94,6 +95,15 @@ async def pipelined(t: Target, done: Done, request: Callable[[int], bytes]) -> N
 
 async def heartbeats(t: Target, done: Done) -> None:
     await pipelined(t, done, lambda i: t.frame)
+
+
+async def strangers(t: Target, done: Done) -> None:
+    """Heartbeats of members that nobody knows: each goes through the state machine and gets an error."""
+    frames = []
+    for i in range(DEPTH):
+        req = ch.ConsumerGroupHeartbeatRequest(group_id="bench-h-strangers", member_id=f"nobody-{i}", member_epoch=5)
+        frames.append(request_frame(68, 1, i, "hostile", True, req.encode(1)))
+    await pipelined(t, done, frames.__getitem__)
 
 
 async def deep_metadata(t: Target, done: Done) -> None:
@@ -239,6 +249,7 @@ async def array_full(t: Target, done: Done) -> None:
 
 ATTACKS: dict[str, Callable[[Target, Done], Awaitable[None]]] = {
     "heartbeats": heartbeats,
+    "strangers": strangers,
     "deep_metadata": deep_metadata,
     "deep_fetch": deep_fetch,
     "deep_produce": deep_produce,
