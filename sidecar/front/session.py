@@ -234,7 +234,7 @@ class Session(asyncio.Protocol):
                 if type(a) is ToClient:
                     self._out.append(a.data)
                 elif type(a) is Got:
-                    if len(a.frame) > self.front.held_bytes and not self.front.large():
+                    if len(a.frame) > self.front.held_bytes and not self.conn.closed and not self.front.large():
                         todo.appendleft(a)
                         self._soon()
                         break

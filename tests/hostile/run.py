@@ -3,9 +3,10 @@
     python -m tests.hostile.run [--seconds 6] [--only half_open,heartbeats] [--base PATH]
 
 Two bystanders go on throughout, each with one request at a time: a member's heartbeats, which the sidecar answers, and
-Metadata requests, which pass to the broker. The table has their p99 without and with each attack, how many of the
-attacker's connections were closed by the other side, and the resident memory of the process that is attacked before,
-at most, and two seconds after. "inf" is a bystander that was not served any more. `--base`: a checkout of another version, whose sidecar is run instead.
+Metadata requests, which pass to the broker. The table has their p99 without and with each attack ("inf": it was not
+served any more), how many of the attacker's connections were closed by the other side, and the resident memory of the
+process that is attacked before, at most, and two seconds after. `--base`: a checkout of another version, whose sidecar
+is run instead.
 """
 
 from __future__ import annotations
