@@ -121,9 +121,10 @@ ASSIGNORS = {
 
 
 def java_consumer(
-    kafka: LocalKafka, name: str, topic: str, group: str, *extra: str, protocol: str = "consumer"
+    kafka: LocalKafka, name: str, topic: str, group: str, *extra: str, protocol: str = "consumer", bootstrap: str = ""
 ) -> Client:
-    """Make a client that is Kafka's own VerifiableConsumer. `protocol`: consumer, or an assignor of the classic one."""
+    """Make a client that is Kafka's own VerifiableConsumer. `protocol`: consumer, or an assignor of the classic one;
+    `bootstrap`: where it connects if not to the sidecars."""
     config = kafka.folder / f"{name}.properties"
     config.write_text(f"client.id={name}\n")
     spoken = ("consumer",) if protocol == "consumer" else ("classic", "--assignment-strategy", ASSIGNORS[protocol])
@@ -131,7 +132,8 @@ def java_consumer(
         config.write_text(f"client.id={name}\nheartbeat.interval.ms=500\n")
     # fmt: off
     process = kafka.tool(
-        "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", kafka.bootstrap, "--topic", topic,
+        "org.apache.kafka.tools.VerifiableConsumer",
+        "--bootstrap-server", bootstrap or kafka.bootstrap, "--topic", topic,
         "--group-id", group, "--group-protocol", *spoken, "--reset-policy", "earliest",
         "--command-config", str(config), *extra,
         name=name, lines=True, jvm=("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
@@ -141,10 +143,10 @@ def java_consumer(
 
 
 def python_consumer(
-    kafka: LocalKafka, name: str, topic: str, group: str, *extra: str, protocol: str = "consumer"
+    kafka: LocalKafka, name: str, topic: str, group: str, *extra: str, protocol: str = "consumer", bootstrap: str = ""
 ) -> Client:
-    """Make a client on librdkafka, through confluent-kafka. `protocol` as above."""
-    command = [sys.executable, "-m", "sidecar.drill.worker", "consumer", "--bootstrap", kafka.bootstrap]
+    """Make a client on librdkafka, through confluent-kafka. `protocol` and `bootstrap` as above."""
+    command = [sys.executable, "-m", "sidecar.drill.worker", "consumer", "--bootstrap", bootstrap or kafka.bootstrap]
     command += ["--topic", topic, "--group", group, "--name", name, "--protocol", protocol, *extra]
     return Client(
         name, Process(name, command, kafka.folder / f"{name}.log", lines=True), kafka.folder / f"{name}.events"
@@ -154,7 +156,9 @@ def python_consumer(
 class ProducerProcess:
     """A steady producer. `ends` and `counts` hold, by partition, the end offset and number of acknowledged records."""
 
-    def __init__(self, kafka: LocalKafka, topic: str, rate: float, bootstrap: str | None = None) -> None:
+    def __init__(
+        self, kafka: LocalKafka, topic: str, rate: float, bootstrap: str | None = None, name: str = "producer"
+    ) -> None:
         command = [
             sys.executable,
             "-m",
@@ -164,7 +168,7 @@ class ProducerProcess:
             bootstrap or kafka.bootstrap,
         ]
         command += ["--topic", topic, "--rate", str(rate)]
-        self.process = Process("producer", command, kafka.folder / "producer.log", lines=True)
+        self.process = Process(name, command, kafka.folder / f"{name}.log", lines=True)
         self.ends: dict[int, int] = {}
         self.counts: dict[int, int] = {}
         self.failed = 0

@@ -1,0 +1,256 @@
+"""What a drill is played on: a cluster with sidecars, and for each drill its own topic, producer, groups and clients.
+
+All groups of a drill hash to the same partition, so they have the same coordinator: one owner among the sidecars, one
+broker at Kafka. A group of each protocol is the sidecars'; with `beside_kafka`, one of each is Kafka's own, and its
+clients go past the sidecars.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from confluent_kafka import ConsumerGroupTopicPartitions, ElectionType, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from sidecar.core.placement import partition_for
+from sidecar.drill.clients import Client, Journal, ProducerProcess, java_consumer, python_consumer
+from sidecar.drill.local import Broker, LocalKafka
+from sidecar.drill.members import Accepted, Member, Members, first_after
+from sidecar.drill.probe import sibling_group
+from sidecar.drill.processes import DrillError, Process
+
+STATE_PARTITIONS = 50
+PARTITIONS = 12
+RATE = 300.0
+"""Records a second."""
+KINDS = ("consumer", "classic")
+PROTOCOLS = {"consumer": "consumer", "classic": "range"}
+SIDECAR_ENV = {"SIDECAR_GROUPS__INCLUDE": '["drill.*"]'}
+PROPERTIES = {
+    # Members of both coordinators heartbeat as often; with Kafka's five seconds each step of a rebalance takes as long.
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
+MEMBERS = 3
+"""Members on our own wire client, for each group under test."""
+
+
+@dataclass
+class Company:
+    """The clients of one group under test, and the members that measure its coordinator beside it."""
+
+    side: str
+    """sidecar or kafka: who coordinates."""
+    kind: str
+    """consumer or classic."""
+    group: str
+    bootstrap: str
+    clients: list[Client] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        return f"{self.side} {self.kind}"
+
+    @property
+    def journals(self) -> list[Journal]:
+        return [c.journal for c in self.clients]
+
+    def commit_times(self) -> list[list[int]]:
+        """Return, by client, when its commits were acknowledged (ms)."""
+        return [[at for at, _, _ in list(j.commit_log)] for j in self.journals]
+
+    def balanced(self) -> bool:
+        held = [c.journal.current() for c in self.clients]
+        return all(held) and sorted(p for h in held for p in h) == list(range(PARTITIONS))
+
+    def served_since(self, at_s: float, at_ms: int) -> bool:
+        """Return whether every client has committed, and every member has heartbeat and commit accepted, since then."""
+        members = (first_after(a, at_s) for m in self.members for a in (m.heartbeats, m.commits))
+        clients = (bool(times) and times[-1] > at_ms for times in self.commit_times())
+        return all(clients) and all(seconds is not None for seconds in members)
+
+    def best(self) -> dict[int, int]:
+        """Return, by partition, the highest offset whose commit was acknowledged to a client."""
+        best: dict[int, int] = {}
+        for j in self.journals:
+            for _, p, offset in list(j.commit_log):
+                best[p] = max(best.get(p, 0), offset)
+        return best
+
+    def drained(self, produced: dict[int, int]) -> bool:
+        """Return whether everything below these ends, by partition, is committed."""
+        best = self.best()
+        return all(best.get(p, 0) >= end for p, end in produced.items())
+
+    def accepted(self) -> Iterator[Accepted]:
+        for m in self.members:
+            yield m.heartbeats
+            yield m.commits
+
+
+class Ground:
+    def __init__(self, kafka: LocalKafka, say: Callable[[str], None]) -> None:
+        self.kafka = kafka
+        self.say = say
+        self.topic = ""
+        self.companies: list[Company] = []
+        self.producer: ProducerProcess | None = None
+        self.crew: Members | None = None
+
+    # ---- the cluster --------------------------------------------------------------------------------------
+    def start_cluster(self) -> None:
+        k = self.kafka
+        started = time.monotonic()
+        k.start_brokers()
+        for n in k.nodes:
+            k.start_sidecar(n)
+        k.wait_ready()
+        took = time.monotonic() - started
+        self.say(f"{len(k.nodes)} brokers, Kafka {k.version}, and their sidecars run after {took:.0f} s")
+
+    def admin(self, bootstrap: str = "") -> AdminClient:
+        return AdminClient({"bootstrap.servers": bootstrap or self.kafka.internal, "log_level": 2})
+
+    def owner(self) -> Broker:
+        return self.kafka.owner_of(self.companies[0].group)
+
+    def wait_in_sync(self, timeout_s: float = 120) -> None:
+        """Wait until all brokers are there and every replica is in sync, then give each partition to its preferred
+        leader."""
+        admin, n = self.admin(), len(self.kafka.nodes)
+
+        def in_sync() -> bool:
+            try:
+                found = admin.list_topics(timeout=5)
+            except KafkaException:
+                return False
+            parts = [p for t in found.topics.values() for p in t.partitions.values()]
+            return len(found.brokers) == n and all(len(p.isrs) == len(p.replicas) for p in parts)
+
+        self.wait("all replicas in sync", in_sync, timeout_s, step_s=0.25)
+        if n > 1:
+            admin.elect_leaders(ElectionType.PREFERRED, None).result(timeout=30)
+
+    # ---- the cast of one drill ----------------------------------------------------------------------------
+    def cast(self, tag: str, beside_kafka: bool) -> None:
+        """Make the topic, and start the producer, the clients and the members of one drill."""
+        k = self.kafka
+        self.topic = f"topic-{tag}"
+        new = NewTopic(self.topic, PARTITIONS, min(3, len(k.nodes)))
+        admin = self.admin()
+        for future in admin.create_topics([new]).values():
+            future.result(timeout=30)
+        time.sleep(2.5)  # the sidecars read the topics every 2 s
+        self.producer = ProducerProcess(k, self.topic, rate=RATE, bootstrap=k.internal, name=f"{tag}-producer").start()
+        first = f"drill-{tag}-{KINDS[0]}"
+        native = KINDS if not k.version.startswith("3.") else KINDS[1:]  # Kafka 3 has no consumer groups by default
+        cast = [("sidecar", kind, k.bootstrap) for kind in KINDS]
+        cast += [("kafka", kind, k.internal) for kind in native if beside_kafka]
+        self.companies = []
+        for side, kind, bootstrap in cast:
+            prefix = f"{'drill' if side == 'sidecar' else 'native'}-{tag}-{kind}"
+            group = first if prefix == first else sibling_group(first, prefix, STATE_PARTITIONS)
+            assert partition_for(group, STATE_PARTITIONS) == partition_for(first, STATE_PARTITIONS)
+            self.companies.append(self._company(tag, Company(side, kind, group, bootstrap)))
+        self.crew = Members([m for c in self.companies for m in c.members]).start()
+
+    def _company(self, tag: str, c: Company) -> Company:
+        for make in (java_consumer, python_consumer):
+            name = f"{tag}-{c.side}-{c.kind}-{'java' if make is java_consumer else 'py'}"
+            client = make(self.kafka, name, self.topic, c.group, protocol=PROTOCOLS[c.kind], bootstrap=c.bootstrap)
+            c.clients.append(client.start())
+        addresses = [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in c.bootstrap.split(","))]
+        for i in range(MEMBERS):
+            name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
+            c.members.append(Member(name, c.kind, addresses, self.topic))
+        return c
+
+    @property
+    def clients(self) -> list[Client]:
+        return [c for company in self.companies for c in company.clients]
+
+    # ---- waiting ------------------------------------------------------------------------------------------
+    def processes(self) -> list[Process]:
+        producer = [self.producer.process] if self.producer else []
+        return [*self.kafka.processes(), *(c.process for c in self.clients), *producer]
+
+    def wait(self, what: str, check: Callable[[], bool], timeout_s: float, step_s: float = 0.05) -> float:
+        """Wait until `check()` is true, and return the seconds it took. Raises DrillError if it takes too long, or if
+        a process has ended that nobody ended."""
+        start = time.monotonic()
+        while not check():
+            for p in self.processes():
+                if not p.alive:
+                    raise DrillError(
+                        f"{p.name} ended ({p.returncode}) while waiting for {what}; log: {p.log}\n{p.tail()}"
+                    )
+            if self.crew is not None and self.crew.failed is not None:
+                raise DrillError(f"a member failed: {self.crew.failed!r}") from self.crew.failed
+            if time.monotonic() - start > timeout_s:
+                raise DrillError(f"{what}: not within {timeout_s:g} s; {self._state()}")
+            time.sleep(step_s)
+        return time.monotonic() - start
+
+    def _state(self) -> str:
+        """Write down what is known of the groups, for whoever looks for the reason, and say where."""
+        seen: dict[str, object] = {
+            "clients hold": {c.name: sorted(c.journal.current()) for c in self.clients},
+            "clients' errors": {c.name: c.journal.errors[-5:] for c in self.clients},
+            "members were refused": {m.group: dict(m.refused) for c in self.companies for m in c.members},
+        }
+        for n in self.kafka.nodes:
+            seen[f"sidecar {n.node_id} ready"] = self.kafka.get(n, "/readyz")
+            for c in self.companies:
+                seen[f"sidecar {n.node_id}, {c.group}"] = self.kafka.get(n, f"/group?id={c.group}")
+        path = self.kafka.folder / f"stuck-{time.strftime('%H%M%S')}.json"
+        path.write_text(json.dumps(seen, indent=1))
+        return f"clients hold {seen['clients hold']}; more in {path}"
+
+    def settled(self, timeout_s: float) -> float:
+        """Wait until every group has all its clients and partitions, and all are served."""
+        at_s, at_ms = time.monotonic(), int(time.time() * 1000)
+        return self.wait(
+            "all groups balanced and served",
+            lambda: all(c.balanced() and c.served_since(at_s, at_ms) for c in self.companies),
+            timeout_s,
+        )
+
+    # ---- looking ------------------------------------------------------------------------------------------
+    def committed(self, c: Company) -> dict[int, int]:
+        """Return what the cluster says is committed, asked the way any tool asks."""
+        asked = ConsumerGroupTopicPartitions(c.group)
+        admin = self.admin(c.bootstrap)
+        future = admin.list_consumer_group_offsets([asked])[c.group]
+        return {tp.partition: tp.offset for tp in future.result(timeout=30).topic_partitions}
+
+    def coordinator(self, group: str) -> Broker:
+        """Return the broker that coordinates a group which is Kafka's own."""
+        p = partition_for(group, STATE_PARTITIONS)
+        leader = (
+            self.admin().list_topics("__consumer_offsets", timeout=30).topics["__consumer_offsets"].partitions[p].leader
+        )
+        return next(n for n in self.kafka.nodes if n.node_id == leader)
+
+    # ---- end ----------------------------------------------------------------------------------------------
+    def strike(self) -> None:
+        """End the clients of this drill in order; the cluster stays."""
+        for c in self.clients:
+            c.stop()
+        now_ms = int(time.time() * 1000)
+        for c in self.clients:
+            c.journal.end(now_ms)
+        if self.crew is not None:
+            self.crew.stop()
+
+    def abandon(self) -> None:
+        """End everything at once."""
+        if self.crew is not None:
+            self.crew.stop()
+        for c in self.clients:
+            c.process.kill()
+        if self.producer is not None:
+            self.producer.process.kill()

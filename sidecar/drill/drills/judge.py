@@ -1,0 +1,92 @@
+"""Was anything lost or owned twice? From the journals of the clients, what the cluster says is committed, and the audit
+of the state topic. The audit's own source and fold run here without Spark; `make demo` runs them on it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.audit.fold import fold_partition
+from sidecar.audit.source import COLUMNS, GroupStateReader
+from sidecar.drill.clients import backward_commits, double_owned, missing
+from sidecar.drill.drills.ground import Company, Ground
+
+NAMES = tuple(column.split()[0] for column in COLUMNS.split(", "))
+SHOWN = 8
+
+
+@dataclass
+class Verdict:
+    """Counts of what must not be, and the first lines that say where."""
+
+    lost_records: int = 0
+    lost_commits: int = 0
+    backward_commits: int = 0
+    double_owned: int = 0
+    stale_writes: int = 0
+    evidence: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not any(self.counts().values())
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "lost_records": self.lost_records,
+            "lost_commits": self.lost_commits,
+            "backward_commits": self.backward_commits,
+            "double_owned": self.double_owned,
+            "stale_writes": self.stale_writes,
+        }
+
+    def add(self, name: str, lines: list[str], who: str) -> None:
+        setattr(self, name, getattr(self, name) + len(lines))
+        self.evidence += [f"{who}: {name}: {line}" for line in lines[:SHOWN]]
+
+
+def lost_commits(best: dict[int, int], found: dict[int, int]) -> list[str]:
+    """List the partitions whose committed offset is lower than one that was acknowledged to a client before. `best`
+    must be taken before `found` is asked for."""
+    return [
+        f"partition {p}: {o} acknowledged, {found.get(p, -1)} found" for p, o in best.items() if found.get(p, -1) < o
+    ]
+
+
+def commits_now(ground: Ground) -> dict[str, list[str]]:
+    """Return, by the title of the group, what `lost_commits` says at this moment."""
+    return {c.title: lost_commits(c.best(), ground.committed(c)) for c in ground.companies}
+
+
+def judge_company(c: Company, produced: dict[int, int], verdict: Verdict) -> None:
+    """Add what the clients' journals say of one group. `produced`: by partition, the end that the producer knows."""
+    lost = missing(produced, c.journals)
+    verdict.lost_records += lost
+    if lost:
+        verdict.evidence.append(f"{c.title}: {lost} records were consumed by nobody")
+    verdict.add("double_owned", double_owned(c.journals), c.title)
+    verdict.add("backward_commits", backward_commits(c.journals), c.title)
+
+
+def judge_audit(tables: dict[str, list[dict[str, Any]]], verdict: Verdict, since_ms: int) -> None:
+    """Add what the audit says; what is older than `since_ms` belongs to another drill."""
+    overlaps = [json.dumps(o) for o in tables.get("overlaps", []) if o["time_ms"] >= since_ms]
+    verdict.add("double_owned", overlaps, "audit")
+    verdict.add("stale_writes", [json.dumps(s) for s in tables.get("stale", []) if s["time_ms"] >= since_ms], "audit")
+
+
+def audit(bootstrap: str, topic: str = "__group_state") -> dict[str, list[dict[str, Any]]]:
+    """Read the state topic to its end and fold it; return rows by table. Raises AuditError if it cannot be read. Stale
+    writes get the time of their record."""
+    reader = GroupStateReader({"bootstrap": bootstrap, "topic": topic})
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for part in reader.partitions():
+        rows = [dict(zip(NAMES, row, strict=True)) for row in reader.read(part)]
+        at = {row["offset"]: row["time_ms"] for row in rows}
+        for table, text in fold_partition(rows):
+            row = json.loads(text)
+            if table == "stale":
+                row["time_ms"] = at[row["offset"]]
+            tables.setdefault(table, []).append(row)
+    return tables

@@ -1,0 +1,119 @@
+"""Plays a drill: N rounds on running clients, then the judge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.drill.drills.ground import Ground
+from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company
+from sidecar.drill.drills.measure import Times, line_of, summary, times_of
+from sidecar.drill.drills.spec import Drill, Finding
+from sidecar.drill.processes import DrillError
+
+BEGIN_S = 90.0
+AFTER_S = 120.0
+CALM_S = 2.0
+"""Between two rounds, so that one does not see the end of the other."""
+
+
+@dataclass
+class Result:
+    drill: str
+    kafka: str
+    rounds: list[dict[str, Times]] = field(default_factory=list)
+    """Of each round, by the title of the group, its figures."""
+    verdict: Verdict = field(default_factory=Verdict)
+    findings: list[Finding] = field(default_factory=list)
+    problem: str = ""
+    """Why the drill could not be played to its end."""
+    took_s: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict.ok and not self.problem and all(f.ok for f in self.findings)
+
+    def by_group(self) -> dict[str, dict[str, dict[str, float]]]:
+        titles = list(self.rounds[0]) if self.rounds else []
+        return {t: summary([r[t] for r in self.rounds]) for t in titles}
+
+    def json(self) -> dict[str, Any]:
+        """Times in seconds, by group and figure."""
+        return {
+            "drill": self.drill,
+            "kafka": self.kafka,
+            "n": len(self.rounds),
+            "ok": self.ok,
+            **self.verdict.counts(),
+            "findings": [{"what": f.what, "found": f.found, "ok": f.ok} for f in self.findings],
+            "problem": self.problem,
+            "seconds": self.by_group(),
+            "took_s": round(self.took_s, 1),
+        }
+
+
+def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], None]) -> Result:
+    """Play `n` rounds. What goes wrong on the way ends the drill and is its `problem`; the judge speaks in any case."""
+    result = Result(drill.name, ground.kafka.version, findings=drill.findings)
+    started, since_ms = time.monotonic(), int(time.time() * 1000)
+    try:
+        ground.cast(tag, drill.beside_kafka)
+        ground.settled(BEGIN_S)
+        for i in range(n):
+            figures = play_round(drill, ground, i, result.verdict, say)
+            result.rounds.append(figures)
+            say(f"round {i + 1}: {line_of(figures)}")
+            time.sleep(CALM_S)
+        finish(ground, result.verdict, since_ms)
+    except DrillError as exc:
+        result.problem = str(exc)
+        ground.abandon()
+    result.took_s = time.monotonic() - started
+    return result
+
+
+def play_round(drill: Drill, ground: Ground, i: int, verdict: Verdict, say: Callable[[str], None]) -> dict[str, Times]:
+    drill.prepare(ground, i)
+    marks = drill.fault(ground, i)
+    for mark in marks:
+        say(f"round {i + 1}: {mark.what}")
+    last = marks[-1]
+    if drill.back_before_heal:
+        ground.wait(
+            "all groups to be served again",
+            lambda: all(c.served_since(last.at_s, last.at_ms) for c in ground.companies),
+            drill.patience_s,
+        )
+    time.sleep(max(0.0, drill.holds_s - (time.monotonic() - last.at_s)))
+    healed_ms = int(time.time() * 1000)
+    drill.heal(ground, i)
+    ground.settled(drill.patience_s)
+    end_ms = int(time.time() * 1000)
+    for title, lines in commits_now(ground).items():
+        verdict.add("lost_commits", lines, f"round {i + 1}, {title}")
+    drill.after(ground, i)
+    return {c.title: times_of(c, marks, healed_ms, end_ms) for c in ground.companies}
+
+
+def finish(ground: Ground, verdict: Verdict, since_ms: int) -> None:
+    """Let the clients consume and commit everything, end them, and judge."""
+    assert ground.producer is not None
+    ground.producer.stop()
+    producer, ground.producer = ground.producer, None
+    try:
+        if producer.failed or not producer.counts:
+            raise DrillError(f"the producer sent {sum(producer.counts.values())} records, {producer.failed} failed")
+        ground.wait(
+            "everything consumed and committed",
+            lambda: all(c.drained(producer.ends) for c in ground.companies),
+            AFTER_S,
+        )
+    finally:
+        for title, lines in commits_now(ground).items():
+            verdict.add("lost_commits", lines, f"at the end, {title}")
+        ground.strike()
+        for c in ground.companies:
+            judge_company(c, producer.ends, verdict)
+        judge_audit(audit(ground.kafka.internal), verdict, since_ms)

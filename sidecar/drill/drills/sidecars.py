@@ -1,0 +1,117 @@
+"""Faults of sidecars. The brokers stay as they are."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from sidecar.drill.drills.ground import Ground
+from sidecar.drill.drills.spec import Drill, Mark
+from sidecar.drill.local import Broker
+from sidecar.drill.processes import Process
+
+SESSION_S = 6.0
+"""`ownership.session_timeout_ms` of the sidecars."""
+STOPS_WITHIN_S = 10.0
+
+
+def sidecar_of(node: Broker) -> Process:
+    assert node.sidecar is not None, f"no sidecar {node.node_id}"
+    return node.sidecar
+
+
+class _OneSidecar(Drill):
+    """A drill that takes one sidecar away and gives it back."""
+
+    victim: Broker | None = None
+    holds_s = 5.0
+
+    def choose(self, ground: Ground, i: int) -> Broker:
+        return ground.owner()
+
+    def heal(self, ground: Ground, i: int) -> None:
+        assert self.victim is not None
+        ground.kafka.start_sidecar(self.victim)
+        ground.kafka.wait_ready()
+
+
+class KillOwner(_OneSidecar):
+    """SIGKILL to the sidecar that owns the groups."""
+
+    name = "kill-owner"
+
+    def fault(self, ground: Ground, i: int) -> list[Mark]:
+        self.victim = self.choose(ground, i)
+        process = sidecar_of(self.victim)
+        mark = Mark.now(f"SIGKILL to sidecar {self.victim.node_id}")
+        process.kill()
+        self.victim.sidecar = None
+        return [mark]
+
+
+class KillAny(KillOwner):
+    """SIGKILL to each sidecar in turn, whatever it owns."""
+
+    name = "kill-any"
+
+    def choose(self, ground: Ground, i: int) -> Broker:
+        return ground.kafka.nodes[i % len(ground.kafka.nodes)]
+
+
+class Stop(_OneSidecar):
+    """SIGTERM to the owner: an orderly end."""
+
+    name = "stop"
+
+    def fault(self, ground: Ground, i: int) -> list[Mark]:
+        self.victim = self.choose(ground, i)
+        process = sidecar_of(self.victim)
+        mark = Mark.now(f"SIGTERM to sidecar {self.victim.node_id}")
+        self.victim.sidecar = None
+        code = process.stop(STOPS_WITHIN_S)
+        took = time.monotonic() - mark.at_s
+        self.find(f"sidecar {self.victim.node_id} exits with 0", f"{code} after {took:.1f} s", code == 0)
+        return [mark]
+
+
+class SuspendOwner(_OneSidecar):
+    """SIGSTOP to the owner for longer than its session. Its connections stay open and nobody answers on them."""
+
+    name = "suspend-owner"
+    holds_s = 2 * SESSION_S
+    back_before_heal = False
+    """Unmodified clients wait for an answer on a connection that stays open, for their request timeout at most."""
+
+    def fault(self, ground: Ground, i: int) -> list[Mark]:
+        self.victim = self.choose(ground, i)
+        mark = Mark.now(f"SIGSTOP to sidecar {self.victim.node_id}")
+        sidecar_of(self.victim).signal(signal.SIGSTOP)
+        return [mark]
+
+    def heal(self, ground: Ground, i: int) -> None:
+        assert self.victim is not None
+        sidecar_of(self.victim).signal(signal.SIGCONT)
+        ground.kafka.wait_ready()
+
+
+class RollingRestart(Drill):
+    """SIGTERM to one sidecar after the other; each is started again before the next one is stopped."""
+
+    name = "rolling-restart"
+
+    def fault(self, ground: Ground, i: int) -> list[Mark]:
+        marks = []
+        for node in ground.kafka.nodes:
+            process = sidecar_of(node)
+            marks.append(Mark.now(f"sidecar {node.node_id} is restarted"))
+            node.sidecar = None
+            code = process.stop(STOPS_WITHIN_S)
+            if code != 0:
+                self.find(f"sidecar {node.node_id} exits with 0", code, ok=False)
+            ground.kafka.start_sidecar(node)
+            ground.kafka.wait_ready()
+            time.sleep(2)
+        return marks
+
+    def heal(self, ground: Ground, i: int) -> None:
+        """There is nothing to heal."""

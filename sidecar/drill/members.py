@@ -1,0 +1,228 @@
+"""Members on our own wire client that heartbeat and commit fast, and note when a coordinator accepted what they sent.
+
+Each has a group of its own, whose id hashes to the same partition as the group under test, so that it has the same
+coordinator and never disturbs that group. It does not back off: what it measures is the coordinator. What unmodified
+clients make of it is in their journals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from sidecar.core.errors import Code, name_of
+from sidecar.kafka.cluster import Address, Cluster
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.generated import sync_group as sg
+from sidecar.wire.primitives import WireError
+
+HEARTBEAT_EVERY_S = 0.1
+COMMIT_EVERY_S = 0.05
+PATIENCE_S = 0.5
+"""For a connection, and for an answer; then the coordinator is looked for again."""
+JOIN_PATIENCE_S = 5.0
+SESSION_MS = 45_000
+COMMIT_V = 9
+"""The last version of OffsetCommit that names topics."""
+LOST = (Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND, Code.ILLEGAL_GENERATION)
+ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
+
+Accepted = list[tuple[float, float]]
+"""(sent, answered), in monotonic seconds."""
+
+
+def first_after(accepted: Accepted, at: float) -> float | None:
+    """Return the seconds from `at` to the answer of the first accepted request that was sent after `at`."""
+    return next((answered - at for sent, answered in list(accepted) if sent > at), None)
+
+
+class Speaker(Protocol):
+    """How a member of one protocol joins and proves that it is alive. `epoch` is its generation in the classic one."""
+
+    member_id: str
+    epoch: int
+
+    async def heartbeat(self, conn: BrokerConnection) -> int:
+        """Join if that must be, heartbeat, and return the error code; a join alone returns REBALANCE_IN_PROGRESS."""
+
+
+class ConsumerSpeaker:
+    """KIP-848. It subscribes to no topic, so it never has to give a partition up."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.member_id = f"{group}-member"
+        self.epoch = 0
+
+    async def heartbeat(self, conn: BrokerConnection) -> int:
+        req = ch.ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=self.epoch)
+        if joins := self.epoch == 0:
+            req.rebalance_timeout_ms, req.subscribed_topic_names, req.topic_partitions = SESSION_MS, [], []
+        patience_s = JOIN_PATIENCE_S if joins else PATIENCE_S
+        res = await conn.request(ch, "ConsumerGroupHeartbeat", req, timeout_s=patience_s)
+        if res.error_code == Code.NONE:
+            self.epoch = res.member_epoch
+        elif res.error_code in LOST:
+            self.epoch = 0
+        return int(res.error_code)
+
+
+class ClassicSpeaker:
+    """JoinGroup, SyncGroup, Heartbeat: the only member, and so the leader, of its group."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.member_id = ""
+        self.epoch = -1
+
+    async def heartbeat(self, conn: BrokerConnection) -> int:
+        if self.epoch < 0:
+            return await self._join(conn)
+        req = hb.HeartbeatRequest(self.group, self.epoch, self.member_id)
+        code = int((await conn.request(hb, "Heartbeat", req, timeout_s=PATIENCE_S)).error_code)
+        if code in LOST or code == Code.REBALANCE_IN_PROGRESS:
+            self._lost(code)
+        return code
+
+    def _lost(self, code: int) -> None:
+        self.epoch = -1
+        if code == Code.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+
+    async def _join(self, conn: BrokerConnection) -> int:
+        metadata = struct.pack(">hii", 0, 0, -1)  # ConsumerProtocolSubscription v0: no topics, no user data
+        req = jg.JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=SESSION_MS,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocols=[jg.JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        )
+        res = await conn.request(jg, "JoinGroup", req, timeout_s=JOIN_PATIENCE_S)
+        if res.error_code == Code.MEMBER_ID_REQUIRED:
+            self.member_id = req.member_id = res.member_id
+            res = await conn.request(jg, "JoinGroup", req, timeout_s=JOIN_PATIENCE_S)
+        if res.error_code != Code.NONE:
+            self._lost(res.error_code)
+            return int(res.error_code)
+        self.member_id = res.member_id
+        assignment = struct.pack(">hii", 0, 0, -1)  # ConsumerProtocolAssignment v0: nothing
+        sync = sg.SyncGroupRequest(self.group, res.generation_id, self.member_id)
+        sync.protocol_type, sync.protocol_name = "consumer", "range"
+        sync.assignments = [sg.SyncGroupRequestAssignment(self.member_id, assignment)]
+        out = await conn.request(sg, "SyncGroup", sync, timeout_s=JOIN_PATIENCE_S)
+        if out.error_code != Code.NONE:
+            self._lost(out.error_code)
+            return int(out.error_code)
+        self.epoch = res.generation_id
+        return int(Code.REBALANCE_IN_PROGRESS)
+
+
+class Member:
+    """One member. `topic` is any topic that is there: its partition 0 is what the member commits an offset of."""
+
+    def __init__(self, group: str, kind: str, bootstrap: Sequence[Address], topic: str) -> None:
+        self.group = group
+        self.heartbeats: Accepted = []
+        self.commits: Accepted = []
+        self.refused: Counter[str] = Counter()
+        self._speaker: Speaker = ConsumerSpeaker(group) if kind == "consumer" else ClassicSpeaker(group)
+        self._bootstrap = list(bootstrap)
+        self._topic = topic
+        self._offset = itertools.count(1)
+
+    async def run(self, stopped: Callable[[], bool]) -> None:
+        await asyncio.gather(
+            self._converse(self._heartbeat, HEARTBEAT_EVERY_S, stopped),
+            self._converse(self._commit, COMMIT_EVERY_S, stopped),
+        )
+
+    async def _coordinator(self) -> BrokerConnection:
+        cluster = Cluster(self._bootstrap, self.group, {})
+        try:
+            node = await cluster.coordinator_node(self.group, 0)
+            return await BrokerConnection.open(*cluster.brokers[node], self.group, PATIENCE_S)
+        except ConnectionLost:
+            self._bootstrap.append(self._bootstrap.pop(0))  # it may be the first one that is silent
+            raise
+        finally:
+            cluster.close()
+
+    async def _converse(
+        self, turn: Callable[[BrokerConnection], Awaitable[int]], pause_s: float, stopped: Callable[[], bool]
+    ) -> None:
+        """Ask the coordinator again and again; `turn` asks once and returns the error code."""
+        conn: BrokerConnection | None = None
+        while not stopped():
+            try:
+                if conn is None or conn.closed:
+                    conn = await self._coordinator()
+                if await turn(conn) in ELSEWHERE:
+                    conn.close()
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                self.refused[type(exc).__name__] += 1
+                if conn is not None:
+                    conn.close()
+            await asyncio.sleep(pause_s)
+        if conn is not None:
+            conn.close()
+
+    async def _heartbeat(self, conn: BrokerConnection) -> int:
+        sent = time.monotonic()
+        return self._note(await self._speaker.heartbeat(conn), self.heartbeats, sent)
+
+    async def _commit(self, conn: BrokerConnection) -> int:
+        if self._speaker.epoch < 1:
+            return Code.NONE  # the heartbeat joins first
+        part = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=next(self._offset))
+        topic = oc.OffsetCommitRequestTopic(name=self._topic, partitions=[part])
+        req = oc.OffsetCommitRequest(self.group, self._speaker.epoch, self._speaker.member_id, topics=[topic])
+        sent = time.monotonic()
+        res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=PATIENCE_S)
+        return self._note(int(res.topics[0].partitions[0].error_code), self.commits, sent)
+
+    def _note(self, code: int, accepted: Accepted, sent: float) -> int:
+        if code == Code.NONE:
+            accepted.append((sent, time.monotonic()))
+        else:
+            self.refused[name_of(code)] += 1
+        return code
+
+
+class Members:
+    """A thread with an event loop in which all members of a drill run."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = members
+        self.failed: BaseException | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="members", daemon=True)
+
+    def start(self) -> Members:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        async def all_of_them() -> None:
+            await asyncio.gather(*(m.run(self._stop.is_set) for m in self.members))
+
+        try:
+            asyncio.run(all_of_them())
+        except Exception as exc:
+            self.failed = exc  # whoever waits for a member raises it
+            raise
