@@ -29,8 +29,12 @@ from sidecar.wire.primitives import WireError
 HEARTBEAT_EVERY_S = 0.1
 COMMIT_EVERY_S = 0.05
 PATIENCE_S = 0.5
-"""For a connection, and for an answer; then the coordinator is looked for again."""
-JOIN_PATIENCE_S = 5.0
+"""For a connection, and for an answer; then the coordinator is looked for again and asked anew, beside the other."""
+ANSWER_S = 15.0
+"""An answer that comes later is not waited for at all."""
+JOIN_S = 5.0
+LATE = 6
+"""So many requests of one kind may be unanswered at once."""
 SESSION_MS = 45_000
 COMMIT_V = 9
 """The last version of OffsetCommit that names topics."""
@@ -66,10 +70,9 @@ class ConsumerSpeaker:
 
     async def heartbeat(self, conn: BrokerConnection) -> int:
         req = ch.ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=self.epoch)
-        if joins := self.epoch == 0:
+        if self.epoch == 0:
             req.rebalance_timeout_ms, req.subscribed_topic_names, req.topic_partitions = SESSION_MS, [], []
-        patience_s = JOIN_PATIENCE_S if joins else PATIENCE_S
-        res = await conn.request(ch, "ConsumerGroupHeartbeat", req, timeout_s=patience_s)
+        res = await conn.request(ch, "ConsumerGroupHeartbeat", req, timeout_s=ANSWER_S)
         if res.error_code == Code.NONE:
             self.epoch = res.member_epoch
         elif res.error_code in LOST:
@@ -84,12 +87,15 @@ class ClassicSpeaker:
         self.group = group
         self.member_id = ""
         self.epoch = -1
+        self._joining = asyncio.Lock()
+        """Two joins at once would be two members, and the rebalance would wait for both."""
 
     async def heartbeat(self, conn: BrokerConnection) -> int:
-        if self.epoch < 0:
-            return await self._join(conn)
+        async with self._joining:
+            if self.epoch < 0:
+                return await self._join(conn)
         req = hb.HeartbeatRequest(self.group, self.epoch, self.member_id)
-        code = int((await conn.request(hb, "Heartbeat", req, timeout_s=PATIENCE_S)).error_code)
+        code = int((await conn.request(hb, "Heartbeat", req, timeout_s=ANSWER_S)).error_code)
         if code in LOST or code == Code.REBALANCE_IN_PROGRESS:
             self._lost(code)
         return code
@@ -109,10 +115,10 @@ class ClassicSpeaker:
             protocol_type="consumer",
             protocols=[jg.JoinGroupRequestProtocol(name="range", metadata=metadata)],
         )
-        res = await conn.request(jg, "JoinGroup", req, timeout_s=JOIN_PATIENCE_S)
+        res = await conn.request(jg, "JoinGroup", req, timeout_s=JOIN_S)
         if res.error_code == Code.MEMBER_ID_REQUIRED:
             self.member_id = req.member_id = res.member_id
-            res = await conn.request(jg, "JoinGroup", req, timeout_s=JOIN_PATIENCE_S)
+            res = await conn.request(jg, "JoinGroup", req, timeout_s=JOIN_S)
         if res.error_code != Code.NONE:
             self._lost(res.error_code)
             return int(res.error_code)
@@ -121,7 +127,7 @@ class ClassicSpeaker:
         sync = sg.SyncGroupRequest(self.group, res.generation_id, self.member_id)
         sync.protocol_type, sync.protocol_name = "consumer", "range"
         sync.assignments = [sg.SyncGroupRequestAssignment(self.member_id, assignment)]
-        out = await conn.request(sg, "SyncGroup", sync, timeout_s=JOIN_PATIENCE_S)
+        out = await conn.request(sg, "SyncGroup", sync, timeout_s=JOIN_S)
         if out.error_code != Code.NONE:
             self._lost(out.error_code)
             return int(out.error_code)
@@ -162,21 +168,40 @@ class Member:
     async def _converse(
         self, turn: Callable[[BrokerConnection], Awaitable[int]], pause_s: float, stopped: Callable[[], bool]
     ) -> None:
-        """Ask the coordinator again and again; `turn` asks once and returns the error code."""
+        """Ask the coordinator again and again; `turn` asks once and returns the error code. Who does not answer at once
+        may still do so while the coordinator is looked for and asked anew."""
         conn: BrokerConnection | None = None
+        late: set[asyncio.Task[None]] = set()
         while not stopped():
             try:
                 if conn is None or conn.closed:
                     conn = await self._coordinator()
-                if await turn(conn) in ELSEWHERE:
-                    conn.close()
-            except (ConnectionLost, TimeoutError, WireError) as exc:
+                asked = asyncio.create_task(self._ask(conn, turn))
+                done, _ = await asyncio.wait({asked}, timeout=PATIENCE_S)
+                if not done:
+                    late.add(asked)
+                    asked.add_done_callback(late.discard)
+                    conn = None  # it is closed when its request ends
+            except ConnectionLost as exc:
                 self.refused[type(exc).__name__] += 1
-                if conn is not None:
-                    conn.close()
+            while len(late) >= LATE and not stopped():
+                await asyncio.wait(late, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(pause_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
         if conn is not None:
             conn.close()
+
+    async def _ask(self, conn: BrokerConnection, turn: Callable[[BrokerConnection], Awaitable[int]]) -> None:
+        started, keep = time.monotonic(), False
+        try:
+            keep = await turn(conn) not in ELSEWHERE and time.monotonic() - started < PATIENCE_S
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self.refused[type(exc).__name__] += 1
+        finally:
+            if not keep:
+                conn.close()
 
     async def _heartbeat(self, conn: BrokerConnection) -> int:
         sent = time.monotonic()
@@ -189,7 +214,7 @@ class Member:
         topic = oc.OffsetCommitRequestTopic(name=self._topic, partitions=[part])
         req = oc.OffsetCommitRequest(self.group, self._speaker.epoch, self._speaker.member_id, topics=[topic])
         sent = time.monotonic()
-        res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=PATIENCE_S)
+        res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=ANSWER_S)
         return self._note(int(res.topics[0].partitions[0].error_code), self.commits, sent)
 
     def _note(self, code: int, accepted: Accepted, sent: float) -> int:

@@ -41,6 +41,8 @@ def consume(a: argparse.Namespace) -> None:
         "enable.auto.commit": False,
         "log_level": 3,
     }
+    if a.debug:
+        config |= {"debug": a.debug, "log_level": 7}
     if a.protocol == "consumer":
         config["group.protocol"] = "consumer"
     else:  # the classic protocol, with this assignor
@@ -154,6 +156,7 @@ def main() -> int:
         default="consumer",
         help="consumer, or an assignor of the classic protocol: range, cooperative-sticky",
     )
+    ap.add_argument("--debug", default="", help="what librdkafka logs, as its setting `debug` names it: cgrp")
     ap.add_argument("--rate", type=float, default=200.0, help="messages a second")
     a = ap.parse_args()
     consume(a) if a.what == "consumer" else produce(a)

@@ -58,20 +58,20 @@ def play_all(
 def main(argv: list[str]) -> int:
     names = [d.name for d in DRILLS]
     ap = argparse.ArgumentParser(prog="drill", description=__doc__)
-    ap.add_argument("name", choices=[*names, "all"])
+    ap.add_argument("name", nargs="+", choices=[*names, "all"], help="one or more of them, or all")
     ap.add_argument("--n", type=int, default=10, help="rounds of each drill")
     ap.add_argument("--kafka", default=KAFKA, help="version of the brokers")
     ap.add_argument("--out", type=Path, default=Path("out/drill"), help="where the logs go")
     a = ap.parse_args(argv)
     console = Console(highlight=False, soft_wrap=True)
     interrupt_on_sigterm()
-    folder = a.out / f"{a.name}-{time.strftime('%H%M%S')}"
+    folder = a.out / f"{a.name[0]}-{time.strftime('%H%M%S')}"
     started = time.monotonic()
 
     def say(text: str) -> None:
         console.print(f"{time.monotonic() - started:7.1f} s  {text}", markup=False)
 
-    chosen = [d({}) for d in DRILLS if a.name in (d.name, "all")]
+    chosen = [d({}) for d in DRILLS if {d.name, "all"} & set(a.name)]
     try:
         results = play_all(chosen, a.n, folder, a.kafka, console, say)
     except KeyboardInterrupt:

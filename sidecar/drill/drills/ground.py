@@ -159,10 +159,13 @@ class Ground:
         self.crew = Members([m for c in self.companies for m in c.members]).start()
 
     def _company(self, tag: str, c: Company) -> Company:
-        for make in (java_consumer, python_consumer):
-            name = f"{tag}-{c.side}-{c.kind}-{'java' if make is java_consumer else 'py'}"
-            client = make(self.kafka, name, self.topic, c.group, protocol=PROTOCOLS[c.kind], bootstrap=c.bootstrap)
-            c.clients.append(client.start())
+        k, protocol = self.kafka, PROTOCOLS[c.kind]
+        name = f"{tag}-{c.side}-{c.kind}"
+        java = java_consumer(k, f"{name}-java", self.topic, c.group, protocol=protocol, bootstrap=c.bootstrap)
+        # Its log is the only place where a client says what its coordinator told it.
+        log = ("--debug", "cgrp")
+        py = python_consumer(k, f"{name}-py", self.topic, c.group, *log, protocol=protocol, bootstrap=c.bootstrap)
+        c.clients += [java.start(), py.start()]
         addresses = [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in c.bootstrap.split(","))]
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)

@@ -1,10 +1,13 @@
-"""Times of a round, and what they come to over all rounds. All in seconds.
+"""Times of a round, and what they come to over all rounds. All in seconds; each is the longest pause after the fault.
 
-first commit    from the fault to the answer of the first commit that was sent after it and accepted; on the wire
-heartbeats      from the fault until each member on the wire had a heartbeat accepted that it sent after it
-no commit       the longest time in which no client of the group had a commit acknowledged, from fault to healing
-each client     the same for each client by itself; the longest of them
-on healing      the longest time without a commit after the fault was healed, until all was well again
+A request that was under way when the owner died is answered by nobody, so with a killed owner a pause is the time from
+the fault to the first answer. An owner that ends in order goes on answering for a moment, and the pause comes later.
+
+first commit   no commit of the members on the wire was accepted: the coordinator's part
+heartbeats     a member on the wire had no heartbeat accepted; the one that waited longest
+no commit      no client of the group had a commit acknowledged: with what unmodified clients add
+each client    the same for each client by itself; the one that waited longest
+on healing     no client of the group had a commit acknowledged, after the fault was healed and until all was well
 """
 
 from __future__ import annotations
@@ -15,38 +18,46 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sidecar.drill.drills.ground import Company
 from sidecar.drill.drills.spec import Mark
-from sidecar.drill.members import first_after
+from sidecar.drill.members import Accepted
 
 FIGURES = ("first commit", "heartbeats", "no commit", "each client", "on healing")
 Times = dict[str, float]
 """Figure -> seconds."""
 
 
-def longest_gap(times_ms: Iterable[int], from_ms: int, to_ms: int) -> float:
-    """Return the longest time in seconds between two of these moments, or an end of the window, within the window."""
-    inside = sorted(t for t in times_ms if from_ms < t < to_ms)
-    return max(b - a for a, b in itertools.pairwise([from_ms, *inside, to_ms])) / 1000
+def longest_pause(times: Iterable[float], start: float, end: float) -> float:
+    """Return the longest time between two of these moments, or between one and an end of the window. The unit is that
+    of the arguments."""
+    inside = sorted(t for t in times if start < t < end)
+    return max(b - a for a, b in itertools.pairwise([start, *inside, end]))
 
 
-def times_of(c: Company, marks: Sequence[Mark], healed_ms: int, end_ms: int) -> Times:
-    """Return the figures of one round for one group: of several faults the worst counts."""
+def answered(accepted: Sequence[Accepted], since_s: float) -> list[float]:
+    """Return when requests that were sent after `since_s` were accepted."""
+    return [done for member in accepted for sent, done in list(member) if sent > since_s]
+
+
+def after(c: Company, mark: Mark, end: Mark) -> Times:
+    """Return the figures of one group for one fault, in the time from `mark` to `end`."""
     by_client = c.commit_times()
-    rows = []
-    for mark, end in zip(marks, [*(m.at_ms for m in marks[1:]), healed_ms], strict=True):
-        together = [t for times in by_client for t in times]
-        commits = [s for m in c.members if (s := first_after(m.commits, mark.at_s)) is not None]
-        beats = [s for m in c.members if (s := first_after(m.heartbeats, mark.at_s)) is not None]
-        rows.append(
-            {
-                "first commit": min(commits),
-                "heartbeats": max(beats),
-                "no commit": longest_gap(together, mark.at_ms, end),
-                "each client": max(longest_gap(times, mark.at_ms, end) for times in by_client),
-            }
-        )
+    commits = answered([m.commits for m in c.members], mark.at_s)
+    pauses = [longest_pause(answered([m.heartbeats], mark.at_s), mark.at_s, end.at_s) for m in c.members]
+    return {
+        "first commit": longest_pause(commits, mark.at_s, end.at_s),
+        "heartbeats": max(pauses),
+        "no commit": longest_pause(itertools.chain(*by_client), mark.at_ms, end.at_ms) / 1000,
+        "each client": max(longest_pause(times, mark.at_ms, end.at_ms) for times in by_client) / 1000,
+    }
+
+
+def times_of(c: Company, marks: Sequence[Mark], healed: Mark, end: Mark, back_before_heal: bool) -> Times:
+    """Return the figures of one round for one group: of several faults the worst counts. Where the groups are not
+    expected to be served before the fault is healed, its time lasts until the end of the round."""
+    ends = [*marks[1:], healed if back_before_heal else end]
+    rows = [after(c, mark, until) for mark, until in zip(marks, ends, strict=True)]
     worst = {name: max(r[name] for r in rows) for name in rows[0]}
-    together = [t for times in c.commit_times() for t in times]
-    return {**worst, "on healing": longest_gap(together, healed_ms, end_ms)}
+    healing = longest_pause(itertools.chain(*c.commit_times()), healed.at_ms, end.at_ms) / 1000
+    return {**worst, "on healing": healing}
 
 
 def summary(rounds: Sequence[Times]) -> dict[str, dict[str, float]]:

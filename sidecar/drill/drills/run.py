@@ -10,7 +10,7 @@ from typing import Any
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company
 from sidecar.drill.drills.measure import Times, line_of, summary, times_of
-from sidecar.drill.drills.spec import Drill, Finding
+from sidecar.drill.drills.spec import Drill, Finding, Mark
 from sidecar.drill.processes import DrillError
 
 BEGIN_S = 90.0
@@ -87,14 +87,14 @@ def play_round(drill: Drill, ground: Ground, i: int, verdict: Verdict, say: Call
             drill.patience_s,
         )
     time.sleep(max(0.0, drill.holds_s - (time.monotonic() - last.at_s)))
-    healed_ms = int(time.time() * 1000)
+    healed = Mark.now("healed")
     drill.heal(ground, i)
     ground.settled(drill.patience_s)
-    end_ms = int(time.time() * 1000)
+    end = Mark.now("all is well")
     for title, lines in commits_now(ground).items():
         verdict.add("lost_commits", lines, f"round {i + 1}, {title}")
     drill.after(ground, i)
-    return {c.title: times_of(c, marks, healed_ms, end_ms) for c in ground.companies}
+    return {c.title: times_of(c, marks, healed, end, drill.back_before_heal) for c in ground.companies}
 
 
 def finish(ground: Ground, verdict: Verdict, since_ms: int) -> None:
