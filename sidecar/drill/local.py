@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 
 from sidecar.drill.artifacts import KAFKA, java, kafka_libs
 from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
@@ -82,6 +82,10 @@ class LocalKafka:
     sidecar_main: str = "sidecar.cli.main"
     split: bool = False
     """Each sidecar is two processes, a front and a coordinator."""
+    proxied: dict[int, int] = field(default_factory=dict)
+    """Port on which something listens -> port that others are told instead: a proxy stands between."""
+    trees: dict[int, Path] = field(default_factory=dict)
+    """Node id -> another checkout of this project, whose sidecar runs there."""
     nodes: list[Broker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -93,20 +97,24 @@ class LocalKafka:
         self.tools = kafka_libs(KAFKA)
 
     # ---- addresses ----------------------------------------------------------------------------------------
+    def told(self, port: int) -> int:
+        """The port that others use to reach what listens on `port`."""
+        return self.proxied.get(port, port)
+
     @property
     def bootstrap(self) -> str:
         """Where clients connect: the sidecars, or the brokers if there are none."""
         ports = [n.clients_port if self.front == "none" else n.sidecar_port for n in self.nodes]
-        return ",".join(f"127.0.0.1:{p}" for p in ports)
+        return ",".join(f"127.0.0.1:{self.told(p)}" for p in ports)
 
     @property
     def internal(self) -> str:
         """The brokers' listener without a sidecar in front."""
-        return ",".join(f"127.0.0.1:{n.internal_port}" for n in self.nodes)
+        return ",".join(f"127.0.0.1:{self.told(n.internal_port)}" for n in self.nodes)
 
     def internal_sidecars(self) -> str:
         """The sidecars' addresses, whatever clients are told."""
-        return ",".join(f"127.0.0.1:{n.sidecar_port}" for n in self.nodes)
+        return ",".join(f"127.0.0.1:{self.told(n.sidecar_port)}" for n in self.nodes)
 
     # ---- brokers ------------------------------------------------------------------------------------------
     def start(self) -> LocalKafka:
@@ -120,7 +128,7 @@ class LocalKafka:
         self.folder.mkdir(parents=True, exist_ok=True)
         cluster_id = _uuid()
         for node in self.nodes:
-            self._config(node).write_text(self._server_properties(node))
+            self.configure(node)
         (self.folder / "log4j2.yaml").write_text(LOG4J)
         (self.folder / "log4j.properties").write_text(LOG4J_OLD)
         first = self.nodes[0]
@@ -140,6 +148,10 @@ class LocalKafka:
         for node in self.nodes:
             self.start_broker(node)
         wait_until("the brokers", lambda: all(port_open(n.clients_port) for n in self.nodes), 90, self.processes())
+
+    def configure(self, node: Broker) -> None:
+        """Write the broker's properties; they count when it is started next."""
+        self._config(node).write_text(self._server_properties(node))
 
     def start_broker(self, node: Broker) -> None:
         command = [*self._java("kafka.Kafka", self.jvm), str(self._config(node))]
@@ -162,15 +174,17 @@ class LocalKafka:
         one = self.front == "one"
         outside = n.clients_port if self.front == "none" else n.sidecar_port
         listeners = [f"CLIENTS://127.0.0.1:{n.clients_port}"]
-        advertised = [f"CLIENTS://127.0.0.1:{outside}"]
+        advertised = [f"CLIENTS://127.0.0.1:{self.told(outside)}"]
         if not one:
             listeners.append(f"INTERNAL://127.0.0.1:{n.internal_port}")
-            advertised.append(f"INTERNAL://127.0.0.1:{n.internal_port}")
+            advertised.append(f"INTERNAL://127.0.0.1:{self.told(n.internal_port)}")
         replicas = str(min(3, self.brokers))
         p = {
             "process.roles": "broker,controller",
             "node.id": str(n.node_id),
-            "controller.quorum.voters": ",".join(f"{m.node_id}@127.0.0.1:{m.controller_port}" for m in self.nodes),
+            "controller.quorum.voters": ",".join(
+                f"{m.node_id}@127.0.0.1:{self.told(m.controller_port)}" for m in self.nodes
+            ),
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{n.controller_port}"]),
             "advertised.listeners": ",".join(advertised),
@@ -202,7 +216,7 @@ class LocalKafka:
         """Return the environment of the sidecar in front of this broker; docker-compose.yml sets the same names."""
         env = {
             "SIDECAR_LISTEN": f"127.0.0.1:{n.sidecar_port}",
-            "SIDECAR_BROKER": f"127.0.0.1:{n.clients_port}",
+            "SIDECAR_BROKER": f"127.0.0.1:{self.told(n.clients_port)}",
             "SIDECAR_NODE_ID": str(n.node_id),
             "SIDECAR_ADMIN": f"127.0.0.1:{n.admin_port}",
             **self.sidecar_env,
@@ -215,7 +229,7 @@ class LocalKafka:
         if self.split:
             self.start_coordinator(n)
             return self.start_front(n)
-        n.sidecar = self._sidecar(f"sidecar-{n.node_id}", self.sidecar_settings(n))
+        n.sidecar = self._sidecar(f"sidecar-{n.node_id}", self.sidecar_settings(n), self.trees.get(n.node_id))
         return n.sidecar
 
     def start_coordinator(self, n: Broker) -> Process:
@@ -234,9 +248,11 @@ class LocalKafka:
     def _link(self, n: Broker, role: str) -> dict[str, str]:
         return {"SIDECAR_ROLE": role, "SIDECAR_LINK": str(self.folder / f"link-{n.node_id}")}
 
-    def _sidecar(self, name: str, env: dict[str, str]) -> Process:
+    def _sidecar(self, name: str, env: dict[str, str], tree: Path | None = None) -> Process:
         command = [sys.executable, "-m", self.sidecar_main, "run"]
-        return Process(name, command, self.folder / f"{name}.log", env).start()
+        if tree is not None:
+            env = {**env, "PYTHONPATH": str(tree)}
+        return Process(name, command, self.folder / f"{name}.log", env, cwd=tree).start()
 
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Wait until every running sidecar serves what it was assigned, and all of them agree on the owners."""
@@ -265,6 +281,16 @@ class LocalKafka:
                 return json.load(res)
         except (URLError, OSError, ValueError):
             return None
+
+    def problems(self, n: Broker) -> list[str]:
+        """Return why a sidecar says in /readyz that it is not ready; nothing if it is, or gives no answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{n.admin_port}/readyz", timeout=1.0):
+                return []
+        except HTTPError as exc:
+            return [str(p) for p in json.load(exc)["problems"]]
+        except (URLError, OSError):
+            return []
 
     def owners(self, n: Broker, group: str = "") -> dict[str, Any] | None:
         found: dict[str, Any] | None = self.get(n, f"/owners?group={group}" if group else "/owners")

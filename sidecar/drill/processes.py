@@ -40,13 +40,20 @@ class Process:
     """A named child process. With `lines=True` its stdout is a pipe for a reader; everything else goes to `log`."""
 
     def __init__(
-        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, lines: bool = False
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        lines: bool = False,
+        cwd: Path | None = None,
     ) -> None:
         self.name = name
         self.command = list(command)
         self.log = log
         self.env = {**os.environ, **(env or {})}
         self.lines = lines
+        self.cwd = cwd
         self._popen: subprocess.Popen[str] | None = None
 
     def start(self) -> Process:
@@ -58,6 +65,7 @@ class Process:
                 stdout=subprocess.PIPE if self.lines else out,
                 stderr=out,
                 env=self.env,
+                cwd=self.cwd,
                 text=True,
                 start_new_session=True,  # Ctrl-C is ours to handle, not the children's
                 preexec_fn=_die_with_parent,

@@ -206,7 +206,7 @@ class Ground:
             "members were refused": {m.group: dict(m.refused) for c in self.companies for m in c.members},
         }
         for n in self.kafka.nodes:
-            seen[f"sidecar {n.node_id} ready"] = self.kafka.get(n, "/readyz")
+            seen[f"sidecar {n.node_id} is not ready"] = self.kafka.problems(n)
             for c in self.companies:
                 seen[f"sidecar {n.node_id}, {c.group}"] = self.kafka.get(n, f"/group?id={c.group}")
         path = self.kafka.folder / f"stuck-{time.strftime('%H%M%S')}.json"

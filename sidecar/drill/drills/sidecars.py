@@ -13,6 +13,7 @@ from sidecar.drill.processes import Process
 SESSION_S = 6.0
 """`ownership.session_timeout_ms` of the sidecars."""
 STOPS_WITHIN_S = 10.0
+CALM_S = 2.0
 
 
 def sidecar_of(node: Broker) -> Process:
@@ -94,6 +95,18 @@ class SuspendOwner(_OneSidecar):
         ground.kafka.wait_ready()
 
 
+def replace_one(drill: Drill, ground: Ground, node: Broker) -> None:
+    """Stop a sidecar in order, start it again, and give the clients a moment with what they have then."""
+    process = sidecar_of(node)
+    node.sidecar = None
+    code = process.stop(STOPS_WITHIN_S)
+    if code != 0:
+        drill.find(f"sidecar {node.node_id} exits with 0", code, ok=False)
+    ground.kafka.start_sidecar(node)
+    ground.kafka.wait_ready()
+    time.sleep(CALM_S)
+
+
 class RollingRestart(Drill):
     """SIGTERM to one sidecar after the other; each is started again before the next one is stopped."""
 
@@ -102,15 +115,8 @@ class RollingRestart(Drill):
     def fault(self, ground: Ground, i: int) -> list[Mark]:
         marks = []
         for node in ground.kafka.nodes:
-            process = sidecar_of(node)
             marks.append(Mark.now(f"sidecar {node.node_id} is restarted"))
-            node.sidecar = None
-            code = process.stop(STOPS_WITHIN_S)
-            if code != 0:
-                self.find(f"sidecar {node.node_id} exits with 0", code, ok=False)
-            ground.kafka.start_sidecar(node)
-            ground.kafka.wait_ready()
-            time.sleep(2)
+            replace_one(self, ground, node)
         return marks
 
     def heal(self, ground: Ground, i: int) -> None:

@@ -41,6 +41,8 @@ class Drill:
     findings: list[Finding] = field(default_factory=list)
 
     name = ""
+    stage = "plain"
+    """What cluster it is played on; __main__.py lists them."""
     beside_kafka = False
     """Groups that Kafka coordinates take part: for faults that concern brokers."""
     holds_s = 0.0
@@ -54,6 +56,10 @@ class Drill:
         """Note something that the drill looked at itself. What is found as well as before is not listed again."""
         self.findings[:] = [f for f in self.findings if f.what != what or not f.ok]
         self.findings.append(Finding(what, found, ok))
+
+    def start(self, ground: Ground) -> None:
+        """Start the cluster, if this drill is the first one on it."""
+        ground.start_cluster()
 
     def prepare(self, ground: Ground, i: int) -> None:
         """Called before round `i` (from 0), when everything runs."""

@@ -1,0 +1,118 @@
+"""The state topic is deleted, made anew, or set to forget, while sidecars and clients run.
+
+The groups' state is gone then, and members have to join again. What must hold: offsets are the broker's and stay, the
+sidecars say what is wrong, and they serve again, after a restart at the latest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from sidecar.drill.drills.ground import STATE_PARTITIONS, Ground
+from sidecar.drill.drills.sidecars import replace_one
+from sidecar.drill.drills.spec import Drill, Mark
+from sidecar.drill.processes import DrillError
+
+STATE_TOPIC = "__group_state"
+TOLD_S = 15.0
+"""By then a sidecar must have said what is wrong, in its log or in /readyz."""
+ALONE_S = 30.0
+"""By then the groups are served without help; else the sidecars are restarted, as an operator would."""
+CONFIG = {"cleanup.policy": "compact", "min.insync.replicas": "2", "min.compaction.lag.ms": "604800000"}
+
+
+def _delete(ground: Ground) -> None:
+    admin = ground.admin()
+    for future in admin.delete_topics([STATE_TOPIC], operation_timeout=30).values():
+        future.result(timeout=60)
+
+
+def _delete_and_create(ground: Ground) -> None:
+    _delete(ground)
+    admin = ground.admin()
+    end = time.monotonic() + 30
+    while True:
+        new = NewTopic(STATE_TOPIC, STATE_PARTITIONS, min(3, len(ground.kafka.nodes)), config=CONFIG)
+        try:
+            for future in admin.create_topics([new]).values():
+                future.result(timeout=30)
+        except KafkaException:  # the deletion is not through yet
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _set_policy(ground: Ground, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, STATE_TOPIC, incremental_configs=[entry])
+    admin = ground.admin()
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(timeout=30)
+
+
+def _forget(ground: Ground) -> None:
+    _set_policy(ground, "delete")
+
+
+FAULTS: tuple[tuple[str, Callable[[Ground], None]], ...] = (
+    ("deleted", _delete),
+    ("deleted and made anew", _delete_and_create),
+    ("set to cleanup.policy=delete", _forget),
+)
+
+
+class StateTopic(Drill):
+    """The state topic is deleted, deleted and made anew, and set to forget: one after the other, a round each."""
+
+    name = "state-topic"
+    back_before_heal = False
+
+    def fault(self, ground: Ground, i: int) -> list[Mark]:
+        self.what, act = FAULTS[i % len(FAULTS)]
+        self.read_from = {n.node_id: len(_log(ground, n.node_id)) for n in ground.kafka.nodes}
+        mark = self.mark = Mark.now(f"{STATE_TOPIC} is {self.what}")
+        act(ground)
+        end = time.monotonic() + TOLD_S
+        while not (told := self._told(ground)) and time.monotonic() < end:
+            time.sleep(0.2)
+        took = time.monotonic() - mark.at_s
+        self.find(f"{self.what}: a sidecar says so", f"after {took:.1f} s: {told}" if told else "no", bool(told))
+        return [mark]
+
+    def _told(self, ground: Ground) -> str:
+        """Return what a sidecar says of the state topic, with a level that an operator sees."""
+        for n in ground.kafka.nodes:
+            said = [str(p) for p in ground.kafka.problems(n) if STATE_TOPIC in str(p)]
+            new = _log(ground, n.node_id)[self.read_from[n.node_id] :].splitlines()
+            said += [ln for ln in new if STATE_TOPIC in ln and ("level='warning'" in ln or "level='error'" in ln)]
+            if said:
+                return said[0][:200]
+        return ""
+
+    def heal(self, ground: Ground, i: int) -> None:
+        if i % len(FAULTS) == FAULTS.index(("set to cleanup.policy=delete", _forget)):
+            _set_policy(ground, "compact")
+        try:
+            ground.settled(ALONE_S)
+        except DrillError:
+            self.find(f"{self.what}: served again without help", f"not within {ALONE_S:g} s", ok=False)
+            for node in ground.kafka.nodes:
+                replace_one(self, ground, node)
+        else:
+            self.find(f"{self.what}: served again without help", "yes", ok=True)
+
+
+def _log(ground: Ground, node_id: int) -> str:
+    return (ground.kafka.folder / f"sidecar-{node_id}.log").read_text(errors="replace")
