@@ -65,6 +65,11 @@ def judge_company(c: Company, produced: dict[int, int], verdict: Verdict) -> Non
     verdict.lost_records += lost
     if lost:
         verdict.evidence.append(f"{c.title}: {lost} records were consumed by nobody")
+    judge_journals(c, verdict)
+
+
+def judge_journals(c: Company, verdict: Verdict) -> None:
+    """Add what can be said before everything is consumed."""
     verdict.add("double_owned", double_owned(c.journals), c.title)
     verdict.add("backward_commits", backward_commits(c.journals), c.title)
 

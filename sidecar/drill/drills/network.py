@@ -5,6 +5,7 @@ These drills need a cluster whose connections all go through lines that can be c
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.line import Lines, Route, Wire
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import free_ports
+
+OF_A_HOST = re.compile(r"(?:sidecar-|broker-|raft-client-)?(\d+)(?:-.*)?")
+"""Client ids: `sidecar-1-tail`, `broker-1-fetcher-0`, `raft-client-1`; `1` asks the controller."""
 
 
 @dataclass
@@ -25,11 +29,8 @@ class LinedKafka(LocalKafka):
         inside = [(n.node_id, p) for n in self.nodes for p in _listening(n)]
         routes = [Route(host, port, p) for (host, p), port in zip(inside, free_ports(len(inside)), strict=True)]
         self.proxied = {r.target: r.port for r in routes}
-        self.lines = Lines(routes, self.pids).start()
+        self.lines = Lines(routes).start()
         super().start_brokers()
-
-    def pids(self) -> dict[int, str]:
-        return {p.pid: p.name for p in self.processes() if p.alive}
 
     def stop(self) -> None:
         super().stop()
@@ -51,6 +52,12 @@ def lines_of(ground: Ground) -> Lines:
     return ground.kafka.lines
 
 
+def host_of(client_id: str) -> int:
+    """Return the host that a request comes from, by the client id of a sidecar, a broker or a controller; else 0."""
+    found = OF_A_HOST.fullmatch(client_id)
+    return int(found[1]) if found else 0
+
+
 class CutSidecar(Drill):
     """All connections of the owner's process fall silent, to its own broker too."""
 
@@ -60,12 +67,18 @@ class CutSidecar(Drill):
     back_before_heal = False
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
-        owner, lines = ground.owner(), lines_of(ground)
-        name, port = f"sidecar-{owner.node_id}", owner.sidecar_port
-        assert owner.sidecar is not None
+        owner = ground.owner()
+        mine, name = (owner.sidecar_port, owner.clients_port), f"sidecar-{owner.node_id}"
+
+        def to_or_from(w: Wire) -> bool:
+            return w.to_port in mine or w.client_id.startswith(name)
+
         mark = Mark.now(f"{name} is cut off")
-        silent = lines.cut(lambda w: w.opened_by == name or w.to_port == port)
-        self.find("connections that fell silent", silent, silent > 0)
+        silent = lines_of(ground).cut(to_or_from)
+        ground.say(
+            f"{len(silent)} connections fell silent, {sum(w.client_id.startswith(name) for w in silent)} of its own"
+        )
+        self.find("its own connections fell silent, too", "yes", any(w.client_id.startswith(name) for w in silent))
         return [mark]
 
     def heal(self, ground: Ground, i: int) -> None:
@@ -83,15 +96,18 @@ class CutBroker(Drill):
     beside_kafka = True
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
-        host = ground.owner().node_id
-        here = {f"sidecar-{host}", f"broker-{host}"}
+        owner = ground.owner()
+        host, beside = owner.node_id, owner.clients_port
 
         def between_hosts(w: Wire) -> bool:
-            return (w.opened_by in here) != (w.to_host == host)
+            return w.to_port != beside and (host_of(w.client_id) == host) != (w.to_host == host)
 
         mark = Mark.now(f"broker {host} and its sidecar are cut off")
         silent = lines_of(ground).cut(between_hosts)
-        self.find("connections that fell silent", silent, silent > 0)
+        own = {w.client_id for w in silent if host_of(w.client_id) == host}
+        ground.say(f"{len(silent)} connections fell silent, of its own {sorted(own)}")
+        kinds = {name.split("-")[0] for name in own}
+        self.find("sidecar, fetchers and controller of the host are silent", sorted(own), len(kinds) >= 3)
         return [mark]
 
     def heal(self, ground: Ground, i: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.drill.drills.ground import Ground
-from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company
+from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company, judge_journals
 from sidecar.drill.drills.measure import Times, line_of, summary, times_of
 from sidecar.drill.drills.spec import Drill, Finding, Mark
 from sidecar.drill.processes import DrillError
@@ -70,6 +70,8 @@ def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], No
     except DrillError as exc:
         result.problem = str(exc)
         ground.abandon()
+        for c in ground.companies:
+            judge_journals(c, result.verdict)
     result.took_s = time.monotonic() - started
     return result
 
