@@ -34,7 +34,7 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.$(subst -,_,$(NAME)) $(ARGS)
 
 drill: $(READY)
-	@$(BIN)/python -m sidecar.drill.drills $(NAME) --n $(N) --kafka $(KAFKA)
+	@$(BIN)/python -m sidecar.drill.drills $(NAME) --n $(N) --kafka $(KAFKA) $(ARGS)
 
 audit: $(READY)
 	@$(BIN)/python -m sidecar.audit.cli $(ARGS)

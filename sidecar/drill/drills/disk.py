@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sidecar.drill.drills.brokers import start_again
+from sidecar.drill.drills.brokers import broker_of, start_again
 from sidecar.drill.drills.ground import PROPERTIES, SIDECAR_ENV, Ground
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.local import Broker, LocalKafka
@@ -67,19 +67,21 @@ class DiskFull(Drill):
         k = ground.kafka
         assert isinstance(k, SmallDisks)
         node = self.victim = ground.owner()
-        self.broker, node.process = node.process, None  # it may end now
+        self.broker, node.process = broker_of(node), None  # it may end now
         self.filler = k.disk(node) / "filler"
-        mark = Mark.now(f"the disk of broker {node.node_id} is full")
+        marks = [Mark.now(f"the disk of broker {node.node_id} is full")]
         _fill(self.filler)
-        return [mark]
+        end = time.monotonic() + ENDS_WITHIN_S
+        while self.broker.alive and time.monotonic() < end:
+            time.sleep(0.02)
+        if self.broker.alive:
+            ground.say(f"broker {node.node_id} goes on with a full disk")
+        else:
+            marks.append(Mark.now(f"broker {node.node_id} has ended, with {self.broker.returncode}"))
+        return marks
 
     def heal(self, ground: Ground, i: int) -> None:
         assert self.victim is not None and self.broker is not None and self.filler is not None
-        end = time.monotonic() + ENDS_WITHIN_S
-        while self.broker.alive and time.monotonic() < end:
-            time.sleep(0.1)
-        how = "still ran and was killed" if self.broker.alive else f"ended with {self.broker.returncode}"
-        ground.say(f"broker {self.victim.node_id} {how}")
         self.broker.kill()
         self.filler.unlink()
         start_again(ground, [self.victim])

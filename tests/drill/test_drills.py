@@ -1,0 +1,93 @@
+"""Drills work on real processes: short ones, a round each. And their judge is no yes-man: faults that are planted into
+the journals of the very run that it has just passed are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar.drill.clients import Owned
+from sidecar.drill.drills.__main__ import STAGES, chosen
+from sidecar.drill.drills.ground import Ground
+from sidecar.drill.drills.judge import Verdict, commits_now, judge_company
+from sidecar.drill.drills.measure import FIGURES
+from sidecar.drill.drills.run import play
+from sidecar.drill.drills.spec import Drill
+from sidecar.drill.processes import DrillError
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    made = Ground(STAGES["plain"](tmp_path_factory.mktemp("drills"), "4.3.1"), print)
+    try:
+        made.start_cluster()
+        yield made
+    finally:
+        made.abandon()
+        made.kafka.stop()
+
+
+def only(name: str) -> Drill:
+    (drill,) = chosen([name], {})
+    return drill
+
+
+def played(drill: Drill, ground: Ground) -> None:
+    result = play(drill, ground, 1, drill.name, print)
+    assert result.ok, (result.problem, result.verdict, result.findings)
+    told = result.json()
+    assert told["n"] == 1 and set(told["seconds"]) == {"sidecar consumer", "sidecar classic"}
+    for figures in told["seconds"].values():
+        assert list(figures) == list(FIGURES)
+        assert 0 < figures["first commit"]["p50"] < drill.patience_s
+
+
+def test_the_owner_is_killed_and_the_judge_finds_what_is_planted_afterwards(ground: Ground) -> None:
+    played(only("kill-owner"), ground)
+    ends = dict(ground.companies[0].best())
+    for c in ground.companies:
+        java, py = (client.journal for client in c.clients)
+        assert c.drained(ends) and java.count and py.count, "both clients took part"
+        judge_company(c, ends, passed := Verdict())
+        assert passed.ok
+        p, end = next(iter(ends.items()))
+        py.commit_log.append((10**15, p, end + 1))
+        java.owned += [Owned(java.name, p, 0), Owned(py.name, p, 1)]
+        judge_company(c, {**ends, p: end + 1}, planted := Verdict())
+        assert planted.lost_records == 1 and planted.double_owned > 0
+    lost = commits_now(ground)
+    assert {len(lines) for lines in lost.values()} == {1}, lost
+
+
+def test_the_owner_is_stopped(ground: Ground) -> None:
+    played(only("stop"), ground)
+
+
+def test_a_drill_whose_groups_do_not_come_back_fails_and_says_so(ground: Ground) -> None:
+    drill = only("kill-owner")
+    drill.patience_s = 0.0
+    result = play(drill, ground, 1, "impatient", print)
+    assert not result.ok and "served again: not within 0 s" in result.problem
+    with pytest.raises(DrillError, match="ended"):
+        ground.wait("anything", lambda: False, 1)
+
+
+def test_the_owner_is_cut_off(tmp_path: Path) -> None:
+    drill = only("cut-sidecar")
+    drill.holds_s = 10.0
+    made = Ground(STAGES[drill.stage](tmp_path, "4.3.1"), print)
+    try:
+        drill.start(made)
+        played(drill, made)
+    finally:
+        made.abandon()
+        made.kafka.stop()
+
+
+def test_names(tmp_path: Path) -> None:
+    assert [d.name for d in chosen(["cut"], {})] == ["cut-sidecar", "cut-broker"]
+    assert len(chosen(["all"], {})) == len({d.name for d in chosen(["all"], {})}) == 14

@@ -1,0 +1,85 @@
+"""The judge of drills finds each fault that is planted in journals or in the audit, and nothing where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sidecar.drill.clients import Client, Owned
+from sidecar.drill.drills.ground import Company
+from sidecar.drill.drills.judge import Verdict, judge_audit, judge_company, lost_commits
+from sidecar.drill.drills.run import Result
+from sidecar.drill.drills.spec import Finding
+from sidecar.drill.processes import Process
+
+PRODUCED = {0: 10, 1: 10}
+
+
+def company(tmp_path: Any) -> Company:
+    """Two clients: a had both partitions until 1000, b has had partition 1 since."""
+    clients = [Client(n, Process(n, ["true"], tmp_path / n), tmp_path / f"{n}.events") for n in ("a", "b")]
+    a, b = (c.journal for c in clients)
+    a.owned = [Owned("a", 0, 0), Owned("a", 1, 0, 1000)]
+    a.consumed = {0: [(0, 9)], 1: [(0, 4)]}
+    a.commit_log = [(900, 0, 5), (950, 1, 5), (2000, 0, 10)]
+    b.owned = [Owned("b", 1, 1000)]
+    b.consumed = {1: [(5, 9)]}
+    b.commit_log = [(1500, 1, 10)]
+    return Company("sidecar", "consumer", "g", "", clients)
+
+
+def verdict_of(c: Company) -> Verdict:
+    verdict = Verdict()
+    judge_company(c, PRODUCED, verdict)
+    return verdict
+
+
+def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Any) -> None:
+    c = company(tmp_path)
+    assert verdict_of(c).ok
+    assert lost_commits(c.best(), {0: 10, 1: 10}) == []
+
+
+def test_a_record_that_nobody_consumed(tmp_path: Any) -> None:
+    c = company(tmp_path)
+    c.clients[1].journal.consumed = {1: [(5, 6), (8, 9)]}
+    assert verdict_of(c).counts()["lost_records"] == 1
+
+
+def test_a_commit_that_was_acknowledged_and_is_gone(tmp_path: Any) -> None:
+    c = company(tmp_path)
+    assert lost_commits(c.best(), {0: 10, 1: 9}) == ["partition 1: 10 acknowledged, 9 found"]
+    assert lost_commits(c.best(), {0: 10}) == ["partition 1: 10 acknowledged, -1 found"]
+
+
+def test_a_partition_with_two_owners(tmp_path: Any) -> None:
+    c = company(tmp_path)
+    c.clients[1].journal.owned[0].from_ms = 999
+    found = verdict_of(c)
+    assert found.double_owned == 1 and "partition 1: a until 1000, b from 999" in found.evidence[0]
+
+
+def test_a_commit_that_goes_back(tmp_path: Any) -> None:
+    c = company(tmp_path)
+    c.clients[1].journal.commit_log.append((1600, 1, 7))
+    assert verdict_of(c).backward_commits == 1
+
+
+def test_what_the_audit_says_counts_from_the_begin_of_the_drill_on() -> None:
+    tables = {"overlaps": [{"time_ms": 5}, {"time_ms": 15}], "stale": [{"time_ms": 16}]}
+    verdict = Verdict()
+    judge_audit(tables, verdict, since_ms=10)
+    assert (verdict.double_owned, verdict.stale_writes) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        Result("x", "4", verdict=Verdict(lost_commits=1)),
+        Result("x", "4", problem="not within 90 s"),
+        Result("x", "4", findings=[Finding("it says so", "no", ok=False)]),
+    ],
+)
+def test_a_drill_is_not_ok_with_a_fault_a_problem_or_a_finding(result: Result) -> None:
+    assert not result.ok and result.json()["ok"] is False

@@ -1,0 +1,56 @@
+"""Times of drills: what counts as a pause, and from when to when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sidecar.drill.clients import Client
+from sidecar.drill.drills.ground import Company
+from sidecar.drill.drills.measure import longest_pause, summary, times_of
+from sidecar.drill.drills.spec import Mark
+from sidecar.drill.members import Member
+from sidecar.drill.processes import Process
+
+FAULT, HEALED, END = Mark(10, 10_000, "fault"), Mark(15, 15_000, "healed"), Mark(20, 20_000, "well")
+
+
+def company(tmp_path: Any, commits_ms: list[int], accepted: list[tuple[float, float]]) -> Company:
+    client = Client("a", Process("a", ["true"], tmp_path / "a"), tmp_path / "a.events")
+    client.journal.commit_log = [(at, 0, i) for i, at in enumerate(commits_ms)]
+    member = Member("g-m0", "consumer", [], "t")
+    member.heartbeats = member.commits = accepted
+    return Company("sidecar", "consumer", "g", "", [client], [member])
+
+
+def test_the_longest_pause_includes_the_ends_of_the_window() -> None:
+    assert longest_pause([1, 2, 3], 0, 10) == 7
+    assert longest_pause([], 0, 10) == 10
+    assert longest_pause([-5, 4, 50], 0, 10) == 6
+
+
+def test_the_time_from_the_fault_to_the_first_answer(tmp_path: Any) -> None:
+    c = company(tmp_path, [9_900, *range(11_000, 20_000, 100)], [(9.9, 10.1), *((t, t + 0.1) for t in range(12, 20))])
+    times = times_of(c, [FAULT], HEALED, END, back_before_heal=True)
+    assert times["first commit"] == pytest.approx(2.1), "an answer to what was sent before the fault does not count"
+    assert times["no commit"] == 1.0
+    assert times["on healing"] == pytest.approx(0.1)
+
+
+def test_where_nobody_is_served_before_the_healing_the_pause_goes_on(tmp_path: Any) -> None:
+    c = company(tmp_path, [9_900, *range(17_000, 20_000, 100)], [(18, 18.5)])
+    assert times_of(c, [FAULT], HEALED, END, back_before_heal=False)["no commit"] == 7.0
+    assert times_of(c, [FAULT], HEALED, END, back_before_heal=True)["no commit"] == 5.0
+
+
+def test_of_several_faults_the_worst_counts(tmp_path: Any) -> None:
+    c = company(tmp_path, [10_100, 11_900, 12_100, *range(12_200, 20_000, 100)], [(10.1, 10.2), (12.1, 12.2)])
+    marks = [FAULT, Mark(12, 12_000, "the next one")]
+    assert times_of(c, marks, HEALED, END, back_before_heal=True)["no commit"] == pytest.approx(1.8)
+
+
+def test_percentiles_over_rounds() -> None:
+    names = ("first commit", "heartbeats", "no commit", "each client", "on healing")
+    rounds = [dict.fromkeys(names, float(i)) for i in range(1, 21)]
+    assert summary(rounds)["heartbeats"] == {"p50": 10.5, "p95": 20.0, "max": 20.0}
