@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company, judge_journals
 from sidecar.drill.drills.measure import Times, line_of, summary, times_of
@@ -67,8 +69,8 @@ def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], No
             say(f"round {i + 1}: {line_of(figures)}")
             time.sleep(CALM_S)
         finish(ground, result.verdict, since_ms)
-    except DrillError as exc:
-        result.problem = str(exc)
+    except (DrillError, KafkaException, TimeoutError) as exc:
+        result.problem = str(exc) or repr(exc)
         ground.abandon()
         for c in ground.companies:
             judge_journals(c, result.verdict)

@@ -49,8 +49,10 @@ class RollingUpgrade(Drill):
 
     name = "rolling-upgrade"
 
+    commit = ""
+
     def prepare(self, ground: Ground, i: int) -> None:
-        self.commit = str(self.options.get("earlier") or earlier())
+        self.commit = self.commit or str(self.options.get("earlier") or earlier())
         self.tree = checkout(self.commit, ground.kafka.folder)
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
