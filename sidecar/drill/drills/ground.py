@@ -50,6 +50,10 @@ class Company:
     bootstrap: str
     clients: list[Client] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
+    ended: list[Client] = field(default_factory=list)
+    """Those in whose place another one was started."""
+    make: list[Callable[[str], Client]] = field(default_factory=list)
+    """Makes the client of the same place once more, under this name."""
 
     @property
     def title(self) -> str:
@@ -57,11 +61,22 @@ class Company:
 
     @property
     def journals(self) -> list[Journal]:
-        return [c.journal for c in self.clients]
+        return [c.journal for c in (*self.ended, *self.clients)]
 
     def commit_times(self) -> list[list[int]]:
-        """Return, by client, when its commits were acknowledged (ms)."""
-        return [[at for at, _, _ in list(j.commit_log)] for j in self.journals]
+        """Return, by client that runs, when its commits were acknowledged (ms)."""
+        return [[at for at, _, _ in list(c.journal.commit_log)] for c in self.clients]
+
+    def all_commits(self) -> list[int]:
+        """Return when any commit of the group was acknowledged (ms)."""
+        return [at for j in self.journals for at, _, _ in list(j.commit_log)]
+
+    def replace(self, client: Client) -> None:
+        """Start another client in the place of one that has ended."""
+        client.journal.end(int(time.time() * 1000))
+        place = self.clients.index(client)
+        self.ended.append(client)
+        self.clients[place] = self.make[place](f"{client.name}-again").start()
 
     def balanced(self) -> bool:
         held = [c.journal.current() for c in self.clients]
@@ -100,6 +115,8 @@ class Ground:
         self.companies: list[Company] = []
         self.producer: ProducerProcess | None = None
         self.crew: Members | None = None
+        self.clients_may_end = False
+        """A client that ends is started again, as by whoever runs applications."""
 
     # ---- the cluster --------------------------------------------------------------------------------------
     def start_cluster(self) -> None:
@@ -150,7 +167,7 @@ class Ground:
         native = KINDS if not k.version.startswith("3.") else KINDS[1:]  # Kafka 3 has no consumer groups by default
         cast = [("sidecar", kind, k.bootstrap) for kind in KINDS]
         cast += [("kafka", kind, k.internal) for kind in native if beside_kafka]
-        self.companies = []
+        self.companies, self.clients_may_end = [], False
         for side, kind, bootstrap in cast:
             prefix = f"{'drill' if side == 'sidecar' else 'native'}-{tag}-{kind}"
             group = first if prefix == first else sibling_group(first, prefix, STATE_PARTITIONS)
@@ -159,13 +176,15 @@ class Ground:
         self.crew = Members([m for c in self.companies for m in c.members]).start()
 
     def _company(self, tag: str, c: Company) -> Company:
-        k, protocol = self.kafka, PROTOCOLS[c.kind]
-        name = f"{tag}-{c.side}-{c.kind}"
-        java = java_consumer(k, f"{name}-java", self.topic, c.group, protocol=protocol, bootstrap=c.bootstrap)
-        # Its log is the only place where a client says what its coordinator told it.
+        k, topic, name = self.kafka, self.topic, f"{tag}-{c.side}-{c.kind}"
+        how = {"protocol": PROTOCOLS[c.kind], "bootstrap": c.bootstrap}
+        # librdkafka's log is the only place where a client says what its coordinator told it.
         log = ("--debug", "cgrp")
-        py = python_consumer(k, f"{name}-py", self.topic, c.group, *log, protocol=protocol, bootstrap=c.bootstrap)
-        c.clients += [java.start(), py.start()]
+        c.make = [
+            lambda name: java_consumer(k, name, topic, c.group, **how),
+            lambda name: python_consumer(k, name, topic, c.group, *log, **how),
+        ]
+        c.clients = [make(f"{name}-{of}").start() for make, of in zip(c.make, ("java", "py"), strict=True)]
         addresses = [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in c.bootstrap.split(","))]
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
@@ -186,6 +205,8 @@ class Ground:
         a process has ended that nobody ended."""
         start = time.monotonic()
         while not check():
+            if self.clients_may_end:
+                self.replace_ended()
             for p in self.processes():
                 if not p.alive:
                     raise DrillError(
@@ -197,6 +218,12 @@ class Ground:
                 raise DrillError(f"{what}: not within {timeout_s:g} s; {self._state()}")
             time.sleep(step_s)
         return time.monotonic() - start
+
+    def replace_ended(self) -> None:
+        for c in self.companies:
+            for client in [client for client in c.clients if not client.process.alive]:
+                self.say(f"{client.name} has ended ({client.journal.errors[-1:]}) and is started again")
+                c.replace(client)
 
     def _state(self) -> str:
         """Write down what is known of the groups, for whoever looks for the reason, and say where."""

@@ -45,7 +45,7 @@ def after(c: Company, mark: Mark, end: Mark) -> Times:
     return {
         "first commit": longest_pause(commits, mark.at_s, end.at_s),
         "heartbeats": max(pauses),
-        "no commit": longest_pause(itertools.chain(*by_client), mark.at_ms, end.at_ms) / 1000,
+        "no commit": longest_pause(c.all_commits(), mark.at_ms, end.at_ms) / 1000,
         "each client": max(longest_pause(times, mark.at_ms, end.at_ms) for times in by_client) / 1000,
     }
 
@@ -56,7 +56,7 @@ def times_of(c: Company, marks: Sequence[Mark], healed: Mark, end: Mark, back_be
     ends = [*marks[1:], healed if back_before_heal else end]
     rows = [after(c, mark, until) for mark, until in zip(marks, ends, strict=True)]
     worst = {name: max(r[name] for r in rows) for name in rows[0]}
-    healing = longest_pause(itertools.chain(*c.commit_times()), healed.at_ms, end.at_ms) / 1000
+    healing = longest_pause(c.all_commits(), healed.at_ms, end.at_ms) / 1000
     return {**worst, "on healing": healing}
 
 

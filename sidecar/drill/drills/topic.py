@@ -82,10 +82,12 @@ class StateTopic(Drill):
     def fault(self, ground: Ground, i: int) -> list[Mark]:
         self.what, act = FAULTS[i % len(FAULTS)]
         self.read_from = {n.node_id: len(_log(ground, n.node_id)) for n in ground.kafka.nodes}
-        mark = self.mark = Mark.now(f"{STATE_TOPIC} is {self.what}")
+        ground.clients_may_end = True  # Java's consumer gives up if its group is not there any more, as at Kafka
+        mark = Mark.now(f"{STATE_TOPIC} is {self.what}")
         act(ground)
         end = time.monotonic() + TOLD_S
         while not (told := self._told(ground)) and time.monotonic() < end:
+            ground.replace_ended()
             time.sleep(0.2)
         took = time.monotonic() - mark.at_s
         self.find(f"{self.what}: a sidecar says so", f"after {took:.1f} s: {told}" if told else "no", bool(told))
