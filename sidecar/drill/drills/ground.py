@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from confluent_kafka import ConsumerGroupTopicPartitions, ElectionType, KafkaException
@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from sidecar.core.placement import partition_for
 from sidecar.drill.clients import Client, Journal, ProducerProcess, java_consumer, python_consumer
 from sidecar.drill.local import Broker, LocalKafka
-from sidecar.drill.members import Accepted, Member, Members, first_after
+from sidecar.drill.members import Member, Members, first_after
 from sidecar.drill.probe import sibling_group
 from sidecar.drill.processes import DrillError, Process
 
@@ -100,11 +100,6 @@ class Company:
         """Return whether everything below these ends, by partition, is committed."""
         best = self.best()
         return all(best.get(p, 0) >= end for p, end in produced.items())
-
-    def accepted(self) -> Iterator[Accepted]:
-        for m in self.members:
-            yield m.heartbeats
-            yield m.commits
 
 
 class Ground:

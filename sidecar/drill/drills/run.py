@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
+from sidecar.audit.source import AuditError
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company, judge_journals
 from sidecar.drill.drills.measure import Times, line_of, summary, times_of
@@ -56,6 +57,10 @@ class Result:
         }
 
 
+STOPS = (DrillError, KafkaException, AuditError, TimeoutError)
+"""What ends a drill, but not the drills that come after it."""
+
+
 def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], None]) -> Result:
     """Play `n` rounds. What goes wrong on the way ends the drill and is its `problem`; the judge speaks in any case."""
     result = Result(drill.name, ground.kafka.version, findings=drill.findings)
@@ -68,12 +73,17 @@ def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], No
             result.rounds.append(figures)
             say(f"round {i + 1}: {line_of(figures)}")
             time.sleep(CALM_S)
-        finish(ground, result.verdict, since_ms)
-    except (DrillError, KafkaException, TimeoutError) as exc:
+    except STOPS as exc:
         result.problem = str(exc) or repr(exc)
         ground.abandon()
         for c in ground.companies:
             judge_journals(c, result.verdict)
+    else:
+        try:
+            finish(ground, result.verdict, since_ms)
+        except STOPS as exc:
+            result.problem = str(exc) or repr(exc)
+            ground.abandon()
     result.took_s = time.monotonic() - started
     return result
 
@@ -97,7 +107,6 @@ def play_round(drill: Drill, ground: Ground, i: int, verdict: Verdict, say: Call
     end = Mark.now("all is well")
     for title, lines in commits_now(ground).items():
         verdict.add("lost_commits", lines, f"round {i + 1}, {title}")
-    drill.after(ground, i)
     return {c.title: times_of(c, marks, healed, end, drill.back_before_heal) for c in ground.companies}
 
 

@@ -71,6 +71,3 @@ class Drill:
     def heal(self, ground: Ground, i: int) -> None:
         """Undo it, and wait until all brokers and sidecars are there again."""
         raise NotImplementedError
-
-    def after(self, ground: Ground, i: int) -> None:
-        """Called when the groups are well again after round `i`."""
