@@ -16,6 +16,7 @@ from sidecar.coordinator.background import Background
 from sidecar.coordinator.clock import now, wall_ms
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.encoder import Encoder
+from sidecar.coordinator.loading import Loader
 from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves
 from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders
@@ -60,7 +61,6 @@ from sidecar.link.ports import Figures, FrontEnd, Logger, Tasks
 from sidecar.state.codec import Encoded, EncodedTargets, Stamp, StateCodec
 
 TICK_S = 0.05
-SLICE_S = 0.001
 REPLAY_S = 30.0  # the tail has read what was before the claim: if it does not come to the claim, something is wrong
 CLAIM_SERIAL = 0
 FRONT_BITS = 16
@@ -109,7 +109,7 @@ class Coordinator:
         self._fronts[COORDINATORS_OWN] = self.moves
         self._visible = Visible(background, lambda: configs.authorizer, self._ask_access, self._done, log)
         self._draining = False
-        self._loading: set[int] = set()
+        self._loader = Loader(self.service, settings.load_slice_s, self._drain, tasks)
         self._perform: dict[type, Callable[[Any], None]] = {
             Reply: self._reply,
             Append: self._append,
@@ -268,9 +268,7 @@ class Coordinator:
         self._figures("takeover_seconds").observe(c.ms / 1000)
         self._owned.set(len(self.service.serving()))
         self.moves.took_over(c.partition)
-        if c.partition not in self._loading:
-            self._loading.add(c.partition)
-            self._tasks.spawn(self._load(c.partition), f"load-{c.partition}")
+        self._loader.begin(c.partition)
 
     def _occupied(self, c: Occupied) -> None:
         self.placeholders.occupied(c.partition, c.group_id, c.members)
@@ -278,17 +276,6 @@ class Coordinator:
     def _prove(self, p: int, then: Callable[[], None]) -> None:
         if (tenure := self._tenures.get(p)) is not None and tenure.encoder is not None:
             tenure.prove(then)
-
-    async def _load(self, p: int) -> None:
-        """Decode the groups that nobody has asked for yet, in slices, so that the loop stays free."""
-        owner, more = self.service.owners[p], True
-        while more:
-            until = time.monotonic() + SLICE_S
-            while more and time.monotonic() < until:
-                more = owner.load_next(now())
-            self._drain()
-            await asyncio.sleep(0)
-        self._loading.discard(p)
 
     # ---- taking over --------------------------------------------------------------------------------------
     def _fence(self, c: Fence) -> None:

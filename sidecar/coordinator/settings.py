@@ -24,3 +24,4 @@ class CoordinatorSettings:
     lease_ms: int = 6_000
     """How long an answer of the brokers, or a committed write, proves who the owner is: the owners' session."""
     batch_bytes: int = BATCH_BYTES
+    load_slice_s: float = 0.005

@@ -23,6 +23,11 @@ from sidecar.state.schema import StateError
 
 SLICE = 200
 """Records handed to the event loop at once."""
+AHEAD = 2
+"""Slices that the thread hands over before the loop has taken them: else a sidecar that starts would apply them for as
+long as the topic is large, and do nothing in between."""
+LOOKED_AT = 64
+"""Keys."""
 Item = tuple[int, int, StateKey | None, bytes | None, int]
 """Partition, offset, key, value, and of a tombstone the owner epoch, else -1. Partition -1: nothing to apply; offset
 END: there is nothing more for now."""
@@ -44,10 +49,20 @@ class StateLog:
     def groups(self, partition: int) -> Collection[str]:
         return self.partitions[partition].groups
 
-    def records(self, partition: int, group_id: str) -> Iterator[Record]:
-        """Raises InvariantError at a record that cannot be decoded: without it, the others say something else."""
+    def size(self, partition: int, group_id: str) -> int:
+        return len(self.partitions[partition].groups.get(group_id, ()))
+
+    def records(self, partition: int, group_id: str) -> Iterator[Record | None]:
+        """In the order of a rebuild; None: only looked around so far. Raises InvariantError at a record that cannot be
+        decoded: without it, the others say something else."""
         revisions = self.revisions[partition]
-        for key, value in self.partitions[partition].groups.get(group_id, {}).items():
+        order_of = self._codec.registry.order
+        found: dict[int, list[tuple[StateKey, bytes]]] = {}
+        for i, item in enumerate(self.partitions[partition].groups.get(group_id, {}).items(), 1):
+            found.setdefault(order_of(item[0].kind), []).append(item)
+            if i % LOOKED_AT == 0:
+                yield None
+        for key, value in (item for order in sorted(found) for item in found[order]):
             try:
                 record, revision = self._codec.decode(key, value)
             except StateError as exc:
@@ -119,6 +134,7 @@ class Tail:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
+        self._room = threading.Semaphore(AHEAD)
         self._config = {
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
@@ -160,7 +176,11 @@ class Tail:
                 self._post(self._listener.tail_trouble, str(exc))
                 continue
             if messages:
-                self._post(self._apply, [self._item(m) for m in messages])
+                items = [self._item(m) for m in messages]
+                while not self._room.acquire(timeout=0.2):
+                    if self._stop.is_set():
+                        break
+                self._post(self._taken, items)
         consumer.close()
 
     def _post(self, fn: Callable[..., None], arg: object) -> None:
@@ -191,6 +211,10 @@ class Tail:
         return (partition, offset, key, None, _said_epoch(m))
 
     # ---- the event loop -----------------------------------------------------------------------------------
+    def _taken(self, items: list[Item]) -> None:
+        self._room.release()
+        self._apply(items)
+
     def _apply(self, items: list[Item]) -> None:
         log = self._log
         touched: set[int] = set()

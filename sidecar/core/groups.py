@@ -6,7 +6,7 @@ alone), its soft state, the events it answers, its timers, its records. Neither 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -65,10 +65,12 @@ class GroupKind:
     a group that is not there."""
     timers: Mapping[str, TimerHandler]
     loaded: Callable[[Turn, Any], None]
-    """Arms the timers of a group that was rebuilt."""
+    """Arms the timers of a group that was rebuilt, but for those of its members."""
     touched: Callable[[Turn, Any, str], None]
     """A member was heard whose answer the front knows: (turn, group, member id)."""
     topics_changed: Callable[[Turn, Any, frozenset[str]], None]
+    member_loaded: Callable[[Turn, Any, str], None] = field(default=lambda turn, group, member_id: None)
+    """Arms the timers of one member of a group that was rebuilt: (turn, group, member id)."""
     released: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
     """The group is about to be deleted: answer whoever still waits."""
 
@@ -109,6 +111,14 @@ class Registry:
                 if name in self.events[event]:
                     raise ValueError(f"kind {name} answers {event.__name__} itself")
                 self.events[event][name] = handler
+
+    def order(self, kind: str) -> int:
+        """The place of these records in a rebuild; what nobody knows comes first, and fails."""
+        row = self.records.get(kind)
+        return -1 if row is None else row.order
+
+    def in_order(self, records: Iterable[Record]) -> list[Record]:
+        return sorted(records, key=lambda r: self.order(r.kind))
 
 
 NOBODY = ""

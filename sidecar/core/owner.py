@@ -22,7 +22,8 @@ Whoever drives an owner has these duties:
     that attempt may reach the log as far as the driver can help it.
  7. `Work` always ends in `done`, also when it failed; in the same attempt or never.
  8. It sends a `Reply` to whoever holds the token, and a `Void` before any reply that follows it.
- 9. It calls `wake` at least every 100 ms or so, and `load_next` while there is time, until it returns False.
+ 9. It calls `wake` at least every 100 ms or so, and `load_next` while there is time, until it returns False. A call
+    is a small step, so that it can look at the clock.
 10. It asks nothing of an owner while its lease is not proved (service.py).
 11. `Occupied`: while a group has members, it holds a member of its own in the broker's group of that name, and sends
     on no commit but in that member's name (coordinator/placeholders.py).
@@ -34,18 +35,18 @@ becomes impossible. Any exception in a turn drops the state in memory, and the p
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from traceback import format_exception
-from typing import Protocol
 
+from sidecar.core.build import Build
 from sidecar.core.commands import Append, Claim, Command, Fence, Follow, Occupied, Stop, TookOver, Void, Work
 from sidecar.core.effects import Count, Effects, Log, Reply
 from sidecar.core.errors import TEXT, Code, InvariantError
 from sidecar.core.events import NO_TOKEN, Answer, Event
 from sidecar.core.groups import Registry
-from sidecar.core.records import Record
+from sidecar.core.held import Held, LogView, Tally, Waiting, refuse
+from sidecar.core.loading import Loading
 from sidecar.core.shard import Shard
 from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Now, Ports
@@ -53,6 +54,8 @@ from sidecar.core.turn import Now, Ports
 RETRY_MS, RETRY_MAX_MS = 50, 2_000
 """Between two attempts at a takeover: doubled each time, up to the second."""
 REBUILD_MS = 100
+STEP, REQUESTS = 16, 4
+"""Records, and requests that have waited, of one step of loading: less than a millisecond."""
 FENCED_MS = 1_000
 """After another sidecar has shut this one out: the brokers' group will say soon who owns the partition."""
 
@@ -77,32 +80,6 @@ TRANSITIONS: Mapping[Phase, Mapping[str, Phase]] = {
 }
 
 
-class LogView(Protocol):
-    """The driver's copy of the state topic."""
-
-    def groups(self, partition: int) -> Collection[str]:
-        """Ids of the groups that have records there."""
-
-    def records(self, partition: int, group_id: str) -> Iterable[Record]:
-        """The last value of each key of this group. Raises InvariantError if one cannot be read."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """Requests without an answer, of all owners of one sidecar."""
-
-    open: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A request that came before the partition was served."""
-
-    token: int
-    event: Event
-    until_ms: int
-
-
 class Owner:
     def __init__(
         self,
@@ -113,13 +90,15 @@ class Owner:
         hold_ms: int,
         tally: Tally,
         out: list[Command],
+        load_at_once: int = 32,
     ) -> None:
+        """`load_at_once`: a group of at most so many records is loaded with the request that asks for it."""
         self.partition = partition
         self.phase = Phase.ELSEWHERE
         self.attempt = 0
         self.shard: Shard | None = None
-        self.undecoded: dict[str, None] = {}
-        """Groups that nobody has asked for since the takeover, in the order of the log's copy."""
+        self.loading = Loading()
+        """Groups that are not loaded yet since the takeover, and who waits for them."""
         self.unreadable: dict[str, str] = {}
         """Groups whose records cannot be read, or contradict each other, and why. Nobody is served: what one record
         says is free, a record that cannot be read may give to somebody. They stay as they are."""
@@ -129,14 +108,14 @@ class Owner:
         self.problem = ""
         """Why the last attempt to take over failed; empty once one has succeeded."""
         self._registry, self._ports, self._log = registry, ports, log
-        self._hold_ms = hold_ms
+        self._hold_ms, self._load_at_once = hold_ms, load_at_once
         self._tally = tally
         self._out = out
         self._occupied: set[str] = set()
         """Groups with members, as the driver was told."""
         self._open: dict[int, type[Answer]] = {}
         self._parked: deque[tuple[int, Reply]] = deque()
-        self._held: list[_Held] = []
+        self._held = Waiting(tally, out)
         self._serial = self._committed = 0
         self._owner_epoch = -1
         self.proved_until_ms = self._proved_until_wall_ms = 0
@@ -156,7 +135,7 @@ class Owner:
         self.problem = ""
         if self.phase is not Phase.ELSEWHERE:
             self._drop("released", why)
-            self._refuse_held(Code.NOT_COORDINATOR)
+            self._held.refuse(Code.NOT_COORDINATOR)
 
     def renew(self, now: Now) -> None:
         """Brokers forget fences: take over from ourselves."""
@@ -182,11 +161,11 @@ class Owner:
         self._go("replayed")
         self.problem = ""
         self._serial = self._committed = 0
-        self.undecoded = dict.fromkeys(self._log.groups(self.partition))
+        self.loading = Loading(self._log.groups(self.partition))
         self.shard = Shard(self._registry, self._ports, self.image)
         self._served_ms = now.mono_ms
         ms = now.mono_ms - self._since_ms
-        groups = len(self.undecoded)
+        groups = len(self.loading.left)
         self._out.append(TookOver(self.partition, self._owner_epoch, groups, ms))
         told = {
             "partition": self.partition,
@@ -197,10 +176,8 @@ class Owner:
             "claim_ms": self._claimed_ms - self.fenced_ms,
         }
         self._out.append(Log("took over", told, "info" if groups else "debug"))
-        held, self._held = self._held, []
-        for h in held:
-            self._tally.open -= 1
-            self.request(h.token, h.event, now)
+        for h in self._held.all():
+            self.loading.hold(h, self._log.size(self.partition, h.event.group_id))
 
     def proved(self, attempt: int, until: Now) -> None:
         """A fenced write is committed that began a lease before `until`."""
@@ -247,11 +224,19 @@ class Owner:
         if shard is None:
             self._hold(token, event, now)
             return
+        if self.loading.left or self.loading.behind:
+            if self._comes_later(shard, token, event, now):
+                return
+            shard = self.shard
+            if shard is None:  # loading the group has broken it
+                self._hold(token, event, now)
+                return
+        self._answer(shard, token, event, now)
+
+    def _answer(self, shard: Shard, token: int, event: Event, now: Now) -> None:
         self._open[token] = event.answer
         self._tally.open += 1
         try:
-            if event.group_id in self.undecoded:
-                self._decode(shard, event.group_id, now)
             if event.group_id in self.unreadable:
                 self._refuse_unreadable(token, event)
                 return
@@ -280,20 +265,30 @@ class Owner:
         if self.phase is Phase.ELSEWHERE or not self._hold_ms:
             loading = self.phase is not Phase.ELSEWHERE
             code = Code.COORDINATOR_LOAD_IN_PROGRESS if loading else Code.NOT_COORDINATOR
-            self._out.append(Reply(token, event.refused(code, TEXT[code])))
+            refuse(self._out, token, event, code)
         else:
-            self._tally.open += 1
-            self._held.append(_Held(token, event, now.mono_ms + self._hold_ms))
+            self._held.hold(Held(token, event, now.mono_ms + self._hold_ms))
 
-    def _refuse_held(self, code: Code, now_ms: int | None = None) -> None:
-        """Refuse those whose time is over, or all."""
-        held, self._held = self._held, []
-        for h in held:
-            if now_ms is None or h.until_ms <= now_ms:
-                self._tally.open -= 1
-                self._out.append(Reply(h.token, h.event.refused(code, TEXT[code])))
-            else:
-                self._held.append(h)
+    def _comes_later(self, shard: Shard, token: int, event: Event, now: Now) -> bool:
+        """Whether the request has to wait until its group is loaded. A small group is loaded now."""
+        group_id, loading = event.group_id, self.loading
+        if not loading.comes_later(group_id):
+            return False
+        size = self._log.size(self.partition, group_id)
+        if group_id not in loading.behind and group_id not in loading.builds and size <= self._load_at_once:
+            try:
+                while group_id in loading.left:
+                    self._load(shard, group_id, self._load_at_once, now)
+            except Exception as exc:  # noqa: BLE001 - the first time; the second time the group stays out
+                self._broken(exc, now)
+            return False
+        if self._hold_ms:
+            self._tally.open += 1
+            loading.hold(Held(token, event, now.mono_ms + self._hold_ms), size)
+        else:
+            loading.want(group_id, size)
+            refuse(self._out, token, event, Code.COORDINATOR_LOAD_IN_PROGRESS)
+        return True
 
     # ---- commits ------------------------------------------------------------------------------------------
     def committed(self, attempt: int, serial: int) -> None:
@@ -366,7 +361,9 @@ class Owner:
         """Timers of groups, and of the takeover itself. Not `proved`: the lease is over, and the partition may have
         another owner by now, who must not be shut out."""
         if self._held:
-            self._refuse_held(Code.COORDINATOR_LOAD_IN_PROGRESS, now.mono_ms)
+            self._held.refuse(Code.COORDINATOR_LOAD_IN_PROGRESS, now.mono_ms)
+        for h in self.loading.late(now.mono_ms):
+            self._held.refuse_one(h, Code.COORDINATOR_LOAD_IN_PROGRESS)
         if not proved:
             return
         if self.phase is Phase.PAUSING and now.mono_ms >= self._rest_until_ms:
@@ -393,25 +390,43 @@ class Owner:
         if shard is not None:
             self._run(lambda: shard.config_changed(now), now)
 
-    def load_next(self, now: Now) -> bool:
-        """Decode one more group. False: none is left."""
-        if self.shard is None or not self.undecoded:
+    def load_next(self, now: Now, count: int = STEP) -> bool:
+        """A step of so many records, or of a few requests that have waited. False: nothing is left to do."""
+        shard = self.shard
+        group_id = self.loading.next() if shard is not None else None
+        if shard is None or group_id is None:
             return False
+        if group_id not in self.loading.left:
+            for h in self.loading.take(group_id, REQUESTS):
+                self._tally.open -= 1
+                self._go_on(h, now)
+            return True
         try:
-            self._decode(self.shard, next(iter(self.undecoded)), now)
+            self._load(shard, group_id, count, now)
         except Exception as exc:  # noqa: BLE001 - the first time; the second time the group stays out
             self._broken(exc, now)
-        return bool(self.undecoded)
+        return True
 
-    def load_all(self, now: Now) -> None:
-        while self.load_next(now):
-            pass
+    def _go_on(self, h: Held, now: Now) -> None:
+        """Its group is there, but the shard may have been dropped since by another one's request."""
+        if self.shard is None:
+            self._hold(h.token, h.event, now)
+        else:
+            self._answer(self.shard, h.token, h.event, now)
 
-    def _decode(self, shard: Shard, group_id: str, now: Now) -> None:
-        self.undecoded.pop(group_id, None)
+    def _load(self, shard: Shard, group_id: str, count: int, now: Now) -> None:
+        """A step of one group."""
+        loading = self.loading
+        build = loading.builds.get(group_id)
+        if build is None:
+            records = self._log.records(self.partition, group_id)
+            build = loading.builds[group_id] = Build(shard, group_id, records)
         try:
-            shard.load(group_id, list(self._log.records(self.partition, group_id)), now)
+            if build.step(count, now):
+                return
+            loading.loaded(group_id)
         except Exception as exc:
+            loading.loaded(group_id)
             shard.unload(group_id)
             if not isinstance(exc, InvariantError) and group_id not in self._failed_once:
                 self._failed_once.add(group_id)
@@ -438,7 +453,7 @@ class Owner:
     def has(self, group_id: str) -> bool:
         """Whether there are records of this group."""
         there = self.shard is not None and group_id in self.shard.groups
-        return there or group_id in self.undecoded or group_id in self.unreadable
+        return there or group_id in self.loading.left or group_id in self.unreadable
 
     def _tell_occupied(self, group_id: str, members: bool) -> None:
         (self._occupied.add if members else self._occupied.discard)(group_id)
@@ -465,7 +480,8 @@ class Owner:
         self._go(signal)
         shard, self.shard = self.shard, None
         self.proved_until_ms = 0
-        self.undecoded, self.unreadable = {}, {}
+        self._held.again(self.loading.everybody())
+        self.loading, self.unreadable = Loading(), {}
         self._occupied.clear()
         self._out.append(Stop(self.partition, self.attempt, why))
         if shard is not None:

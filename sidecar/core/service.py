@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from sidecar.core.commands import Command
 from sidecar.core.effects import Log, Reply
 from sidecar.core.errors import TEXT, Code
-from sidecar.core.events import Event, KnownGroups, KnownReply, Listed, ListGroups, ListReply
+from sidecar.core.events import Event, KnownGroups, KnownReply, ListGroups, ListReply
 from sidecar.core.groups import Registry
-from sidecar.core.owner import LogView, Owner, Phase, Tally
+from sidecar.core.held import Held, LogView, Tally
+from sidecar.core.owner import Owner, Phase
 from sidecar.core.placement import partition_for
 from sidecar.core.topics import Topic, TopicImage
 from sidecar.core.turn import Now, Ports
@@ -40,11 +41,13 @@ LEAST_REST_MS = 5
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """`hold_ms`: how long a request waits for a takeover, 0: not at all; `parked_max`: requests without an answer;
-    `fence_interval_ms`: how often a fence is renewed."""
+    `fence_interval_ms`: how often a fence is renewed; `load_at_once`: a group of at most so many records is loaded with
+    the request that asks for it."""
 
     hold_ms: int = 3_000
     parked_max: int = 100_000
     fence_interval_ms: int = 3_600_000
+    load_at_once: int = 32
 
 
 class Service:
@@ -63,9 +66,10 @@ class Service:
         self.settings = settings or ServiceSettings()
         self.out: list[Command] = []
         self.tally = Tally()
-        self.owners = [
-            Owner(p, registry, ports, log, self.settings.hold_ms, self.tally, self.out) for p in range(partitions)
-        ]
+        how = (self.settings.hold_ms, self.tally, self.out, self.settings.load_at_once)
+        self.owners = [Owner(p, registry, ports, log, *how) for p in range(partitions)]
+        self._lists: list[Held] = []
+        """ListGroups that wait until all groups are loaded."""
         self.map: Sequence[int] = ()
         """Node id of each partition's owner, as the owners' group says; -1 or short while unknown."""
         self.stopping = False
@@ -145,7 +149,7 @@ class Service:
         if self.stopping or self.tally.open >= self.settings.parked_max:
             self._refuse(token, event, Code.COORDINATOR_NOT_AVAILABLE)
         elif not event.group_id and isinstance(event, ListGroups):
-            self.out.append(Reply(token, self._list(now)))
+            self._list(token, event, now)
         elif not event.group_id and isinstance(event, KnownGroups):
             self.out.append(Reply(token, KnownReply(groups=frozenset(filter(self.known, event.candidates)))))
         else:
@@ -170,18 +174,32 @@ class Service:
             return owner.has(group_id)
         return group_id in self._log.groups(owner.partition)
 
-    def _list(self, now: Now) -> ListReply:
+    def _list(self, token: int, event: ListGroups, now: Now) -> None:
         """Every group whose coordinator is here; a partition that is being taken over fails the whole list (row 1.27
-        of docs/reference/behaviour.md)."""
+        of docs/reference/behaviour.md). Groups that are being loaded are waited for."""
         mine = [o for o in self.owners if self.leased(o.partition, now)]
         if any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in mine):
-            return ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)
-        found: list[Listed] = []
-        for owner in mine:
-            owner.load_all(now)
-            if owner.shard is not None:
-                found += owner.shard.listed()
-        return ListReply(groups=tuple(found))
+            self.out.append(Reply(token, ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)))
+        elif not any(o.loading.left for o in mine):
+            shards = [o.shard for o in mine if o.shard is not None]
+            self.out.append(Reply(token, ListReply(groups=tuple(g for s in shards for g in s.listed()))))
+        elif self.settings.hold_ms:
+            self.tally.open += 1
+            self._lists.append(Held(token, event, now.mono_ms + self.settings.hold_ms))
+        else:
+            self.out.append(Reply(token, ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)))
+
+    def _list_those_held(self, now: Now) -> None:
+        held, self._lists = self._lists, []
+        for h in held:
+            if now.mono_ms < h.until_ms and any(o.loading.left for o in self.owners):
+                self._lists.append(h)
+                continue
+            self.tally.open -= 1
+            if any(o.loading.left for o in self.owners):
+                self.out.append(Reply(h.token, ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)))
+            else:
+                self._list(h.token, ListGroups(), now)
 
     # ---- time, topics, settings ---------------------------------------------------------------------------
     def wake(self, now: Now) -> None:
@@ -190,6 +208,8 @@ class Service:
         self._woken_ms = now.mono_ms
         if gap_ms > GAP_MS:
             self.out.append(Log("the process stood still", {"ms": gap_ms}, "warning"))
+        if self._lists:
+            self._list_those_held(now)
         for p, owner in enumerate(self.owners):
             valid = self.leased(p, now)
             if gap_ms > GAP_MS or not valid:
@@ -209,7 +229,10 @@ class Service:
         most_ms = int(most_s * 1000)
         rest_ms = most_ms
         for owner in self.owners:
-            due_ms = owner.shard.timers.next_ms() if owner.shard is not None else None
+            timers = owner.shard.timers if owner.shard is not None else None
+            if timers is not None and timers.behind:
+                return LEAST_REST_MS / 1000
+            due_ms = timers.next_ms() if timers is not None else None
             if due_ms is not None and now.mono_ms < due_ms < now.mono_ms + rest_ms:
                 rest_ms = due_ms - now.mono_ms
         return most_s if rest_ms == most_ms else max(rest_ms, LEAST_REST_MS) / 1000

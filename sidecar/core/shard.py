@@ -130,8 +130,8 @@ class Shard:
             if group is None:
                 return
         elif group is None:
-            group = self.groups[group_id] = row.kind.make(group_id)
-            self.soft[group_id] = row.kind.soft()
+            group = row.kind.make(group_id)
+            self.install(group)
         if group.kind != row.kind.name:
             raise InvariantError(f"group {group_id} is a {group.kind} group and has a record {record.kind}")
         group.replay(record)
@@ -144,15 +144,34 @@ class Shard:
                 soft.granted = False
                 self._turn.fx.voided.append(group_id)
 
-    def load(self, group_id: str, records: Iterable[Record], now: Now) -> None:
-        """Build one group from the last value of each of its keys; sessions start anew with full time."""
-        rows = self.registry.records
-        for record in sorted(records, key=lambda r: rows[r.kind].order if r.kind in rows else -1):
-            self.replay(record)
-        group = self.groups.get(group_id)
-        if group is not None:
-            self._turn.begin(now)
-            self._kind_of(group).loaded(self._turn, group)
+    # ---- loading, by build.py -------------------------------------------------------------------------------
+    def replay_apart(self, record: Record, group: Group | None) -> Group:
+        """The last value of a key, on a group that nobody sees yet; None: this is its first record."""
+        row = self.registry.records.get(record.kind)
+        if row is None:
+            raise InvariantError(f"group {record.group_id}: no kind of record is called {record.kind}")
+        if group is None:
+            group = row.kind.make(record.group_id)
+        if group.kind != row.kind.name:
+            raise InvariantError(f"group {record.group_id} is a {group.kind} group and has a record {record.kind}")
+        group.replay(record)
+        return group
+
+    def install(self, group: Group) -> None:
+        self.groups[group.group_id] = group
+        self.soft[group.group_id] = self._kind_of(group).soft()
+
+    def arm(self, group: Group, members: Iterable[str], now: Now) -> None:
+        """Their sessions start anew, with full time."""
+        self._turn.begin(now)
+        arm = self._kind_of(group).member_loaded
+        for member_id in members:
+            arm(self._turn, group, member_id)
+
+    def loaded(self, group: Group, now: Now) -> None:
+        """The timers of the group itself."""
+        self._turn.begin(now)
+        self._kind_of(group).loaded(self._turn, group)
 
     def unload(self, group_id: str) -> None:
         """It could not be built."""

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 Key = tuple[str, ...]
+MOVES, DUE = 2_000, 200
+"""At once: deadlines that are found to be later ones, and those that are told to be over. After a takeover that was
+followed by many heartbeats, the deadlines of a large group lie close together."""
 
 
 class Timers:
@@ -14,6 +17,8 @@ class Timers:
     def __init__(self) -> None:
         self._deadlines: dict[Key, tuple[int, int]] = {}
         self._heap: list[tuple[int, Key]] = []
+        self.behind = False
+        """There was more to do than may be done at once."""
 
     def set(self, key: Key, deadline_ms: int, tag: int = 0) -> None:
         """Arm or move. `tag` comes back with the expiry (the epoch a rebalance timer was armed in)."""
@@ -31,24 +36,32 @@ class Timers:
 
     def next_ms(self) -> int | None:
         """When to call `expired` next; may be early, never late."""
-        while self._heap:
-            at, key = self._heap[0]
+        self._settle(MOVES)
+        return self._heap[0][0] if self._heap else None
+
+    def _settle(self, moves: int) -> int:
+        """Bring a deadline that is true to the front, if that takes no more than so many moves; returns what is left of
+        them."""
+        heap = self._heap
+        while heap and moves:
+            at, key = heap[0]
             live = self._deadlines.get(key)
-            if live is None:
-                heappop(self._heap)
-            elif live[0] > at:
-                heappop(self._heap)
-                heappush(self._heap, (live[0], key))
-            else:
-                return at
-        return None
+            if live is not None and live[0] <= at:
+                break
+            moves -= 1
+            heappop(heap)
+            if live is not None:
+                heappush(heap, (live[0], key))
+        return moves
 
     def expired(self, mono_ms: int) -> Iterator[tuple[Key, int]]:
-        """Take out all that are due, one after the other in order of their deadlines. What is done about one may move
-        or cancel those that follow; each comes once at most."""
+        """Take out those that are due, one after the other in order of their deadlines, DUE of them at most. What is
+        done about one may move or cancel those that follow; each comes once at most."""
         due: dict[Key, None] = {}
-        while (at := self.next_ms()) is not None and at <= mono_ms:
-            due[heappop(self._heap)[1]] = None
+        heap, moves = self._heap, MOVES
+        while len(due) < DUE and (moves := self._settle(moves)) and heap and heap[0][0] <= mono_ms:
+            due[heappop(heap)[1]] = None
+        self.behind = bool(heap) and heap[0][0] <= mono_ms
         for key in due:
             live = self._deadlines.get(key)
             if live is None:

@@ -38,6 +38,7 @@ from sidecar.native import COMPILED
 from sidecar.process.admin import Admin
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.files import open_files
+from sidecar.process.lag import watch_loop
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
 from sidecar.process.settings import Settings, split
@@ -181,6 +182,7 @@ class Coordination:
             ),
             lease_ms=s.ownership.session_timeout_ms,
             batch_bytes=s.state.max_message_bytes // 2,
+            load_slice_s=s.takeover_slice_ms / 1000,
         )
         self.coordinator = Coordinator(
             settings,
@@ -311,6 +313,8 @@ class App:
         if self.fronts:
             open_files(self.settings.limits.connections, self.log)
         self.servers += [await listen(self.settings, front, self.log) for front in self.fronts]
+        if self.settings.loop_probe_ms:
+            tasks.spawn(watch_loop(self.shared.metrics, self.settings.loop_probe_ms / 1000), "loop lag")
         admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners, self.group)
         if self.settings.admin is not None:
             tasks.spawn(self._start_admin(admin), "admin")

@@ -19,8 +19,10 @@ class _Metric:
     name: str
     help: str
     labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = Histogram.DEFAULT_BUCKETS
 
 
+LAGS_MS = (1, 2, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 750, 1_000, 2_000, 5_000)
 METRICS: dict[str, _Metric] = {
     "opened": _Metric(Counter, "sidecar_connections_opened", "Client connections accepted."),
     "closed": _Metric(Counter, "sidecar_connections_closed", "Client connections closed.", ("cause",)),
@@ -65,6 +67,12 @@ METRICS: dict[str, _Metric] = {
         Counter, "sidecar_assignor_failures", "Assignor runs that failed or took too long.", ("assignor",)
     ),
     "takeover_seconds": _Metric(Histogram, "sidecar_takeover_seconds", "From assignment to serving."),
+    "loop_lag": _Metric(
+        Histogram,
+        "sidecar_loop_lag_seconds",
+        "How much later than it asked for a timer came: for so long the event loop was busy with something else.",
+        buckets=tuple(ms / 1000 for ms in LAGS_MS),
+    ),
     "fenced": _Metric(Counter, "sidecar_fenced", "Shards dropped after a failed append.", ("why",)),
     "placeholders_wanted": _Metric(
         Gauge, "sidecar_placeholders_wanted", "Groups with members here: each has a placeholder at its broker."
@@ -123,12 +131,18 @@ class _Counted:
         self._settled.append(settle)
 
 
+def _make(m: _Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+    if m.kind is Histogram:
+        return Histogram(m.name, m.help, m.labels, registry=registry, buckets=m.buckets)
+    return m.kind(m.name, m.help, m.labels, registry=registry)
+
+
 class Metrics:
     """Callable: the metric of that name with these label values."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._made = {key: m.kind(m.name, m.help, m.labels, registry=self.registry) for key, m in METRICS.items()}
+        self._made = {key: _make(m, self.registry) for key, m in METRICS.items()}
         self._settled: list[Callable[[], None]] = []
 
     def __call__(self, name: str, *labels: str) -> Figure:

@@ -325,8 +325,16 @@ class Settings(BaseSettings):
         ge=0,
         description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at once.",
     )
+    takeover_slice_ms: int = Field(
+        5,
+        ge=1,
+        description="After a takeover groups are loaded in slices of so long; what else there is to do goes on in between.",
+    )
     background_threads: int = Field(
         2, ge=1, description="group.coordinator.background.threads: for assignors and regular expressions."
+    )
+    loop_probe_ms: int = Field(
+        20, ge=0, description="How often sidecar_loop_lag_seconds looks whether the event loop is held up; 0: never."
     )
     drain_ms: int = Field(3_000, ge=0, description="At the end: how long to wait for answers under way.")
     groups: Groups = Groups()  # type: ignore[call-arg]

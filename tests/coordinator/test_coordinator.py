@@ -14,12 +14,12 @@ from sidecar.coordinator import writer as writer_module
 from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.writer import WriteLost
 from sidecar.core import owner as owner_module
+from sidecar.core.build import Build
 from sidecar.core.consumer.events import DescribeConsumerGroup
 from sidecar.core.errors import Code
 from sidecar.core.events import Standing
 from sidecar.core.offsets import CommitCheck
 from sidecar.core.owner import Phase
-from sidecar.core.shard import Shard
 from sidecar.link.messages import Lease, Reply, Request, Void
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded, Stamp
@@ -176,22 +176,22 @@ def test_a_group_that_cannot_be_read_is_served_by_nobody_and_the_others_go_on() 
 def test_a_group_that_breaks_while_it_is_loaded_has_one_more_try(
     monkeypatch: pytest.MonkeyPatch, times: int, code: Code
 ) -> None:
-    real, left = Shard.load, [times]
+    real, left = Build.step, [times]
 
-    def breaks(self: Shard, group_id: str, records: Any, now: Any) -> None:
-        if group_id == "g" and left[0]:
+    def breaks(self: Build, count: int, now: Any) -> bool:
+        if self.group_id == "g" and left[0]:
             left[0] -= 1
             raise RuntimeError("a bug")
-        real(self, group_id, records, now)
+        return real(self, count, now)
 
     async def test(house: House) -> None:
         client = await house.client()
         epochs = {g: await member(house, client, "m1", g) for g in ("g", "h")}
-        monkeypatch.setattr(Shard, "load", breaks)
+        monkeypatch.setattr(Build, "step", breaks)
         house.assign(2)
         await house.own()
         await until(lambda: left[0] in (0, 98) and house.owner_of("g").shard is not None)
-        await until(lambda: not house.owner_of("g").undecoded)
+        await until(lambda: not house.owner_of("g").loading.left)
         assert (await client.ask(beat("g", "m1", epochs["g"]), 1)).error_code == code
         assert (await client.ask(beat("h", "m1", epochs["h"]), 1)).error_code == Code.NONE
 
@@ -206,7 +206,7 @@ def test_groups_come_back_after_a_takeover_and_revisions_go_on() -> None:
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NOT_COORDINATOR
         await house.own()
         before = len(house.brokers.log().records)
-        await until(lambda: not house.owner_of("g").undecoded)
+        await until(lambda: not house.owner_of("g").loading.left)
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NONE
         assert (await client.ask(join("g", "m2"), 1)).error_code == Code.NONE
         revisions = {}

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
+from sidecar.coordinator import tail as module
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.consumer.records import GroupRecord, Kind, MemberRecord
 from sidecar.core.errors import InvariantError
 from sidecar.core.records import Record, Tombstone
 from sidecar.state.codec import CONFIG, SCHEMA, Encoded, Stamp, StateCodec
 from sidecar.state.keys import StateKey, decode_key, encode_key
-from tests.inprocess.house import Counted, Lines, turns
+from tests.inprocess.house import Counted, Lines, turns, until
 from tests.inprocess.tail import FedTail, Polled
 
 OWNER, LATER = 7 << 16, 7 << 16 | 1
@@ -203,6 +205,40 @@ def test_settings_are_kept_by_group_and_told_when_they_come() -> None:
         b.put(Encoded(encode_key(CONFIG, "g", "x"), None))
         await turns(5)
         assert set(b.log.partitions[0].configs) == {""} and b.stored == ["g", "", "g"]
+
+    run(test)
+
+
+# ---- the thread -----------------------------------------------------------------------------------------------------
+def test_the_thread_does_not_run_ahead_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a sidecar that starts reads the topic faster than it applies it, and its clients wait."""
+    polled: list[int] = []
+
+    class Endless:
+        def __init__(self, config: dict[str, Any]) -> None:
+            self.offset = 0
+
+        def assign(self, partitions: list[Any]) -> None: ...
+
+        def close(self) -> None: ...
+
+        def poll(self, seconds: float) -> Polled:
+            polled.append(self.offset)
+            self.offset += 1
+            return Polled(0, self.offset - 1, encode_key("group", "g", ""), b"x")
+
+        def consume(self, count: int, seconds: float) -> list[Polled]:
+            return []
+
+    monkeypatch.setattr(module, "Consumer", Endless)
+
+    async def test(b: Bench) -> None:
+        tail = module.Tail("nowhere:1", "__group_state", "c", b.log, b)
+        time.sleep(0.2)  # noqa: ASYNC251 - the loop is busy with something else
+        ahead = len(polled)
+        assert ahead <= module.AHEAD + 2
+        await until(lambda: b.log.partitions[0].position > 50)
+        tail.stop()
 
     run(test)
 

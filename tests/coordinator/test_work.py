@@ -139,7 +139,7 @@ def test_a_run_of_an_attempt_that_is_over_is_dropped() -> None:
         await until(gate.started.is_set)
         house.assign(2)
         await house.own()
-        await until(lambda: not house.owner_of("g").undecoded)
+        await until(lambda: not house.owner_of("g").loading.left)
         await house.seated()
         before = len(house.brokers.log().records)
         gate.open.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core.build import load
 from sidecar.core.classic.events import JoinReply
 from sidecar.core.records import Record, Tombstone, key_of
 from tests.core.classic_client import ClassicClient, subscription
@@ -43,9 +44,9 @@ def test_a_record_may_be_alone_or_missing(n: int) -> None:
     one = RECORDS[n]
     world = World()
     shard = world.empty()
-    shard.load(one.group_id, [one], world.now)
+    load(shard, one.group_id, [one], world.now)
     shard = world.empty()
-    shard.load(one.group_id, [r for r in RECORDS if r.group_id == one.group_id and r is not one], world.now)
+    load(shard, one.group_id, [r for r in RECORDS if r.group_id == one.group_id and r is not one], world.now)
     assert list(shard.groups) == [one.group_id]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor, AssignorError
+from sidecar.core.build import load
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
@@ -158,7 +159,7 @@ class World:
         for r in self.compacted():
             by_group.setdefault(r.group_id, []).append(r)
         for group_id, records in by_group.items():
-            shard.load(group_id, records, self.now)
+            load(shard, group_id, records, self.now)
         return shard
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, LeaveGroup
@@ -204,12 +204,14 @@ class Checks:
             raise Violation(f"{key} is answered under a grant {now - changed} ms after {group_id} changed")
 
     # ---- the live state -------------------------------------------------------------------------------------
-    def sessions(self, shard: Shard, since_ms: int) -> None:
+    def sessions(self, shard: Shard, since_ms: int, loading: Collection[str]) -> None:
         """Every member has a session that ends, and none that is longer than it should be: an owner gives back no more
-        time than it has been there (`since_ms`)."""
+        time than it has been there (`since_ms`). Those of groups that are being loaded are yet to come."""
         deadline_of, now = shard.timers.deadline, self.world.sched.now
         more_ms = now + TOUCH_MS + now - since_ms
         for group_id, group in shard.groups.items():
+            if group_id in loading:
+                continue
             if isinstance(group, ClassicGroup):
                 self._classic_sessions(shard, group, more_ms)
                 continue
@@ -241,7 +243,7 @@ class Checks:
         """Live state and the fold of the log are one."""
         assert owner.shard is not None
         for group_id in GROUPS:
-            if group_id in owner.undecoded or self.world.partition_of(group_id) != owner.partition:
+            if group_id in owner.loading.left or self.world.partition_of(group_id) != owner.partition:
                 continue
             live, folded = owner.shard.groups.get(group_id), self.group(group_id)
             if (live is None) != (folded is None):

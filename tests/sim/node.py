@@ -36,6 +36,9 @@ from tests.sim.peer import ASK_ELSEWHERE
 from tests.sim.tenure import Copy, Outcome, Tenure
 from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
 
+LOAD_STEPS = 6
+"""Of each partition in 100 ms."""
+
 
 class Node:
     def __init__(self, world: World, checks: Checks, name: int) -> None:
@@ -159,7 +162,9 @@ class Node:
             self.lived_ms += TICK_MS
             self._nobody_waits_too_long()
         for owner in service.owners:
-            if owner.undecoded:
+            for _ in range(LOAD_STEPS):
+                if not (owner.loading.left or owner.loading.behind):
+                    break
                 owner.load_next(now)
                 self.drain()
         if not self.cut_off:
@@ -230,7 +235,7 @@ class Node:
     def _holds(self, owner: Owner, shard: Shard) -> None:
         """With nothing outstanding, and nobody else in the log, the live state is what the log says."""
         tenure, log = self.tenures[owner.partition], self.world.logs[owner.partition]
-        self.checks.sessions(shard, tenure.since_ms)
+        self.checks.sessions(shard, tenure.since_ms, owner.loading.left)
         if owner.idle and tenure.epoch == log.fence:
             length, revisions = len(log.entries), 0
             for soft in shard.soft.values():

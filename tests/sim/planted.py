@@ -15,6 +15,7 @@ import sidecar.core.consumer.step as step
 import sidecar.core.consumer.target as target
 from sidecar.core.consumer.records import Kind
 from sidecar.core.consumer.soft import Flight
+from sidecar.core.held import Waiting
 from sidecar.core.owner import Owner
 from sidecar.core.records import Tombstone
 from sidecar.core.shard import Shard
@@ -153,7 +154,7 @@ def forgets_who_waits(patch: Patch, sim: Cluster) -> None:
 
 
 def keeps_the_held_waiting(patch: Patch, sim: Cluster) -> None:
-    patch.setattr(Owner, "_refuse_held", lambda self, code, now_ms=None: None)
+    patch.setattr(Waiting, "refuse", lambda self, code, now_ms=None: None)
 
 
 def shuts_out_without_a_lease(patch: Patch, sim: Cluster) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from sidecar.core.kinds import REGISTRY
 from sidecar.core.records import Record
 from tests.sim.world import PARTITIONS
 
@@ -45,5 +46,9 @@ class Copy:
     def groups(self, partition: int) -> Collection[str]:
         return self.values[partition].keys()
 
-    def records(self, partition: int, group_id: str) -> Sequence[Record]:
-        return self.values[partition][group_id]
+    def size(self, partition: int, group_id: str) -> int:
+        return len(self.values[partition].get(group_id, ()))
+
+    def records(self, partition: int, group_id: str) -> Iterator[Record | None]:
+        yield None
+        yield from REGISTRY.in_order(self.values[partition][group_id])

@@ -78,6 +78,7 @@ class World:
             hold_ms=self.rng.choice((0, 300, 3_000)),
             parked_max=self.rng.choice((100_000, 100_000, few)),
             fence_interval_ms=self.rng.choice((3_600_000, 3_600_000, 10_000)),
+            load_at_once=(32, 1)[seed % 2],
         )
         self.assignors: dict[str, Assignor] = {**BUILT_IN, "flaky": flaky}
         self.asks_access = False

@@ -183,7 +183,7 @@ class Inside:
         if not self._fold.is_whole(p):
             return
         for group_id in sorted({*shard.groups, *part.shard.groups}):
-            if group_id in owner.undecoded:
+            if group_id in owner.loading.left:
                 continue
             live, folded = shard.groups.get(group_id), part.shard.groups.get(group_id)
             where = f"{group_id} in sidecar {s.node_id}"
@@ -199,7 +199,7 @@ class Inside:
     def _held(self, s: Sidecar, owner: Owner) -> None:
         """A request waits for a takeover, but not longer than it should."""
         calm = self._universe.now_ms - self._disturbed.get(s.proc, -1e9) > WELL_AGAIN_MS
-        for held in owner._held if calm else ():
+        for held in (*owner._held, *owner.loading.everybody()) if calm else ():
             if held.until_ms + HELD_MS < s.proc.boot_ms():
                 raise Violation(f"sidecar {s.node_id} holds a request longer than it should: {held.event}")
 

@@ -54,6 +54,7 @@ def settings_of(node_id: int) -> Settings:
         },
         "classic": {"initial_rebalance_delay_ms": 500},
         "log": {"level": "debug"},
+        "loop_probe_ms": 0,
     }
     return Settings(**given)
 

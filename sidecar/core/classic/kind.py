@@ -34,15 +34,19 @@ SHRINK = "classic_shrink"
 """Timer: a group that was rebuilt is larger than it may be."""
 
 
+def _member_loaded(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    """Members get their full session anew."""
+    member = group.members.get(member_id)
+    if member is None or group.knows_its_id(member):
+        arm_session(turn, group, member_id)
+    else:
+        # Its client never learned this id, and comes again as another member: nobody need wait for this one.
+        turn.timers.set((SESSION, group.group_id, member_id), turn.now.mono_ms)
+
+
 def _loaded(turn: Turn, group: ClassicGroup) -> None:
-    """Members get their full session anew; a join or sync phase that was under way begins anew."""
+    """A join or sync phase that was under way begins anew."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
-    for member in group.members.values():
-        if group.knows_its_id(member):
-            arm_session(turn, group, member.member_id)
-        else:
-            # Its client never learned this id, and comes again as another member: nobody need wait for this one.
-            turn.timers.set((SESSION, group.group_id, member.member_id), turn.now.mono_ms)
     if group.state is State.PREPARING:
         await_join(turn, group)
     elif group.state is State.COMPLETING:
@@ -97,6 +101,7 @@ CLASSIC = GroupKind(
     },
     timers={JOIN: join_due, SYNC: sync_due, SESSION: session_over, SHRINK: _too_large},
     loaded=_loaded,
+    member_loaded=_member_loaded,
     touched=_touched,
     topics_changed=lambda turn, group, changed: None,
     released=_released,

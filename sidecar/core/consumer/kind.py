@@ -23,10 +23,14 @@ from sidecar.core.offsets import CommitCheck, FetchCheck
 from sidecar.core.turn import Turn
 
 
-def _loaded(turn: Turn, group: ConsumerGroup) -> None:
-    for member in group.members.values():
+def _member_loaded(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+    member = group.members.get(member_id)
+    if member is not None:
         arm_session(turn, group.group_id, member)
         arm_rebalance(turn, group.group_id, member)
+
+
+def _loaded(turn: Turn, group: ConsumerGroup) -> None:
     if group.epoch > group.assignment_epoch:
         wait_ms = config_of(turn, group.group_id).assignment_interval_ms
         turn.timers.set(("assign", group.group_id), turn.now.mono_ms + wait_ms)
@@ -92,6 +96,7 @@ CONSUMER = GroupKind(
         "join": waited_enough,
     },
     loaded=_loaded,
+    member_loaded=_member_loaded,
     touched=_touched,
     topics_changed=_topics_changed,
     released=_released,
