@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sidecar.assign.spec import Assignor
+from sidecar.coordinator.assigning import assigning
 from sidecar.coordinator.background import Background
 from sidecar.coordinator.clock import now, wall_ms
 from sidecar.coordinator.configs import Configs
@@ -21,17 +22,17 @@ from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves
 from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.proofs import Proofs
+from sidecar.coordinator.renewal import RenewalPorts, renew
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
-from sidecar.coordinator.tenure import PROOF_SERIAL, Tenure, before_claim
+from sidecar.coordinator.tenure import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, before_claim
 from sidecar.coordinator.unfenced import append_unfenced
 from sidecar.coordinator.visible import Visible
 from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
-from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Stop, TookOver, Void, Work
+from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Renew, Stop, TookOver, Void, Work
 from sidecar.core.consumer.regexes import ResolveRegex
-from sidecar.core.consumer.run import RunOutput, run
-from sidecar.core.consumer.target import AssignorDone, RunAssignor
+from sidecar.core.consumer.target import RunAssignor
 from sidecar.core.effects import Count, Log, Reply
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event
@@ -58,7 +59,7 @@ from sidecar.link.messages import (
     View,
 )
 from sidecar.link.ports import Figures, FrontEnd, Logger, Tasks
-from sidecar.state.codec import Encoded, EncodedTargets, Stamp, StateCodec
+from sidecar.state.codec import Encoded, Stamp, StateCodec
 
 TICK_S = 0.05
 REPLAY_S = 30.0  # the tail has read what was before the claim: if it does not come to the claim, something is wrong
@@ -89,8 +90,7 @@ class Coordinator:
         self.appender = Appender(cluster, settings.write_timeout_s)
         self.assignment = Assignment()
         self.view = View()
-        self._codec = codec
-        self._state = state
+        self._codec, self._state = codec, state
         self._configs = configs
         self._background = background
         self._figures = figures
@@ -117,6 +117,7 @@ class Coordinator:
             Count: self._count,
             Void: self._broadcast,
             Fence: self._fence,
+            Renew: self._renew,
             Claim: self._claim,
             Follow: self._follow,
             Stop: self._stop_tenure,
@@ -279,14 +280,20 @@ class Coordinator:
 
     # ---- taking over --------------------------------------------------------------------------------------
     def _fence(self, c: Fence) -> None:
-        p, attempt, s = c.partition, c.attempt, self.settings
+        tenure = self._tenures[c.partition] = Tenure(c.attempt, self._writer(c.partition, c.attempt))
+        self._tasks.spawn(self._init(c.partition, tenure), f"fence-{c.partition}")
+
+    def _writer(self, p: int, attempt: int) -> FencedWriter:
+        s = self.settings
 
         def written(serial: int, offset: int) -> None:
             if serial == CLAIM_SERIAL:
                 self._claimed(p, attempt, offset)
             elif serial == PROOF_SERIAL:
-                tenure.proved()
+                self._tenures[p].proved()
                 self._drain()
+            elif serial == RENEWAL_SERIAL:
+                self._tenures[p].claims(offset)
             else:
                 self.service.owners[p].committed(attempt, serial)
                 self._drain()
@@ -295,9 +302,24 @@ class Coordinator:
             self._failed(p, attempt, why)
 
         how = (s.write_timeout_s, self._tasks, written, failed, s.batch_bytes)
-        writer = FencedWriter(self.cluster, self.appender, s.topic, p, *how)
-        tenure = self._tenures[p] = Tenure(attempt, writer)
-        self._tasks.spawn(self._init(p, tenure), f"fence-{p}")
+        return FencedWriter(self.cluster, self.appender, s.topic, p, *how)
+
+    def _renew(self, c: Renew) -> None:
+        p, tenure, owner = c.partition, self._tenures[c.partition], self.service.owners[c.partition]
+
+        def go_on(appends: list[Append]) -> None:
+            for append in appends:
+                self._append(append)
+            self._drain()
+
+        ports = RenewalPorts(
+            current=lambda: self._tenures.get(p) is tenure,
+            writer=lambda: self._writer(p, c.attempt),
+            claim=lambda writer: self._claim_of(p, writer, "fence renewed"),
+            go_on=go_on,
+            failed=lambda why: self._failed(p, c.attempt, why),
+        )
+        self._tasks.spawn(renew(c, tenure, owner, self._codec, self._state, ports), f"renew-{p}")
 
     async def _init(self, p: int, tenure: Tenure) -> None:
         try:
@@ -313,13 +335,16 @@ class Coordinator:
         self._drain()
 
     def _claim(self, c: Claim) -> None:
-        tenure, settings, assignment = self._tenures[c.partition], self.settings, self.assignment
-        stamp = Stamp(tenure.writer.owner_epoch, now().wall_ms)
+        writer = self._tenures[c.partition].writer
+        writer.append(self._claim_of(c.partition, writer, c.why), CLAIM_SERIAL)
+
+    def _claim_of(self, p: int, writer: FencedWriter, why: str) -> list[Encoded]:
+        settings, assignment = self.settings, self.assignment
+        stamp = Stamp(writer.owner_epoch, now().wall_ms)
         host, port = settings.address
         member_id = assignment.members.get(settings.node_id, ("", "", 0))[0]
-        claim = self._codec.claim(stamp, settings.node_id, f"{host}:{port}", member_id, assignment.generation, c.why)
-        there = self._state.partitions[c.partition]
-        tenure.writer.append([*before_claim(self._codec, there, settings.claims_kept), claim], CLAIM_SERIAL)
+        claim = self._codec.claim(stamp, settings.node_id, f"{host}:{port}", member_id, assignment.generation, why)
+        return [*before_claim(self._codec, self._state.partitions[p], settings.claims_kept), claim]
 
     def _claimed(self, p: int, attempt: int, offset: int) -> None:
         if offset < 0:
@@ -350,7 +375,7 @@ class Coordinator:
     def _still_mine(self, p: int) -> bool:
         """Once the own claim has been read: whether it is the last one."""
         tenure, last = self._tenures.get(p), self._state.partitions[p].owners.claimed
-        if tenure is None or last == tenure.writer.owner_epoch:
+        if tenure is None or last in tenure.epochs:
             return True
         self._failed(p, tenure.attempt, Fenced(f"{self.settings.topic}-{p}: claimed by owner epoch {last}"))
         return False
@@ -363,9 +388,8 @@ class Coordinator:
         tenure = self._tenures.get(c.partition)
         if tenure is not None and tenure.attempt == c.attempt:
             del self._tenures[c.partition]
-            tenure.writer.stop()
-        renewed = self.service.owners[c.partition].phase is Phase.FENCING
-        self.placeholders.stopped(c.partition, keep=renewed)
+            tenure.stop()
+        self.placeholders.stopped(c.partition)
         self.moves.stopped(c.partition)
         self._owned.set(len(self.service.serving()))
 
@@ -373,7 +397,10 @@ class Coordinator:
     def _append(self, c: Append) -> None:
         tenure = self._tenures.get(c.partition)
         if tenure is not None and tenure.attempt == c.attempt and tenure.encoder is not None:
-            tenure.writer.append(tenure.encoder.encode(c.records, wall_ms()), c.serial)
+            if tenure.renewing:
+                tenure.later.append(c)
+            else:
+                tenure.writer.append(tenure.encoder.encode(c.records, wall_ms()), c.serial)
 
     def _work(self, c: Work) -> None:
         if isinstance(c.item, RunAssignor):
@@ -389,27 +416,9 @@ class Coordinator:
         self._drain()
 
     def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
-        inp = ask.input
-        assignor = self.assignors.get(inp.assignor)
-        encoder = self._tenures[c.partition].encoder
-        wall_ms = now().wall_ms
-
-        def work() -> tuple[RunOutput, EncodedTargets | None]:
-            if assignor is None:
-                raise LookupError(f"there is no assignor {inp.assignor}")
-            out = run(inp, assignor)
-            return out, None if encoder is None else encoder.targets(inp, out, wall_ms)
-
-        def done(result: tuple[RunOutput, EncodedTargets | None] | None, error: BaseException | None) -> None:
-            event = AssignorDone(inp.group_id, inp, None, repr(error))
-            if result is not None:
-                event = AssignorDone(inp.group_id, inp, result[0])
-                if encoder is not None and result[1] is not None:
-                    encoder.prepared(inp, result[1])
-            self._done(c.partition, c.attempt, event)
-
-        limit_s = self._configs.assignor_timeout_s
-        self._background.submit(f"assignor {inp.assignor}", work, done, limit_s)
+        encoder, assignor = self._tenures[c.partition].encoder, self.assignors.get(ask.input.assignor)
+        work, done = assigning(ask.input, assignor, encoder, lambda event: self._done(c.partition, c.attempt, event))
+        self._background.submit(f"assignor {ask.input.assignor}", work, done, self._configs.assignor_timeout_s)
 
     def _ask_access(self, token: int, topics: frozenset[str]) -> bool:
         """On the connection of this request. Returns whether its front is there."""

@@ -153,16 +153,13 @@ class Placeholders:
         self._look_after(group)
         self._wake(group)
 
-    def stopped(self, partition: int, keep: bool) -> None:
-        """The state of this partition is forgotten. `keep`: this sidecar takes it over from itself."""
+    def stopped(self, partition: int) -> None:
+        """The state of this partition is forgotten."""
         for group in [g for g in self._groups.values() if g.partition == partition]:
-            if not keep:
-                group.gone = True
-                del self._groups[group.group_id]
-                self._under_way.forget(group.group_id)
-                self._wake(group)
-            elif group.joining is not None:
-                group.joining, group.seat, group.final = None, None, False  # the proof will never come
+            group.gone = True
+            del self._groups[group.group_id]
+            self._under_way.forget(group.group_id)
+            self._wake(group)
 
     def _add(self, group_id: str, wanted: bool) -> _Group:
         partition = self._ports.partition_of(group_id)

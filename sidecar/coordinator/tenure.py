@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sidecar.coordinator.encoder import Encoder
 from sidecar.coordinator.writer import FencedWriter
+from sidecar.core.commands import Append
 from sidecar.state.codec import OWNER_CLAIM, Encoded, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import encode_key
 
-PROOF_SERIAL = -1
+PROOF_SERIAL, RENEWAL_SERIAL = -1, -2
 NO_CLAIM = Encoded(encode_key(OWNER_CLAIM, "", "-1"), None)
 """A tombstone of what never was: it changes nothing, and is refused once another sidecar has fenced us out."""
 
@@ -25,17 +27,51 @@ class Tenure:
     """Called when the proof under way is committed."""
     _next: list[Callable[[], None]] = field(default_factory=list)
     """They came too late for that one."""
+    renewing: bool = False
+    """A new fence is being set: writes wait."""
+    later: list[Append] = field(default_factory=list)
+    fresh: FencedWriter | None = None
+    """Under the new fence."""
+    claimed_again: asyncio.Future[int] | None = None
+    """Its claim's offset."""
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """The last claim in the log may carry one of these."""
+        mine = self.writer.owner_epoch
+        return (mine,) if self.fresh is None else (mine, self.fresh.owner_epoch)
+
+    def stop(self) -> None:
+        self.writer.stop()
+        if self.fresh is not None:
+            self.fresh.stop()
+        if self.claimed_again is not None and not self.claimed_again.done():
+            self.claimed_again.set_result(-1)
+
+    def claims(self, offset: int) -> None:
+        """The claim under the new fence is written."""
+        assert self.claimed_again is not None
+        self.claimed_again.set_result(offset)
+
+    def resume(self) -> list[Append]:
+        """The fence is renewed, or stays as it was; returns what has waited."""
+        self.renewing = False
+        if not self._proving:
+            self._prove_next()
+        later, self.later = self.later, []
+        return later
 
     def prove(self, then: Callable[[], None]) -> None:
         """`then` is called when a write that begins now is committed, so that nobody has taken over before it. Never,
         if it fails: then the tenure is over. One proof serves all who asked before it began."""
         self._next.append(then)
-        if not self._proving:
+        if not self._proving and not self.renewing:
             self._prove_next()
 
     def proved(self) -> None:
-        proving = self._proving
-        self._prove_next()
+        proving, self._proving = self._proving, []
+        if not self.renewing:
+            self._prove_next()
         for then in proving:
             then()
 

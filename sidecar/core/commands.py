@@ -40,6 +40,14 @@ class Follow:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Set a new fence while the partition is served. Ends as `renewed`, `not_renewed` or `failed`."""
+
+    partition: int
+    attempt: int
+
+
 @dataclass(slots=True)
 class Append:
     """Append these records as one unit, behind all earlier ones. Ends as `committed(serial)` or `failed`."""
@@ -93,4 +101,4 @@ class Occupied:
     members: bool
 
 
-Command = Fence | Claim | Follow | Append | Stop | Work | Void | TookOver | Occupied | Reply | Log | Count
+Command = Fence | Renew | Claim | Follow | Append | Stop | Work | Void | TookOver | Occupied | Reply | Log | Count

@@ -5,7 +5,7 @@ ELSEWHERE ────────► FENCING ───────► CLAIMING 
                        ▲                │ failed           │ failed             │ failed, broken
                        │ rested         ▼                  ▼                    ▼
                        └──────────── PAUSING ◄─────────────┴────────────────────┘
-From each of them `released` leads back to ELSEWHERE, and `renewed` from SERVING to FENCING.
+From each of them `released` leads back to ELSEWHERE.
 
 Whoever drives an owner has these duties:
  1. It calls one method at a time, with the time of the call, and carries out the commands in `out`, in their order,
@@ -27,6 +27,8 @@ Whoever drives an owner has these duties:
 10. It asks nothing of an owner while its lease is not proved (service.py).
 11. `Occupied`: while a group has members, it holds a member of its own in the broker's group of that name, and sends
     on no commit but in that member's name (coordinator/placeholders.py).
+12. `Renew`: as 2 and 3, but it goes on serving; appends wait. It reports `renewed` when its copy of the log holds the
+    new claim and no other since the last one of this attempt, `not_renewed` if there is no new fence, else `failed`.
 
 In return: a request is answered once, never before its records are committed, and with NOT_COORDINATOR if that
 becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the log.
@@ -40,7 +42,7 @@ from enum import StrEnum
 from traceback import format_exception
 
 from sidecar.core.build import Build
-from sidecar.core.commands import Append, Claim, Command, Fence, Follow, Occupied, Stop, TookOver, Void, Work
+from sidecar.core.commands import Append, Claim, Command, Fence, Follow, Occupied, Renew, Stop, TookOver, Void, Work
 from sidecar.core.effects import Count, Effects, Log, Reply
 from sidecar.core.errors import TEXT, Code, InvariantError
 from sidecar.core.events import NO_TOKEN, Answer, Event
@@ -54,6 +56,7 @@ from sidecar.core.turn import Now, Ports
 RETRY_MS, RETRY_MAX_MS = 50, 2_000
 """Between two attempts at a takeover: doubled each time, up to the second."""
 REBUILD_MS = 100
+RENEW_AGAIN_MS = 10_000
 STEP, REQUESTS = 16, 4
 """Records, and requests that have waited, of one step of loading: less than a millisecond."""
 FENCED_MS = 1_000
@@ -75,7 +78,7 @@ TRANSITIONS: Mapping[Phase, Mapping[str, Phase]] = {
     P.FENCING: {"fenced": P.CLAIMING, "failed": P.PAUSING, "released": P.ELSEWHERE},
     P.CLAIMING: {"claimed": P.REPLAYING, "failed": P.PAUSING, "released": P.ELSEWHERE},
     P.REPLAYING: {"replayed": P.SERVING, "failed": P.PAUSING, "released": P.ELSEWHERE},
-    P.SERVING: {"failed": P.PAUSING, "renewed": P.FENCING, "released": P.ELSEWHERE},
+    P.SERVING: {"failed": P.PAUSING, "released": P.ELSEWHERE},
     P.PAUSING: {"rested": P.FENCING, "released": P.ELSEWHERE},
 }
 
@@ -123,7 +126,7 @@ class Owner:
         self._rest_until_ms = 0
         self._pause_ms = RETRY_MS
         self._why = ""
-        self.fenced_ms = 0
+        self.fenced_ms, self.renew_again_ms, self.renewing = 0, 0, False
         self._since_ms = self._claimed_ms = self._served_ms = 0
 
     # ---- ownership ----------------------------------------------------------------------------------------
@@ -138,10 +141,20 @@ class Owner:
             self._held.refuse(Code.NOT_COORDINATOR)
 
     def renew(self, now: Now) -> None:
-        """Brokers forget fences: take over from ourselves."""
-        self._drop("renewed", "renewing the fence")
-        self._since_ms = now.mono_ms
-        self._fence("fence renewed")
+        """Brokers forget fences."""
+        self.renewing = True
+        self._out.append(Renew(self.partition, self.attempt))
+
+    def renewed(self, attempt: int, owner_epoch: int, now: Now) -> None:
+        if attempt == self.attempt and self.phase is Phase.SERVING:
+            self._owner_epoch, self.fenced_ms, self.renewing = owner_epoch, now.mono_ms, False
+
+    def not_renewed(self, attempt: int, why: str, now: Now) -> None:
+        """The former fence goes on; the next try comes soon."""
+        if attempt == self.attempt and self.phase is Phase.SERVING:
+            self.renew_again_ms, self.renewing = now.mono_ms + RENEW_AGAIN_MS, False
+            told = {"partition": self.partition, "why": why}
+            self._out.append(Log("the fence is not renewed, trying again", told, "warning"))
 
     def fenced(self, attempt: int, owner_epoch: int, now: Now) -> None:
         if attempt == self.attempt and self.phase is Phase.FENCING:
@@ -304,11 +317,6 @@ class Owner:
         """Everything that was written is committed."""
         return self._serial == self._committed
 
-    @property
-    def quiet(self) -> bool:
-        """Idle, and nobody waits for an answer."""
-        return self.idle and not self._open
-
     def _run(self, turn: Callable[[], Effects], now: Now) -> None:
         try:
             fx = turn()
@@ -326,7 +334,7 @@ class Owner:
             self._serial += 1
             out.append(Append(self.partition, self.attempt, self._serial, records))
             for group_id in {r.group_id for r in records}:
-                members = _has_members(shard, group_id)
+                members = shard.has_members(group_id)
                 if members != (group_id in self._occupied):
                     self._tell_occupied(group_id, members)
         if fx.notes:
@@ -434,7 +442,7 @@ class Owner:
             self._keep_unreadable(group_id, repr(exc))
         else:
             self._failed_once.discard(group_id)
-            self._tell_occupied(group_id, _has_members(shard, group_id))
+            self._tell_occupied(group_id, shard.has_members(group_id))
 
     def _keep_unreadable(self, group_id: str, why: str) -> None:
         """The same records would bring the same about again."""
@@ -479,7 +487,7 @@ class Owner:
         """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
         self._go(signal)
         shard, self.shard = self.shard, None
-        self.proved_until_ms = 0
+        self.proved_until_ms, self.renewing = 0, False
         self._held.again(self.loading.everybody())
         self.loading, self.unreadable = Loading(), {}
         self._occupied.clear()
@@ -493,8 +501,3 @@ class Owner:
         self._tally.open -= len(waiting)
         code = Code.NOT_COORDINATOR
         self._out += [Reply(token, answer(code, TEXT[code])) for token, answer in waiting.items()]
-
-
-def _has_members(shard: Shard, group_id: str) -> bool:
-    group = shard.groups.get(group_id)
-    return group is not None and group.member_count() > 0

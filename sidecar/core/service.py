@@ -34,6 +34,8 @@ GAP_MS = 1_000
 """A pause of the whole process that is longer is given back to every member's session."""
 SAY_AGAIN_MS = 5_000
 FOR_EVER_MS = 1 << 62
+GOLDEN = 0.6180339887
+"""Its multiples, without what is before the point, spread evenly however many there are."""
 LEAST_REST_MS = 5
 """Timers that are due within so long of each other are looked at together."""
 
@@ -41,13 +43,15 @@ LEAST_REST_MS = 5
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """`hold_ms`: how long a request waits for a takeover, 0: not at all; `parked_max`: requests without an answer;
-    `fence_interval_ms`: how often a fence is renewed; `load_at_once`: a group of at most so many records is loaded with
+    `fence_interval_ms`: how often a fence is renewed, `fence_spread`: by which part of that it may come earlier;
+    `load_at_once`: a group of at most so many records is loaded with
     the request that asks for it."""
 
     hold_ms: int = 3_000
     parked_max: int = 100_000
     fence_interval_ms: int = 3_600_000
     load_at_once: int = 32
+    fence_spread: float = 0.5
 
 
 class Service:
@@ -238,8 +242,11 @@ class Service:
         return most_s if rest_ms == most_ms else max(rest_ms, LEAST_REST_MS) / 1000
 
     def _renew(self, owner: Owner, now: Now) -> None:
-        since_ms = now.mono_ms - owner.fenced_ms
-        if since_ms > self.settings.fence_interval_ms and owner.quiet:
+        """Brokers forget fences. The partitions do not come at once: each has its own share of the interval."""
+        part = owner.partition * GOLDEN % 1
+        interval_ms = self.settings.fence_interval_ms * (1 - self.settings.fence_spread * part)
+        due = now.mono_ms - owner.fenced_ms > interval_ms and now.mono_ms >= owner.renew_again_ms
+        if due and not owner.renewing:
             owner.renew(now)
 
     def problem(self) -> str:

@@ -110,6 +110,10 @@ class Shard:
     def listed(self) -> Sequence[Listed]:
         return [Listed(g.group_id, g.protocol_type, g.state_name(), g.kind) for g in self.groups.values()]
 
+    def has_members(self, group_id: str) -> bool:
+        group = self.groups.get(group_id)
+        return group is not None and group.member_count() > 0
+
     def _kind_of(self, group: Group) -> GroupKind:
         return self.registry.kinds[group.kind]
 

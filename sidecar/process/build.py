@@ -166,7 +166,9 @@ class Coordination:
         named = managed_by(s)
         rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
         configs = Configs(own, codec, state, rules, app.log)
-        service = ServiceSettings(s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms)
+        service = ServiceSettings(
+            s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms, fence_spread=s.state.fence_spread
+        )
         settings = CoordinatorSettings(
             s.state.topic,
             s.node_id,

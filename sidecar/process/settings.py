@@ -158,6 +158,13 @@ class State(_Section):
     fence_interval_ms: int = Field(
         3_600_000, ge=1_000, description="How often a writer renews its fence; brokers forget them."
     )
+    fence_spread: float = Field(
+        0.5,
+        ge=0,
+        lt=1,
+        description="By which part of fence_interval_ms a fence is renewed earlier, another one for each partition; 0: all "
+        "at once.",
+    )
 
 
 class OffsetsSection(_Section):

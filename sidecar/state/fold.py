@@ -26,11 +26,13 @@ class Claims:
 
     claimed: int = -1
     """Owner epoch of the last claim so far."""
+    before: int = -1
+    """That of the claim before it."""
     void: int = 0
     """Records found void so far; there should be none."""
 
     def claim(self, owner_epoch: int) -> None:
-        self.claimed = owner_epoch
+        self.before, self.claimed = self.claimed, owner_epoch
 
     def admits(self, owner_epoch: int) -> bool:
         if self.claimed in (-1, owner_epoch):

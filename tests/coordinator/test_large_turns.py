@@ -97,7 +97,7 @@ def test_a_member_that_says_more_than_a_record_holds_is_refused_and_the_group_go
         assert (await client.ask(classic, 9)).error_code == Code.UNKNOWN_SERVER_ERROR
         assert (await client.ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
         assert house.service.owners[0].attempt == attempt and house.lines.events("error") == []
-        await until(lambda: house.service.owners[0].quiet)
+        await until(lambda: house.service.owners[0].idle)
         assert not any(b"loud" in r.key for r in house.brokers.log().records)
 
     run(test)

@@ -522,8 +522,8 @@ def test_renewing_the_fence_keeps_the_seats() -> None:
         client, epoch = await joined(house)
         await house.seated()
         joins = house.brokers.count(Api.JOIN_GROUP)
-        attempt = house.owner_of("g").attempt
-        await until(lambda: house.owner_of("g").attempt > attempt and house.service.serving() == [0])
+        epoch_of = house.state.partitions[0].owners.claimed
+        await until(lambda: house.state.partitions[0].owners.claimed > epoch_of and house.service.serving() == [0])
         assert await committed(client, epoch) == Code.NONE
         assert house.brokers.count(Api.JOIN_GROUP) == joins and names(house) == [(f"{OURS}-1", 1)]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, SyncGroup
-from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Stop, TookOver, Void, Work
+from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Renew, Stop, TookOver, Void, Work
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
@@ -56,6 +56,7 @@ class Node:
         self.front = Front(world, self)
         self._perform: dict[type, Callable[[Any], None]] = {
             Fence: self._fence,
+            Renew: self._renew,
             Claim: self._claim,
             Follow: self._follow,
             Append: self._append,
@@ -271,6 +272,39 @@ class Node:
         self.sched.at(rng.randint(1, 10), arrive)
         self._may_stall()
 
+    def _renew(self, c: Renew) -> None:
+        """Writes wait until the new claim has been read, and no other one before it."""
+        p, log, owner, writer = c.partition, self.world.logs[c.partition], self.service.owners[c.partition], self.writer
+        tenure, before = self.tenures[p], self.tenures[p].epoch
+        tenure.renewing = True
+
+        def over() -> bool:
+            return self.tenures[p] is not tenure or owner.attempt != c.attempt or owner.shard is None
+
+        def begin() -> None:
+            if tenure.sending and not over():
+                self.later(2, begin)
+            elif not over():
+                epoch = log.init(writer)
+                self._produce(p, epoch, [None], lambda outcome, offset: then(epoch, outcome, offset))
+
+        def then(epoch: int, outcome: Outcome, offset: int) -> None:
+            claims = [e.epoch for e in log.entries[: offset + 1] if e is not None and e.record is None]
+            if over():
+                return
+            if outcome is not Outcome.DONE or claims[-2:] != [before, epoch]:
+                owner.failed(c.attempt, "not renewed", outcome is not Outcome.LOST, self.clock())
+            else:
+                tenure.epoch, tenure.renewing = epoch, False
+                self.world.figures["fences renewed"] += 1
+                owner.renewed(c.attempt, epoch, self.clock())
+                if tenure.queue:
+                    self._send(p, tenure)
+            self.drain()
+
+        self.later(self.world.rng.randint(1, 10), begin)
+        self._may_stall()
+
     def _claim(self, c: Claim) -> None:
         owner = self.service.owners[c.partition]
 
@@ -319,7 +353,7 @@ class Node:
                 self._fell_silent((r.group_id, r.sub_id))
         tenure.queue.append((c.serial, records))
         tenure.written = c.serial
-        if not tenure.sending:
+        if not tenure.sending and not tenure.renewing:
             self._send(c.partition, tenure)
 
     def _send(self, p: int, tenure: Tenure) -> None:
@@ -335,7 +369,7 @@ class Node:
                 owner.committed(tenure.attempt, serial)
                 self.drain()
                 self._acking = False
-                if tenure.queue and not tenure.sending:
+                if tenure.queue and not tenure.sending and not tenure.renewing:
                     self._send(p, tenure)
             else:
                 owner.failed(tenure.attempt, outcome.value, outcome is Outcome.FENCED, self.clock())

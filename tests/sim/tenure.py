@@ -30,6 +30,7 @@ class Tenure:
     """When serving began."""
     queue: list[tuple[int, list[Record]]] = field(default_factory=list)
     sending: bool = False
+    renewing: bool = False
     written: int = 0
     acked: int = 0
     """Serials."""
