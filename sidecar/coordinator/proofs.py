@@ -44,7 +44,7 @@ class Proofs:
             tenure = self._tenures.get(p)
             if tenure is None or id(tenure) in self._under_way:
                 continue
-            if self._service.owners[p].proved_until_ms <= low_ms:
+            if self._service.owners[p].proved_until.mono_ms <= low_ms:
                 self._write(p, tenure, lease_end(at, self._lease_ms))
         self._under_way &= {id(tenure) for tenure in self._tenures.values()}
 

@@ -55,12 +55,13 @@ from sidecar.core.turn import Now, Ports
 
 RETRY_MS, RETRY_MAX_MS = 50, 2_000
 """Between two attempts at a takeover: doubled each time, up to the second."""
-REBUILD_MS = 100
-RENEW_AGAIN_MS = 10_000
+REBUILD_MS, RENEW_AGAIN_MS = 100, 10_000
 STEP, REQUESTS = 16, 4
 """Records, and requests that have waited, of one step of loading: less than a millisecond."""
 FENCED_MS = 1_000
 """After another sidecar has shut this one out: the brokers' group will say soon who owns the partition."""
+
+LONG_AGO = Now(0, 0)
 
 
 class Phase(StrEnum):
@@ -121,11 +122,10 @@ class Owner:
         self._held = Waiting(tally, out)
         self._serial = self._committed = 0
         self._owner_epoch = -1
-        self.proved_until_ms = self._proved_until_wall_ms = 0
+        self.proved_until = LONG_AGO
         """Until when a committed write proves that nobody has taken the partition over, whatever the lease says."""
         self._rest_until_ms = 0
-        self._pause_ms = RETRY_MS
-        self._why = ""
+        self._pause_ms, self._why = RETRY_MS, ""
         self.fenced_ms, self.renew_again_ms, self.renewing = 0, 0, False
         self._since_ms = self._claimed_ms = self._served_ms = 0
 
@@ -195,10 +195,7 @@ class Owner:
     def proved(self, attempt: int, until: Now) -> None:
         """A fenced write is committed that began a lease before `until`."""
         if attempt == self.attempt and self.phase is Phase.SERVING:
-            self.proved_until_ms, self._proved_until_wall_ms = until.mono_ms, until.wall_ms
-
-    def is_proved(self, now: Now) -> bool:
-        return now.mono_ms < self.proved_until_ms and now.wall_ms < self._proved_until_wall_ms
+            self.proved_until = until
 
     def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> None:
         """A fence, a claim or an append failed. `shut_out`: because another sidecar owns the partition now."""
@@ -487,7 +484,7 @@ class Owner:
         """Forget the state; everybody who still waits for an answer is sent to the coordinator that will be."""
         self._go(signal)
         shard, self.shard = self.shard, None
-        self.proved_until_ms, self.renewing = 0, False
+        self.proved_until, self.renewing = LONG_AGO, False
         self._held.again(self.loading.everybody())
         self.loading, self.unreadable = Loading(), {}
         self._occupied.clear()

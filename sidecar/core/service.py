@@ -134,7 +134,8 @@ class Service:
         return now.mono_ms < self._lease_until_ms and now.wall_ms < self._lease_until_wall_ms
 
     def leased(self, partition: int, now: Now) -> bool:
-        return self.lease_valid(now) or self.owners[partition].is_proved(now)
+        until = self.owners[partition].proved_until
+        return self.lease_valid(now) or (now.mono_ms < until.mono_ms and now.wall_ms < until.wall_ms)
 
     def all_leased(self, now: Now) -> bool:
         """By the brokers, or each partition that is served here by itself."""
@@ -158,7 +159,7 @@ class Service:
             self.out.append(Reply(token, KnownReply(groups=frozenset(filter(self.known, event.candidates)))))
         else:
             owner = self.owner_of(event.group_id)
-            if self.lease_valid(now) or owner.is_proved(now):
+            if self.leased(owner.partition, now):
                 owner.request(token, event, now)
             else:
                 self._refuse(token, event, Code.NOT_COORDINATOR)

@@ -59,13 +59,13 @@ class PartitionFold:
         self.position = offset + 1
         self.records += 1
         if key.kind == OWNER_CLAIM:
-            if not (key.sub_id.isascii() and key.sub_id.isdigit() and len(key.sub_id) <= EPOCH_DIGITS):
-                self.owners.void += 1  # nobody can claim by it; written by no sidecar
-            elif value is not None:
+            if value is None:  # an old claim; or none that ever was, which a sidecar writes as a proof
+                self.claims.pop(key.sub_id, None)
+            elif key.sub_id.isascii() and key.sub_id.isdigit() and len(key.sub_id) <= EPOCH_DIGITS:
                 self.claims[key.sub_id] = value
                 self.owners.claim(int(key.sub_id))
             else:
-                self.claims.pop(key.sub_id, None)
+                self.owners.void += 1  # nobody can claim by it; written by no sidecar
         elif key.kind == SCHEMA:
             if value is not None:
                 self.schemas.add(key.sub_id)

@@ -119,7 +119,7 @@ class Inside:
         return asked_ms < self._leased_ms.get((host, p), 0.0) + 2 * EVERY_MS
 
     def _note_lease(self, s: Sidecar, service: Service, p: int) -> bool:
-        left_ms = max(service.lease_until_ms, service.owners[p].proved_until_ms) - s.proc.boot_ms()
+        left_ms = max(service.lease_until_ms, service.owners[p].proved_until.mono_ms) - s.proc.boot_ms()
         key, now_ms = (s.proc.host, p), self._universe.now_ms
         self._leased_ms[key] = now_ms + left_ms if left_ms > 0 else min(now_ms, self._leased_ms.get(key, 0.0))
         return left_ms > 0
@@ -157,7 +157,7 @@ class Inside:
         """What a partition has proved by itself ends a lease after another one's claim."""
         part = self._fold.parts[owner.partition]
         now_ms = s.proc.boot_ms() - self._universe.now_ms
-        late_ms = owner.proved_until_ms - (now_ms + part.claimed_ms + LEASE_MS + ROUNDING_MS)
+        late_ms = owner.proved_until.mono_ms - (now_ms + part.claimed_ms + LEASE_MS + ROUNDING_MS)
         if part.claimed != owner._owner_epoch and late_ms > 0:
             raise Violation(f"a proof of sidecar {s.node_id} for {owner.partition} lasts {late_ms:.0f} ms too long")
 
