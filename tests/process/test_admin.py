@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -108,3 +110,38 @@ def test_after_stop_nobody_listens() -> None:
 
 def test_stop_without_start_does_nothing() -> None:
     asyncio.run(Admin(None, bytes, lambda: ([], None), lambda groups: {}).stop())
+
+
+SLOW_IMPORT = """
+import asyncio, sys, time
+from sidecar.process.admin import Admin
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "aiohttp.web":
+            time.sleep(3)
+
+async def main():
+    gaps, last = [], time.monotonic()
+    admin = Admin(sys.argv[1], bytes, lambda: ([], None), lambda groups: {})
+    starting = asyncio.create_task(admin.start())
+    while not starting.done():
+        await asyncio.sleep(0.01)
+        gaps.append(time.monotonic() - last)
+        last = time.monotonic()
+    await starting
+    await admin.stop()
+    print(max(gaps))
+
+assert "aiohttp.web" not in sys.modules
+sys.meta_path.insert(0, Slow())
+asyncio.run(main())
+"""
+
+
+def test_its_import_does_not_hold_up_the_loop() -> None:
+    """On a busy machine it takes seconds, and comes in the middle of the start."""
+    command = [sys.executable, "-c", SLOW_IMPORT, f"127.0.0.1:{Bench().port}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 2.5, "the import alone takes 3 s here"
