@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sidecar.core.errors import Code
+from sidecar.core.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_commit as oc
@@ -55,6 +55,9 @@ class Judge(Protocol):
     def has_none(self, client: Client, what: str, asked_ms: float) -> None:
         """No answer: the connection is lost, or it has waited long enough."""
 
+    def found(self, client: Client, host: str, told: str, asked_ms: float) -> None:
+        """It has asked this host for its coordinator, and has not got a connection to it."""
+
     def owns(self, client: Client) -> None:
         """It has taken partitions, or given some up."""
 
@@ -74,6 +77,8 @@ class Habits:
     commit_ms: float = 1_000.0
     revoke_ms: float = 50.0
     """How long it takes to give a partition up."""
+    idle: frozenset[Place] = frozenset()
+    """Nothing comes into these: they are committed when they are taken, and never again."""
 
 
 @dataclass(eq=False)
@@ -102,6 +107,10 @@ class Client:
     """A commit has been sent and not been answered."""
     spoke_ms: float = 0.0
     """When it asked what was answered so."""
+    _failed: str = ""
+    """The host that did not answer last."""
+    _said: set[Place] = field(default_factory=set)
+    """What it has ever committed."""
 
     def __post_init__(self) -> None:
         self.loop = SimLoop(self.proc, self.net)
@@ -133,7 +142,9 @@ class Client:
         if self.conn is not None and not self.conn.closed:
             return self.conn
         rng = self.proc.universe.rng
-        host, port = rng.choice(self.brokers)
+        host, port = rng.choice([b for b in self.brokers if b[0] != self._failed] or list(self.brokers))
+        self._failed = ""
+        asked_ms = self.proc.universe.now_ms
         try:
             first = await BrokerConnection.open(host, port, self.name, 2.0)
             try:
@@ -146,8 +157,10 @@ class Client:
             if found.error_code == Code.NONE:
                 self.conn = await BrokerConnection.open(found.host, found.port, self.name, 2.0)
                 return self.conn
-        except TROUBLE:
-            pass  # it tries again, as every client does
+            self.judge.found(self, host, name_of(found.error_code), asked_ms)
+        except TROUBLE as exc:
+            self._failed = host  # it tries again, as every client does, and somebody else first
+            self.judge.found(self, host, f"no answer ({exc!r})", asked_ms)
         await self.pause(BACK_OFF_S)
         return None
 
@@ -226,9 +239,10 @@ class Client:
 
     async def commit(self) -> None:
         """What it has come to."""
-        sent = dict(self.owned)
+        sent = {place: n for place, n in self.owned.items() if place not in self._said or place not in self.habits.idle}
         if not sent:
             return
+        self._said.update(sent)
         by_topic: dict[str, list[oc.OffsetCommitRequestPartition]] = {}
         for (topic, p), offset in sent.items():
             part = oc.OffsetCommitRequestPartition(partition_index=p, committed_offset=offset)
@@ -268,7 +282,8 @@ class Client:
             while True:
                 await self.pause(self.habits.commit_ms / 1000)
                 for place in self.owned:
-                    self.owned[place] += rng.randrange(1, 20)
+                    if place not in self.habits.idle:
+                        self.owned[place] += rng.randrange(1, 20)
                 await self.commit()
         except Exception as exc:  # noqa: BLE001 - as above
             self.judge.broke(exc)

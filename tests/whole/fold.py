@@ -63,6 +63,8 @@ class Fold:
         self.say: Callable[[str, str], None] = lambda who, text: None
         self.gone: dict[tuple[str, str], tuple[float, int]] = {}
         """When members were removed that have not come back, and by which node's sidecar."""
+        self.foreign: set[str] = set()
+        """Groups with records that nobody here can read: they are kept as they are."""
         self._codec = StateCodec()
         self._changed, self._removed = changed, removed
 
@@ -117,15 +119,15 @@ class Fold:
             return
         if key.kind == CONFIG:
             return
+        if key.group_id in self.foreign:
+            _put(part.values, key, r.value)
+            return
         epoch = int(dict(r.headers).get("owner_epoch", b"-1")) if r.value is None else owner_epoch_of(r.value)
         if epoch != part.claimed:
             raise Violation(f"{key}@{r.offset}: a record of owner epoch {epoch} behind the claim {part.claimed}")
         if r.value is not None and part.values.get(key) == r.value:
             raise Violation(f"{key}@{r.offset} is in the log twice")
-        if r.value is None:
-            part.values.pop(key, None)
-        else:
-            part.values[key] = r.value
+        _put(part.values, key, r.value)
         try:
             part.shard.replay(self._codec.decode(key, r.value)[0])
         except InvariantError as exc:
@@ -138,3 +140,10 @@ class Fold:
                 self._removed(*member, (dict(r.headers).get("why") or b"").decode(), part)
             else:
                 self.gone.pop(member, None)
+
+
+def _put(into: dict[StateKey, bytes], key: StateKey, value: bytes | None) -> None:
+    if value is None:
+        into.pop(key, None)
+    else:
+        into[key] = value

@@ -40,6 +40,8 @@ class Judge:
         self.clients: list[Client] = []
         self.figures: Counter[str] = Counter()
         self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
+        self.unheard: set[int] = set()
+        """Nodes whose owner need not be the sidecar that their clients come to."""
         self._problem: Exception | None = None
         """Found in the middle of a client's work, where an exception would end that client and nothing else."""
         self._epochs: dict[str, int] = {}
@@ -109,7 +111,7 @@ class Judge:
         if "session timeout" not in why:
             return
         self.figures["members removed for silence"] += 1
-        for c in self.clients:
+        for c in self.clients if part.owner not in self.unheard else ():
             if c.habits.group_id == group_id and c.member_id == member_id:
                 heard_ms = self.inside.heard_ms(part.owner, group_id, max(c.spoke_ms, part.claimed_ms))
                 if heard_ms < c.habits.session_ms - GIVEN_BACK_MS:
@@ -163,6 +165,11 @@ class Judge:
         """No answer: the connection is lost, or it has waited long enough."""
         if self.say is not None:
             self._say(client, what, "no answer", asked_ms)
+
+    def found(self, client: Client, host: str, told: str, asked_ms: float) -> None:
+        """It has asked this host for its coordinator, and has not got a connection to it."""
+        if self.say is not None:
+            self._say(client, "FindCoordinator", f"{told} from {host}", asked_ms)
 
     def owns(self, client: Client) -> None:
         """It has taken partitions, or given some up."""

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.whole.broker.batches import Batch
 from tests.whole.broker.cluster import SimCluster
 from tests.whole.broker.ports import ClusterSettings
 from tests.whole.net import End, Net
@@ -138,6 +139,13 @@ class Kafka:
             if replica is not None and replica.high_watermark > furthest:
                 found, furthest = node_id, replica.high_watermark
         return found
+
+    def inject(self, topic: str, partition: int, batch: Batch) -> None:
+        """As a producer would that knows no fences."""
+        node = self.cluster.nodes[self.leader(topic, partition) or 0]
+        replica = node.replica(topic, partition)
+        assert replica is not None
+        self.universe.enter(self.procs[node.node_id], lambda: replica.append(batch, 30_000, 1, lambda code: None))
 
     def fetch(
         self, proc: Proc, node_id: int, topic: str, partition: int, offset: int, done: Callable[[Any], None]

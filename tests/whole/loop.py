@@ -148,9 +148,12 @@ class SimLoop(asyncio.BaseEventLoop):
                     rounds += 1
                     try:
                         handle.context.run(handle.callback, *handle.args)
-                    except Exception as exc:  # noqa: BLE001 - as asyncio's Handle does it
-                        told = f"Exception in callback {handle.callback}"
-                        self.call_exception_handler({"message": told, "exception": exc})
+                    except Violation:
+                        raise
+                    except Exception as exc:
+                        if not self.buried:  # asyncio would log it and go on
+                            told = f"{self.proc.name}: an exception in a callback: {exc!r}"
+                            raise Violation(told) from exc
                     if rounds > SPINS:
                         raise Violation(f"{self.proc.name} spins: {handle.callback}")
         finally:

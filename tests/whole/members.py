@@ -14,7 +14,7 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg
 from sidecar.wire.generated import sync_group as sg
 from tests.core import classic_client
-from tests.whole.client import MOVED, REQUEST_S, WAIT, Client, Place
+from tests.whole.client import BACK_OFF_S, MOVED, REQUEST_S, WAIT, Client, Place
 
 NOT_A_MEMBER = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH, Code.FENCED_INSTANCE_ID, Code.GROUP_ID_NOT_FOUND)
 LEAVES, LEAVES_FOR_A_WHILE = -1, -2
@@ -94,8 +94,9 @@ class ClassicMember(Client):
         while not self.leaving:
             if not await self._join():
                 continue
+            res: Any = hb.HeartbeatResponse()
             while not self.leaving:
-                await self.pause(self.habits.heartbeat_ms / 1000)
+                await self.pause(self.habits.heartbeat_ms / 1000 if res is not None else BACK_OFF_S)
                 req = hb.HeartbeatRequest(self.habits.group_id, self.epoch, self.member_id, self.habits.instance_id)
                 res = await self.ask(hb, "Heartbeat", req)
                 if res is None or res.error_code in (Code.NONE, *MOVED, *WAIT):

@@ -112,7 +112,9 @@ class SimBackground(Background):
 class SimTail(Tail):
     """Reads the partitions of the state topic as librdkafka would: from the leader, as far as it is committed."""
 
-    def __init__(self, proc: Proc, kafka: Kafka, topic: str, log: StateLog, listener: Listener) -> None:
+    def __init__(
+        self, proc: Proc, kafka: Kafka, topic: str, log: StateLog, listener: Listener, after_ms: float = 0.0
+    ) -> None:
         self.topic = topic
         self._log = log
         self._listener = listener
@@ -125,7 +127,7 @@ class SimTail(Tail):
         self.lag_ms = 0.0
         """It comes to each next look so much later."""
         for partition in range(len(log.partitions)):
-            self._poll(partition)
+            self._again(partition, after_ms)
 
     def stop(self) -> None:
         self._ended = True
@@ -184,12 +186,14 @@ class Sidecar:
         self.app: App | None = None
         self._settings = settings
         self.tail: SimTail | None = None
+        self.reads_after_ms = 0.0
+        """So late its tail begins to read."""
         self._ids = 0
         proc.later(0, lambda: self.loop.create_task(self._main()))
 
     def _edges(self) -> Edges:
         def new_tail(bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> Tail:
-            self.tail = SimTail(self.proc, self.kafka, topic, log, listener)
+            self.tail = SimTail(self.proc, self.kafka, topic, log, listener, self.reads_after_ms)
             return self.tail
 
         return Edges(

@@ -13,6 +13,7 @@ from collections import Counter
 import pytest
 
 from tests.whole.many import spread
+from tests.whole.planted import PLANTED, search
 from tests.whole.run import attempt, play, settled_in
 
 SEEDS = 1_000
@@ -41,6 +42,13 @@ def test_a_thousand_seeds() -> None:
     faults = {what: n for what, n in figures.items() if what.startswith("fault: ")}
     few |= {what: n for what, n in faults.items() if n < EACH_FAULT * SEEDS}
     assert not few and len(faults) >= 20, (few, len(faults))
+
+
+@pytest.mark.timeout(900)
+def test_each_planted_bug_is_found() -> None:
+    missed = [f for f in spread(search, [b.name for b in PLANTED], 2, each=1) if not f.right]
+    assert len(PLANTED) >= 30
+    assert not missed, "\n".join(f"{f.name} was not found in {f.seeds} seeds, but: {f.found}" for f in missed)
 
 
 def test_a_seed_replays_exactly() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.kafka.net import BrokerConnection
 from sidecar.process.settings import Settings
+from sidecar.wire.generated import incremental_alter_configs as ia
 from tests.whole.broker.image import Image
 from tests.whole.client import Client, Habits
 from tests.whole.judge import STATE_TOPIC, Judge
@@ -37,14 +39,14 @@ BROKER = {
 
 
 @cache
-def settings_of(node_id: int) -> Settings:
+def settings_of(node_id: int, include: tuple[str, ...]) -> Settings:
     """Of this node's sidecars. Nobody changes them."""
     given: dict[str, Any] = {
         "listen": f"{host_of(node_id)}:{SIDECAR_PORT}",
         "broker": f"{host_of(node_id)}:{PORTS['CLIENT']}",
         "bootstrap": ",".join(f"{host_of(n)}:{PORTS['INTERNAL']}" for n in NODES),
         "node_id": node_id,
-        "groups": {"include": ["g.*"]},
+        "groups": {"include": list(include)},
         "consumer": {
             "session_timeout_ms": 6_000,
             "min_session_timeout_ms": 6_000,
@@ -83,6 +85,9 @@ class World:
         self.often: tuple[str, ...] = ()
         """Faults that are to strike more often than usual."""
         self.clients: list[Client] = self.judge.clients
+        self.include: dict[int, tuple[str, ...]] = {}
+        """Which groups a sidecar's own settings name, where that is not all of them."""
+        self._desks: list[SimLoop] = []
         self.lives: list[Sidecar] = []
         """All that ever were."""
 
@@ -108,14 +113,46 @@ class World:
 
     # ---- sidecars -------------------------------------------------------------------------------------------
     def settings(self, node_id: int) -> Settings:
-        return settings_of(node_id)
+        return settings_of(node_id, self.include.get(node_id, ("g.*",)))
 
     def start_sidecar(self, node_id: int) -> None:
-        proc = Proc(self.universe, f"sidecar-{node_id}.{len(self.lives) + 1}", host_of(node_id))
-        told = None if self.tell is None else self.say
-        made = Sidecar(proc, self.kafka, self.settings(node_id), told)
-        self.sidecars[node_id] = made
+        self.sidecars[node_id] = self._new_sidecar(self.settings(node_id), host_of(node_id))
+
+    def _new_sidecar(self, settings: Settings, host: str) -> Sidecar:
+        proc = Proc(self.universe, f"sidecar-{settings.node_id}.{len(self.lives) + 1}", host)
+        made = Sidecar(proc, self.kafka, settings, None if self.tell is None else self.say)
         self.lives.append(made)
+        return made
+
+    def start_twin(self, node_id: int) -> Sidecar:
+        """A second one with this node id, on another host. No client comes to it."""
+        host = f"{host_of(node_id)}b"
+        settings = self.settings(node_id).model_copy(update={"listen": f"{host}:{SIDECAR_PORT}"})
+        return self._new_sidecar(settings, host)
+
+    def prepare_state_topic(self) -> None:
+        """As a sidecar would create it."""
+        configs = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+        self.kafka.cluster.create_topic(STATE_TOPIC, PARTITIONS, 3, configs)
+        self.universe.run_until(self.universe.now_ms + 500)
+
+    def store_patterns(self, include: str) -> None:
+        """As an administrator does it, at the first sidecar."""
+        proc = Proc(self.universe, "desk", "desk")
+        loop = SimLoop(proc, self.net)
+        self._desks.append(loop)
+
+        async def say() -> None:
+            conn = await BrokerConnection.open(host_of(NODES[0]), SIDECAR_PORT, "kafka-configs", 5.0)
+            value = ia.AlterableConfig("sidecar.groups.include", 0, include)
+            req = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "", [value])])
+            res = await conn.request(ia, "IncrementalAlterConfigs", req)
+            conn.close()
+            self.say("desk", f"sidecar.groups.include={include}: {res.responses[0].error_message or 'stored'}")
+            if res.responses[0].error_code:
+                self.judge.broke(Violation(f"settings are refused: {res.responses[0].error_message}"))
+
+        proc.later(0, lambda: loop.create_task(say()))
 
     def start_the_stopped(self) -> None:
         """As whoever runs them does. One that has ended by itself is a violation."""
@@ -188,7 +225,7 @@ class World:
 
     def loops(self) -> list[SimLoop]:
         """Of all sidecars and clients that ever were."""
-        return [*(s.loop for s in self.lives), *(c.loop for c in self.clients)]
+        return [*self._desks, *(s.loop for s in self.lives), *(c.loop for c in self.clients)]
 
 
 __all__ = ["STATE_TOPIC", "ClassicMember", "ConsumerMember", "World"]

@@ -1,0 +1,318 @@
+"""Bugs to plant in the outer layers of the sidecar: `planted.py` plays with them. Each takes a patch that is undone
+after the run, and the world that it is planted in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+import sidecar.api.offset_commit as offset_commit
+import sidecar.coordinator.writer as writer_module
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.ownership import Ownership
+from sidecar.coordinator.placeholders import Placeholders, _Group
+from sidecar.coordinator.tail import StateLog, Tail
+from sidecar.coordinator.under_way import UnderWay
+from sidecar.coordinator.writer import FencedWriter
+from sidecar.core.errors import Code
+from sidecar.core.offsets import FetchCheck
+from sidecar.core.owner import Owner, Phase
+from sidecar.core.service import Service
+from sidecar.core.shard import Shard
+from sidecar.front.steady import Grants
+from sidecar.state.batch import encode_batch
+from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA
+from sidecar.state.fold import PartitionFold
+from sidecar.wire.generated import offset_commit as oc
+from tests.whole.world import World
+
+Patch = pytest.MonkeyPatch
+
+
+# ---- the fenced writer ----------------------------------------------------------------------------------------
+def answers_before_the_commit(patch: Patch, world: World) -> None:
+    real = Owner._settle
+
+    def planted(self: Any, fx: Any) -> None:
+        replies, fx.replies = fx.replies, []
+        real(self, fx)
+        for reply in replies:
+            self._release(self.shard, reply)
+
+    patch.setattr(Owner, "_settle", planted)
+
+
+def takes_over_without_a_fence(patch: Patch, world: World) -> None:
+    """A producer id that nobody had before: the broker lets it write, and the former owner, too."""
+    ids = iter(range(1_000_000, 2_000_000))
+
+    async def planted(self: Any) -> None:
+        self.producer_id, self.producer_epoch, self._sequence = next(ids), 0, 0
+
+    patch.setattr(FencedWriter, "init", planted)
+
+
+def goes_on_after_it_was_fenced(patch: Patch, world: World) -> None:
+    """It fences the new owner out in its turn and writes what it had, as it was."""
+    real = FencedWriter._answered
+
+    async def again(self: Any) -> None:
+        await self.init()
+        records = [r for e in self._sending for r in e.records]
+        self._batch = encode_batch(records, 0, self.producer_id, self.producer_epoch, 0)
+        self._sequence = len(records)
+        self._task = None
+        self._put()
+
+    def planted(self: Any, code: int, offset: int, lost: Any) -> None:
+        if not self.stopped and lost is None and code in (Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED):
+            self._work(again(self))
+        else:
+            real(self, code, offset, lost)
+
+    patch.setattr(FencedWriter, "_answered", planted)
+
+
+def tries_again_under_a_new_sequence(patch: Patch, world: World) -> None:
+    """What may have been written is written once more."""
+    real = FencedWriter._answered
+
+    def planted(self: Any, code: int, offset: int, lost: Any) -> None:
+        if not self.stopped and (lost is not None or code in writer_module.RETRIABLE):
+            records = [r for e in self._sending for r in e.records]
+            self._batch = encode_batch(records, 0, self.producer_id, self.producer_epoch, self._sequence)
+            self._sequence += len(records)
+        real(self, code, offset, lost)
+
+    patch.setattr(FencedWriter, "_answered", planted)
+
+
+def takes_a_lost_connection_for_written(patch: Patch, world: World) -> None:
+    real = FencedWriter._answered
+
+    def planted(self: Any, code: int, offset: int, lost: Any) -> None:
+        real(self, Code.NONE if lost is not None else code, offset, None)
+
+    patch.setattr(FencedWriter, "_answered", planted)
+
+
+def asks_the_old_leader_for_ever(patch: Patch, world: World) -> None:
+    """Where a partition was led once, it is led for ever."""
+    real: Any = FencedWriter._find_leader
+
+    async def planted(self: Any, pause_s: float = 0.0) -> None:
+        first = getattr(self, "first_leader", -1)
+        if first < 0:
+            await real(self, pause_s)
+            self.first_leader = self._leader
+            return
+        self._leader = -1
+        await asyncio.sleep(pause_s)
+        self._leader, self._task = first, None
+        if time.monotonic() < self._deadline:
+            self._put()
+        else:
+            self._deadline += 10.0
+            self._put()
+
+    patch.setattr(FencedWriter, "_find_leader", planted)
+
+
+def gives_a_takeover_up(patch: Patch, world: World) -> None:
+    """After the first attempt that failed it never tries again."""
+    real = Owner.wake
+
+    def planted(self: Any, now: Any, proved: bool = True) -> None:
+        if self.phase is not Phase.PAUSING:
+            real(self, now, proved)
+
+    patch.setattr(Owner, "wake", planted)
+
+
+# ---- the tail -------------------------------------------------------------------------------------------------
+def serves_before_its_claim_is_read(patch: Patch, world: World) -> None:
+    """Records of the former owner, of before the claim, have not come in yet."""
+
+    async def planted(self: Any, partition: int, offset: int) -> None:
+        return
+
+    patch.setattr(StateLog, "wait_past", planted)
+    patch.setattr(Coordinator, "_still_mine", lambda self, p: True)
+
+
+def keeps_what_was_removed(patch: Patch, world: World) -> None:
+    """The tail does not see tombstones."""
+    real = PartitionFold.apply
+
+    def planted(self: Any, offset: int, key: Any, value: bytes | None, owner_epoch: int = -1) -> None:
+        if value is None and key.kind not in (OWNER_CLAIM, SCHEMA, CONFIG):
+            self.position = offset + 1
+        else:
+            real(self, offset, key, value, owner_epoch)
+
+    patch.setattr(PartitionFold, "apply", planted)
+
+
+def reads_out_of_order(patch: Patch, world: World) -> None:
+    """What comes in one piece is applied from its end."""
+    real = Tail._apply
+
+    def planted(self: Any, items: Any) -> None:
+        real(self, items[::-1])
+
+    patch.setattr(Tail, "_apply", planted)
+
+
+# ---- the lease ------------------------------------------------------------------------------------------------
+def looks_at_no_lease(patch: Patch, world: World) -> None:
+    real = Service.request
+
+    def planted(self: Any, token: int, event: Any, now: Any) -> None:
+        before, self._lease_until_ms = self._lease_until_ms, 10**15
+        try:
+            real(self, token, event, now)
+        finally:
+            self._lease_until_ms = before
+
+    patch.setattr(Service, "request", planted)
+    patch.setattr(Ownership, "_lost", lambda self, why: setattr(self, "member_id", ""))
+
+
+def counts_the_lease_from_the_answer(patch: Patch, world: World) -> None:
+    real = Ownership._prove
+    patch.setattr(Ownership, "_prove", lambda self, sent: real(self, now()))
+
+
+def believes_heartbeats_alone(patch: Patch, world: World) -> None:
+    """A coordinator of the owners' group that is cut off from the other brokers goes on answering."""
+
+    async def planted(self: Any, conn: Any) -> None:
+        self._committed = now()
+
+    patch.setattr(Ownership, "_commit", planted)
+
+
+def gives_no_time_back(patch: Patch, world: World) -> None:
+    """A sidecar that stood still removes whoever it could not hear."""
+    patch.setattr(Owner, "shift", lambda self, by_ms, now: None)
+
+
+def keeps_a_problem(patch: Patch, world: World) -> None:
+    """What hindered a takeover is told for ever, also when the partition went to another sidecar (track record 53)."""
+    real = Owner.released
+
+    def planted(self: Any, why: str) -> None:
+        problem = self.problem
+        real(self, why)
+        self.problem = problem
+
+    patch.setattr(Owner, "released", planted)
+
+
+def stays_withdrawn(patch: Patch, world: World) -> None:
+    """Who has left because its broker was gone does not come back with it."""
+    patch.setattr(Ownership, "resume", lambda self: None)
+
+
+# ---- offsets --------------------------------------------------------------------------------------------------
+def has_no_placeholders(patch: Patch, world: World) -> None:
+    """Commits go on in nobody's name, and the broker takes those of a former owner."""
+    patch.setattr(Placeholders, "occupied", lambda self, partition, group_id, members: None)
+
+
+def takes_no_seat_over(patch: Patch, world: World) -> None:
+    """A new owner lets offsets be fetched while the former one's commits may still arrive."""
+    real = _Group.ready_for
+    patch.setattr(_Group, "ready_for", lambda self, event: isinstance(event, FetchCheck) or real(self, event))
+
+
+def waits_for_no_commits(patch: Patch, world: World) -> None:
+    """A commit of the former member is still under way when the new one fetches."""
+    patch.setattr(UnderWay, "before_commit", lambda self, *args: frozenset())
+    patch.setattr(UnderWay, "before_fetch", lambda self, *args: frozenset())
+
+
+def forgets_commits_in_doubt(patch: Patch, world: World) -> None:
+    """A commit whose front has lost its connection counts as ended."""
+    real = Placeholders.ended
+    patch.setattr(Placeholders, "ended", lambda self, ticket, sure: real(self, ticket, True))
+
+
+def says_that_all_is_stored(patch: Patch, world: World) -> None:
+    """Whatever the broker answers."""
+    real: Any = vars(offset_commit)["store"]
+
+    def planted(call: Any, group_id: str, version: int, body: bytes) -> Generator[Any, Any, bytes]:
+        answer = yield from real(call, group_id, version, body)
+        res = oc.OffsetCommitResponse.decode(version, answer)
+        codes = {p.error_code for t in res.topics for p in t.partitions}
+        if not codes - {Code.NONE}:
+            return bytes(answer)
+        for t in res.topics:
+            for p in t.partitions:
+                p.error_code = Code.NONE
+        return res.encode(version)
+
+    patch.setattr(offset_commit, "store", planted)
+
+
+# ---- answers --------------------------------------------------------------------------------------------------
+def withdraws_no_grant(patch: Patch, world: World) -> None:
+    """The front goes on answering from its memory when a group has changed."""
+    patch.setattr(Grants, "void", lambda self, groups: None)
+
+
+def hears_no_touch(patch: Patch, world: World) -> None:
+    """Whom the front answers from its memory is silent to the coordinator."""
+    patch.setattr(Shard, "touch", lambda self, group_id, member_id, now: None)
+
+
+def tells_of_no_other_owner(patch: Patch, world: World) -> None:
+    """Clients are led to the owners of the first day."""
+    real = Coordinator.show
+
+    def planted(self: Any, view: Any) -> None:
+        if not self.view.owners:
+            real(self, view)
+
+    patch.setattr(Coordinator, "show", planted)
+
+
+def holds_requests_for_ever(patch: Patch, world: World) -> None:
+    """As long as a takeover lasts."""
+    real: Any = Owner._refuse_held
+
+    def planted(self: Any, code: Code, now_ms: int | None = None) -> None:
+        if now_ms is None and code != Code.NOT_COORDINATOR:
+            real(self, code, now_ms)
+
+    patch.setattr(Owner, "_refuse_held", planted)
+
+
+def forgets_who_waits(patch: Patch, world: World) -> None:
+    """An owner that drops its state answers nobody."""
+    real: Any = Owner._drop
+
+    def planted(self: Any, *args: Any, **more: Any) -> None:
+        self._open.clear()
+        real(self, *args, **more)
+
+    patch.setattr(Owner, "_drop", planted)
+
+
+def forgets_who_waits_for_a_seat(patch: Patch, world: World) -> None:
+    """A commit or fetch that waits for a placeholder when the partition goes away is never answered."""
+
+    def planted(self: Any, partition: int, keep: bool) -> None:
+        for group in [g for g in self._groups.values() if g.partition == partition and not keep]:
+            group.gone = True
+            del self._groups[group.group_id]
+            self._under_way.forget(group.group_id)
+
+    patch.setattr(Placeholders, "stopped", planted)
+    patch.setattr(Placeholders, "tick", lambda self: None)

@@ -1,0 +1,156 @@
+"""Findings of a safety review, planted anew: `planted.py` plays with them, most of them in a scene (scenes.py). The
+letters are those of docs/track-record.md."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Generator
+from typing import Any
+
+import sidecar.coordinator.ownership as ownership_module
+from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.ownership import Ownership
+from sidecar.coordinator.rules import Rules
+from sidecar.coordinator.tail import StateLog
+from sidecar.core.errors import InvariantError
+from sidecar.core.owner import Owner
+from sidecar.core.shard import Shard
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.link.messages import GroupRules
+from sidecar.process.build import Coordination
+from sidecar.state.fold import Claims
+from sidecar.state.schema import StateError
+from tests.whole.bugs import Patch, has_no_placeholders
+from tests.whole.world import World
+
+
+# ---- findings of the safety review that show in a scene -------------------------------------------------------
+def waits_for_whoever_is_silent(patch: Patch, world: World) -> None:
+    """L1: a request that is given up leaves its connection open, and the same address is always asked first."""
+
+    async def within(self: Any, timeout_s: float, response: Any) -> bytes:
+        async with asyncio.timeout(max(timeout_s, 10.0)):
+            return bytes(await response)
+
+    async def first(self: Any) -> tuple[BrokerConnection, Any]:
+        last: Exception = ConnectionLost("nobody")
+        for host, port in dict.fromkeys([*self.bootstrap, *self.brokers.values()]):
+            try:
+                return await BrokerConnection.open(host, port, self.client_id, 60.0), (host, port)
+            except ConnectionLost as exc:
+                last = exc
+        raise last
+
+    patch.setattr(BrokerConnection, "_within", within)
+    patch.setattr(Cluster, "_first_that_answers", first)
+    patch.setattr(ownership_module, "WATCH_S", 1e6)
+
+
+def waits_at_the_old_coordinator(patch: Patch, world: World) -> None:
+    """A join at a broker that stands still is waited for, whoever coordinates the owners' group meanwhile."""
+    patch.setattr(ownership_module, "WATCH_S", 1e6)
+
+
+def takes_part_before_it_has_read(patch: Patch, world: World) -> None:
+    """L2: a sidecar that has just been started takes partitions from owners that know them."""
+    real = Ownership.__init__
+
+    def planted(self: Any, *args: Any) -> None:
+        real(self, *args)
+        self.take_part()
+
+    patch.setattr(Ownership, "__init__", planted)
+
+
+def removes_the_peer_of_the_first_day(patch: Patch, world: World) -> None:
+    """L3: the link knows the member id under which a peer was first seen."""
+    real = Ownership._try_leave
+
+    async def planted(self: Any, member_id: str) -> None:
+        first = self.__dict__.setdefault("first_ids", {})
+        node = next((n for n, m in self.assignment.members.items() if m[0] == member_id), None)
+        await real(self, first.get(node, member_id))
+
+    show = Coordinator.owners_assigned
+
+    def assigned(self: Any, a: Any) -> None:
+        for s in world.sidecars.values():
+            half = s.app.half if s.app is not None else None
+            if isinstance(half, Coordination) and half.coordinator is self:
+                first = half.follower.ownership.__dict__.setdefault("first_ids", {})
+                for node, member in a.members.items():
+                    first.setdefault(node, member[0])
+        show(self, a)
+
+    patch.setattr(Ownership, "_try_leave", planted)
+    patch.setattr(Coordinator, "owners_assigned", assigned)
+
+
+def leaves_behind_its_own_join(patch: Patch, world: World) -> None:
+    """L4: a LeaveGroup for a dead peer stands behind the JoinGroup that waits for it."""
+    patch.setattr(ownership_module, "JOIN_LANE", 0)
+
+
+def lets_offsets_get_old(patch: Patch, world: World) -> None:
+    """S1: at the broker a managed group is empty, and offsets of empty groups expire."""
+    has_no_placeholders(patch, world)
+
+
+def believes_the_highest_claim(patch: Patch, world: World) -> None:
+    """S3: a producer id that is lower than the one before makes everything void that its owner writes."""
+
+    def highest(self: Claims, owner_epoch: int) -> None:
+        self.claimed = max(self.claimed, owner_epoch)
+
+    patch.setattr(Claims, "claim", highest)
+    patch.setattr(Coordinator, "_still_mine", lambda self, p: True)
+
+
+def follows_its_own_patterns(patch: Patch, world: World) -> None:
+    """S4: whatever is stored, each sidecar coordinates what its own settings name."""
+    patch.setattr(Rules, "matches", lambda self, group_id: self._own.matches(group_id))
+    real = Rules.message
+    patch.setattr(Rules, "message", lambda self: GroupRules(moved=real(self).moved))
+
+
+def leaves_out_what_it_cannot_read(patch: Patch, world: World) -> None:
+    """S5: what a damaged record gave to a member looks free."""
+    patch.setattr(StateLog, "records", _readable)
+
+
+def _readable(self: Any, partition: int, group_id: str) -> Generator[Any, None, None]:
+    for key, value in self.partitions[partition].groups.get(group_id, {}).items():
+        try:
+            yield self._codec.decode(key, value)[0]
+        except StateError:
+            continue
+
+
+def an_unreadable_group_takes_its_partition_down(patch: Patch, world: World) -> None:
+    """S5: every owner in turn fails at the same record."""
+
+    def planted(self: Any, group_id: str, why: str) -> None:
+        raise InvariantError(why)
+
+    patch.setattr(Owner, "_keep_unreadable", planted)
+
+
+def both_twins_own(patch: Patch, world: World) -> None:
+    """S8: what is assigned to a node id is everybody's who has it."""
+    patch.setattr(Ownership, "_without_doubles", lambda self, a: a)
+
+
+def goes_on_after_a_turn_that_broke(patch: Patch, world: World) -> None:
+    """S9: a bug in a turn, now and then. Who asked loses its answer, and the state stays as far as the turn came."""
+    real, turns = Shard.handle, itertools.count(1)
+
+    def breaks(self: Any, event: Any, token: int, now: Any) -> Any:
+        fx = real(self, event, token, now)
+        if fx.records and next(turns) % 7 == 0:
+            raise ValueError("a bug")
+        return fx
+
+    patch.setattr(Shard, "handle", breaks)
+    patch.setattr(Owner, "_broken", lambda self, exc, now: None)
