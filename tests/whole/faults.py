@@ -22,6 +22,13 @@ OFTEN = 12
 LOOKS_MS = 4_000
 """How long it is looked whether something is under way."""
 GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
+MORE_GROUPS: dict[str, tuple[type[ConsumerMember] | type[ClassicMember], ...]] = {
+    **{group_id: (kind,) for group_id, kind in GROUPS.items()},
+    "g3": (ConsumerMember, ClassicMember),
+    "g4": (ConsumerMember,),
+    "g5": (ClassicMember,),
+}
+"""Which kinds of members come to a group; g3 goes from one protocol to the other while it lives."""
 TOPICS = (("t1",), ("t2",), ("t1", "t2"))
 
 
@@ -30,6 +37,12 @@ class Faults:
         self.world = world
         self.rng = world.rng
         self.on = False
+        self.groups = [*GROUPS]
+        """Those of this run."""
+        if self.rng.random() < 0.3:
+            self.groups.append("g3")
+        if self.rng.random() < 0.15:
+            self.groups += ["g4", "g5"]
         self.lagging: list[SimTail] = []
         self.kinds: list[tuple[int, Callable[[], None]]] = [
             (4, self.sidecar_crashes),
@@ -391,13 +404,13 @@ class Faults:
             c.leaving = True
 
     def client_comes(self) -> None:
-        if sum(c.proc.alive for c in self.world.clients) < 8:
-            self.come(self.rng.choice(list(GROUPS)))
+        if sum(c.proc.alive for c in self.world.clients) < 4 * len(self.groups):
+            self.come(self.rng.choice(self.groups))
 
     def come(self, group_id: str) -> None:
         taken = {c.habits.instance_id for c in self.world.clients if c.habits.group_id == group_id}
         number = f"i{len(taken)}"
         instance = number if self.rng.random() < 0.3 and number not in taken else None
         habits = Habits(group_id, self.rng.choice(TOPICS), instance)
-        made = self.world.add_client(GROUPS[group_id], habits)
+        made = self.world.add_client(self.rng.choice(MORE_GROUPS[group_id]), habits)
         self.world.say(FAULT, f"{made.name} comes to {group_id}, instance {instance}")

@@ -70,7 +70,8 @@ class Inside:
 
     def _hears(self, node_id: int, group_id: str, member_id: str) -> None:
         self._asked[member_id] = self._universe.now_ms
-        if node_id == self._kafka.leader(OFFSETS, self._kafka.cluster.nodes[node_id].groups.partition(group_id)):
+        leader = self._kafka.leader(OFFSETS, self._kafka.cluster.nodes[node_id].groups.partition(group_id))
+        if leader in (None, node_id):  # without a leader nobody else can have been told anything
             self._asked_well[member_id] = self._universe.now_ms
 
     def look(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.whole.faults import GROUPS, Faults
+from tests.whole.faults import Faults
 from tests.whole.loop import virtual_time
 from tests.whole.many import quiet, spread
 from tests.whole.timeline import LastLines, standing
@@ -72,7 +72,8 @@ def _run(world: World) -> None:
     until(world, START_MS, lambda: "" if world.ready() else str({n: s.problems for n, s in world.sidecars.items()}))
     world.judge.figures["ms to ready"] = int(universe.now_ms)
     faults = Faults(world)
-    for group_id in GROUPS:
+    for group_id in faults.groups:
+        world.judge.figures[f"runs with {group_id}"] += 1
         for _ in range(rng.randrange(2, 4)):
             faults.come(group_id)
     faults.begin()
