@@ -357,7 +357,7 @@ class Session(asyncio.Protocol):
 
     def _soon(self) -> None:
         """The next turn of what the client has sent, behind whatever else there is to do."""
-        if not self._later:
+        if not self._later and not self.conn.closed:
             self._later = True
             asyncio.get_running_loop().call_soon(self._next_turn)
 

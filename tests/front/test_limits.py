@@ -63,6 +63,20 @@ def test_bytes_that_come_meanwhile_give_no_second_turn() -> None:
     run(test)
 
 
+def test_a_connection_that_ends_before_its_next_turn_has_none() -> None:
+    """Symptom: its turns went on for ever, and the process was never idle again."""
+
+    async def test(b: Bench) -> None:
+        b.front.at_once = echo
+        b.client.feed(b"".join(group(i) for i in range(3 * TURN)))
+        b.session.close("shutdown")
+        await turns(5)
+        assert not b.session._later and len(b.front.got) == TURN
+        assert b.front.closed == ["shutdown"]
+
+    run(test)
+
+
 def test_only_so_many_requests_of_one_read_are_under_way() -> None:
     """Symptom: the limit was looked at after all requests of a read had been sent on, thousands of them."""
 
