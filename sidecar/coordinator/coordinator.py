@@ -13,13 +13,13 @@ from typing import Any
 
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.assigning import assigning
+from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.background import Background
 from sidecar.coordinator.clock import now, wall_ms
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.encoder import Encoder
 from sidecar.coordinator.loading import Loader
 from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves
-from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.proofs import Proofs
 from sidecar.coordinator.renewal import RenewalPorts, renew

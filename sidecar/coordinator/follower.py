@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
-from sidecar.coordinator.ownership import Assignment, Ownership, OwnershipSettings
+from sidecar.coordinator.ownership import Ownership, OwnershipSettings
 from sidecar.coordinator.start import OFFSETS, Control
 from sidecar.coordinator.tail import Listener, StateLog, Tail
 from sidecar.core.turn import Now

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from sidecar.coordinator.assignment import Assignment, OwnPatterns, own_patterns
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.peers import Peer, Peers, PeerSettings
 from sidecar.coordinator.start import StartError
@@ -51,46 +52,6 @@ PROTOCOL = "beside-leader-v1"
 JOIN_LANE = -1
 """The connection for JoinGroup and SyncGroup: a JoinGroup that the broker holds back holds up all that comes behind it
 on its connection, and a LeaveGroup for a lost peer is what it waits for."""
-
-
-OwnPatterns = dict[str, list[str]]
-"""`include` and `exclude` of a sidecar's own settings."""
-
-
-def own_patterns(told: Any) -> OwnPatterns:
-    """As a peer wrote it, which may be of another version."""
-    return {name: sorted(map(str, told.get(name, ()))) for name in ("include", "exclude")}
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """The whole map, known to every member. `members`: node id -> (member id, host, port); `patterns`: node id -> which
-    groups this sidecar's own settings name, of those that tell it; `peer_ports`: node id -> where it answers pings, of
-    those that do."""
-
-    generation: int = -1
-    owners: tuple[int, ...] = ()
-    members: Mapping[int, tuple[str, str, int]] = field(default_factory=dict)
-    patterns: Mapping[int, OwnPatterns] = field(default_factory=dict)
-    peer_ports: Mapping[int, int] = field(default_factory=dict)
-
-    def encode(self) -> bytes:
-        members = {str(n): list(m) for n, m in self.members.items()}
-        patterns = {str(n): p for n, p in self.patterns.items()}
-        ports = {str(n): p for n, p in self.peer_ports.items()}
-        told = {"owners": list(self.owners), "members": members, "patterns": patterns, "peer_ports": ports}
-        return json.dumps(told).encode()
-
-    @staticmethod
-    def decode(generation: int, raw: bytes) -> Assignment:
-        j = json.loads(raw)
-        members = {int(n): (str(m[0]), str(m[1]), int(m[2])) for n, m in j["members"].items()}
-        patterns = {int(n): own_patterns(p) for n, p in j.get("patterns", {}).items()}
-        ports = {int(n): int(p) for n, p in j.get("peer_ports", {}).items()}
-        return Assignment(generation, tuple(j["owners"]), members, patterns, ports)
-
-    def peers(self) -> dict[int, Peer]:
-        return {n: Peer(*member, self.peer_ports.get(n, 0)) for n, member in self.members.items()}
 
 
 @dataclass(frozen=True)
@@ -178,15 +139,18 @@ class Ownership:
 
     async def _alone(self) -> bool:
         """Nobody is in the owners' group, as far as the brokers can be asked."""
-        group_id = self.settings.group_id
         try:
-            conn = await self.cluster.coordinator(group_id, 0)
-            req = dg.DescribeGroupsRequest(groups=[group_id])
-            res = await conn.request(dg, "DescribeGroups", req, high=5, timeout_s=2.0)
+            group = await self._look()
         except (ConnectionLost, TimeoutError, WireError) as exc:
             self.log.debug("other sidecars not looked for", error=str(exc) or "timed out")
             return False
-        return all(g.error_code == Code.NONE and not g.members for g in res.groups)
+        return group.error_code == Code.NONE and not group.members
+
+    async def _look(self) -> Any:
+        conn = await self.cluster.coordinator(self.settings.group_id, 0)
+        req = dg.DescribeGroupsRequest(groups=[self.settings.group_id])
+        res = await conn.request(dg, "DescribeGroups", req, high=5, timeout_s=2.0)
+        return res.groups[0]
 
     async def _try_leave(self, member_id: str) -> None:
         try:
@@ -242,9 +206,13 @@ class Ownership:
     # ---- the group ----------------------------------------------------------------------------------------
     async def _run(self) -> None:
         await self._warm.wait()
+        first = True
         while True:
             try:
                 await self._enabled.wait()
+                if first:
+                    await self._send_predecessors_away()
+                    first = False
                 self._joining = True
                 await self._join()
                 self._joining = False
@@ -260,6 +228,18 @@ class Ownership:
             except _Lost as exc:
                 self._lost(str(exc))
                 await asyncio.sleep(0.05)
+
+    async def _send_predecessors_away(self) -> None:
+        """Whoever was here under this name before did not leave, if it was killed, and the first JoinGroup would wait
+        until its session is over. It is not there any more: its address is ours. Only at the start: two sidecars with
+        one node id are not to shut each other out for ever."""
+        group = await self._look()
+        if group.error_code != Code.NONE:
+            raise ConnectionLost(f"DescribeGroups: {name_of(group.error_code)}")
+        for member in group.members:
+            if member.client_id == self.cluster.client_id:
+                self.log.info("a former member of this node is removed", member_id=member.member_id)
+                await self._leave(member.member_id)
 
     def _lost(self, why: str) -> None:
         self.member_id = ""

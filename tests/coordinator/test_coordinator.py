@@ -11,7 +11,7 @@ import pytest
 from sidecar.coordinator import coordinator as module
 from sidecar.coordinator import unfenced
 from sidecar.coordinator import writer as writer_module
-from sidecar.coordinator.ownership import Assignment
+from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.writer import WriteLost
 from sidecar.core import owner as owner_module
 from sidecar.core.build import Build

@@ -14,8 +14,9 @@ import pytest
 
 from sidecar.coordinator import ownership as module
 from sidecar.coordinator import peers as peers_module
+from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.ownership import PROTOCOL, PROTOCOL_TYPE, Assignment, Ownership, OwnershipSettings
+from sidecar.coordinator.ownership import PROTOCOL, PROTOCOL_TYPE, Ownership, OwnershipSettings
 from sidecar.coordinator.peers import PeerListener, PeerSettings
 from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code
@@ -473,6 +474,24 @@ def test_a_group_that_cannot_be_left_is_told() -> None:
         brokers.faults.drop(Api.LEAVE_GROUP)
         await one.ownership.stop()
         assert one.lines.events("warning") == ["could not leave the owners' group; the session will end by itself"]
+
+    run(test)
+
+
+def test_who_was_killed_is_not_waited_for_when_it_is_started_again() -> None:
+    """Symptom: after all sidecars and brokers had been killed, the groups stood still for 6 s longer than Kafka's own.
+    Cause: the brokers gave the members of the killed sidecars a new session, and the first join waited for them."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        killed, two = make(1), make(2)
+        await agree(killed, two)
+        for task in killed.ownership._tasks:
+            task.cancel()
+        again = make(1)
+        await until(lambda: again.owners == two.owners == BOTH)
+        (left,) = brokers.requests(Api.LEAVE_GROUP)
+        assert [m.member_id for m in left.members] == [killed.ownership.member_id]
+        assert len(again.group.members) == 2
 
     run(test)
 

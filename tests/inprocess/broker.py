@@ -328,7 +328,7 @@ def _describe_groups(b: FakeBrokers, node_id: int, req: dg.DescribeGroupsRequest
     told = []
     for g in req.groups:
         code = Code.GROUP_AUTHORIZATION_FAILED if g in b.no_read else Code.NONE
-        there = b.seats.get(g)
+        there = b.seats.get(g) or b.groups.get(g)
         told.append(dg.DescribedGroup(code, None, g, "Dead") if code or there is None else there.described(g))
     answer(dg.DescribeGroupsResponse(groups=told))
 

@@ -20,11 +20,11 @@ from typing import Any, Self, TypeVar
 
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import Assignor
+from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.background import Background
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
-from sidecar.coordinator.ownership import Assignment
 from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import OwnRules, Rules
 from sidecar.coordinator.settings import CoordinatorSettings

@@ -7,11 +7,13 @@ as in Kafka. There are no session timers: `expel` says that a session has ended.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from sidecar.core.errors import Code
+from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg
@@ -36,6 +38,15 @@ class ClassicGroup:
         self.members: dict[str, _Member] = {}
         self._rebalancing = False
         self._made = 0
+
+    def described(self, group_id: str) -> dg.DescribedGroup:
+        """Sidecars call themselves by the node id that they tell."""
+
+        def client_id(metadata: bytes) -> str:
+            return f"sidecar-{json.loads(metadata)['node_id']}" if metadata.startswith(b"{") else "stranger"
+
+        members = [dg.DescribedGroupMember(n, None, client_id(m.metadata)) for n, m in self.members.items()]
+        return dg.DescribedGroup(Code.NONE, None, group_id, "Stable", members=members)
 
     # ---- requests -----------------------------------------------------------------------------------------
     def join(self, req: jg.JoinGroupRequest, answer: Answer) -> None:

@@ -20,6 +20,7 @@ from sidecar.coordinator.tail import StateLog, Tail
 from sidecar.coordinator.under_way import UnderWay
 from sidecar.coordinator.writer import FencedWriter
 from sidecar.core.errors import Code
+from sidecar.core.held import Waiting
 from sidecar.core.offsets import FetchCheck
 from sidecar.core.owner import Owner, Phase
 from sidecar.core.service import Service
@@ -285,13 +286,13 @@ def tells_of_no_other_owner(patch: Patch, world: World) -> None:
 
 def holds_requests_for_ever(patch: Patch, world: World) -> None:
     """As long as a takeover lasts."""
-    real: Any = Owner._refuse_held
+    real: Any = Waiting.refuse
 
     def planted(self: Any, code: Code, now_ms: int | None = None) -> None:
         if now_ms is None and code != Code.NOT_COORDINATOR:
             real(self, code, now_ms)
 
-    patch.setattr(Owner, "_refuse_held", planted)
+    patch.setattr(Waiting, "refuse", planted)
 
 
 def forgets_who_waits(patch: Patch, world: World) -> None:

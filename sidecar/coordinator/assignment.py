@@ -1,0 +1,49 @@
+"""What the sidecars' own group agrees on: who owns which partition, and what every member has said of itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.coordinator.peers import Peer
+
+OwnPatterns = dict[str, list[str]]
+"""`include` and `exclude` of a sidecar's own settings."""
+
+
+def own_patterns(told: Any) -> OwnPatterns:
+    """As a peer wrote it, which may be of another version."""
+    return {name: sorted(map(str, told.get(name, ()))) for name in ("include", "exclude")}
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The whole map, known to every member. `members`: node id -> (member id, host, port); `patterns`: node id -> which
+    groups this sidecar's own settings name, of those that tell it; `peer_ports`: node id -> where it answers pings, of
+    those that do."""
+
+    generation: int = -1
+    owners: tuple[int, ...] = ()
+    members: Mapping[int, tuple[str, str, int]] = field(default_factory=dict)
+    patterns: Mapping[int, OwnPatterns] = field(default_factory=dict)
+    peer_ports: Mapping[int, int] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        members = {str(n): list(m) for n, m in self.members.items()}
+        patterns = {str(n): p for n, p in self.patterns.items()}
+        ports = {str(n): p for n, p in self.peer_ports.items()}
+        told = {"owners": list(self.owners), "members": members, "patterns": patterns, "peer_ports": ports}
+        return json.dumps(told).encode()
+
+    @staticmethod
+    def decode(generation: int, raw: bytes) -> Assignment:
+        j = json.loads(raw)
+        members = {int(n): (str(m[0]), str(m[1]), int(m[2])) for n, m in j["members"].items()}
+        patterns = {int(n): own_patterns(p) for n, p in j.get("patterns", {}).items()}
+        ports = {int(n): int(p) for n, p in j.get("peer_ports", {}).items()}
+        return Assignment(generation, tuple(j["owners"]), members, patterns, ports)
+
+    def peers(self) -> dict[int, Peer]:
+        return {n: Peer(*member, self.peer_ports.get(n, 0)) for n, member in self.members.items()}
