@@ -15,12 +15,14 @@ from sidecar.coordinator.ownership import Ownership, OwnershipSettings
 from sidecar.coordinator.start import OFFSETS, Control
 from sidecar.coordinator.tail import Listener, StateLog, Tail
 from sidecar.core.turn import Now
-from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
 from sidecar.link.messages import View
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.primitives import WireError
 
 NewTail = Callable[[str, str, str, StateLog, Listener], Tail]
+QUICK_S, GONE_S = 0.25, 5.0
+"""So often leaders are asked for while one cannot be reached, and so long after that was last seen."""
 CONTROLLER_LAG_S = 0.1
 """The controller's word reaches the broker a little after it has answered."""
 
@@ -135,9 +137,34 @@ class Follower:
 
     # ---- the brokers --------------------------------------------------------------------------------------
     async def _follow_metadata(self) -> None:
+        refresh_s = self._settings.metadata_refresh_s
+        due_s = time.monotonic() + refresh_s
         while True:
-            await asyncio.sleep(self._settings.metadata_refresh_s)
-            await self._refresh()
+            await asyncio.sleep(min(QUICK_S, refresh_s))
+            if time.monotonic() >= due_s:
+                await self._refresh()
+                due_s = time.monotonic() + refresh_s
+            elif self._leaders_may_move():
+                await self._refresh_leaders()
+
+    def _leaders_may_move(self) -> bool:
+        """Commits wait for it: there is no leader, or it cannot be connected to."""
+        return any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._leaders))
+
+    async def _refresh_leaders(self) -> None:
+        try:
+            view = await self._cluster.refresh([OFFSETS])
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._log.debug("leaders not refreshed", problem=str(exc) or "timed out")
+        else:
+            self._take_leaders(view)
+
+    def _take_leaders(self, view: ClusterView) -> None:
+        leaders = view.leaders.get(OFFSETS, ())
+        if len(leaders) == len(self._leaders):
+            self._leaders = leaders
+        self._show()
+        self.ownership.placement_changed()
 
     async def _refresh(self) -> None:
         """Topics and client addresses from the broker beside us, leaders from whichever broker answers."""
@@ -151,17 +178,11 @@ class Follower:
             self._log.debug("metadata not refreshed", problem=str(exc) or "timed out")
             if time.monotonic() - self._broker_seen > s.broker_gone_s:
                 self.ownership.withdraw(f"broker {s.broker} does not answer")
-        view = self._control.view
-        if not s.same_listener:
-            try:
-                view = await self._cluster.refresh([OFFSETS])
-            except (ConnectionLost, TimeoutError, WireError) as exc:
-                self._log.debug("leaders not refreshed", problem=str(exc) or "timed out")
-        leaders = view.leaders.get(OFFSETS, ())
-        if len(leaders) == len(self._leaders):
-            self._leaders = leaders
-        self._show()
-        self.ownership.placement_changed()
+        if s.same_listener:
+            self._take_leaders(self._control.view)
+        else:
+            await self._refresh_leaders()
+            self._show()
 
     async def _follow_settings(self) -> None:
         """The broker's group settings, again and again, and at once when a change passed through us."""

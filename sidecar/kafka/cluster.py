@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,8 @@ class Cluster:
         self._failed: dict[Address, int] = {}
         """Address -> the number of its last failure, of all failures."""
         self._failures = 0
+        self._unreached_s: dict[int, float] = {}
+        """Node id -> when a connection to it last failed."""
         self._locks: dict[tuple[int, int], asyncio.Lock] = {}
 
     async def anyone(self) -> BrokerConnection:
@@ -140,7 +143,15 @@ class Cluster:
             address = self.brokers.get(node_id)
         if address is None:
             raise ConnectionLost(f"broker {node_id} is not in the metadata")
-        return await BrokerConnection.open(*address, self.client_id)
+        try:
+            return await BrokerConnection.open(*address, self.client_id)
+        except ConnectionLost:
+            self._unreached_s[node_id] = time.monotonic()
+            raise
+
+    def unreached(self, node_id: int, within_s: float) -> bool:
+        """Whether this broker could not be connected to lately."""
+        return time.monotonic() - self._unreached_s.get(node_id, float("-inf")) < within_s
 
     async def refresh(self, topics: list[str] | None = None) -> ClusterView:
         """Read the Metadata of these topics, or of all topics."""

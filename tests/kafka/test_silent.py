@@ -122,3 +122,19 @@ def test_many_that_look_for_a_broker_open_one_connection() -> None:
         assert found == [7] * 20 and good.connections == 1
 
     run(test)
+
+
+def test_a_broker_that_could_not_be_connected_to_is_known_for_a_while() -> None:
+    async def test() -> None:
+        door = Door(answers=9)
+        address = await door.open()
+        cluster = Cluster([address], "test", {1: address, 2: ("127.0.0.1", 1)})
+        (await cluster.node(1)).close()
+        with pytest.raises(ConnectionLost):
+            await cluster.node(2)
+        assert (cluster.unreached(1, 5.0), cluster.unreached(2, 5.0)) == (False, True)
+        await asyncio.sleep(0.02)
+        assert not cluster.unreached(2, 0.01)
+        cluster.close()
+
+    run(test)
