@@ -24,7 +24,7 @@ from sidecar.core.effects import Log, Reply
 from sidecar.core.errors import TEXT, Code
 from sidecar.core.events import Event, KnownGroups, KnownReply, ListGroups, ListReply
 from sidecar.core.groups import Registry
-from sidecar.core.held import Held, LogView, Tally
+from sidecar.core.held import Held, LogView, Tally, Waiting
 from sidecar.core.owner import Owner, Phase
 from sidecar.core.placement import partition_for
 from sidecar.core.topics import Topic, TopicImage
@@ -83,6 +83,8 @@ class Service:
         self._image = TopicImage()
         self._topics: tuple[Topic, ...] = ()
         self._woken_ms = 0
+        self._unproved = Waiting(self.tally, self.out)
+        """Requests for partitions served here, while no lease on them is proved."""
         self._deaf_ms = [0] * partitions
         """How long each partition's members could not be heard, until they get that time back."""
         self._said_ms = -SAY_AGAIN_MS
@@ -107,6 +109,7 @@ class Service:
         self.out.append(Log("ownership lost", {"why": why, "partitions": mine}, "warning"))
         self._lease_until_ms = 0
         self.map = ()
+        self._unproved.refuse(Code.NOT_COORDINATOR)
         self.release_all(why)
 
     def release_all(self, why: str) -> None:
@@ -161,8 +164,21 @@ class Service:
             owner = self.owner_of(event.group_id)
             if self.leased(owner.partition, now):
                 owner.request(token, event, now)
-            else:
+            elif owner.phase is Phase.ELSEWHERE or not self.settings.hold_ms:
                 self._refuse(token, event, Code.NOT_COORDINATOR)
+            else:  # it is this sidecar's, as far as is known; mostly the proof is only late
+                self._unproved.hold(Held(token, event, now.mono_ms + self.settings.hold_ms))
+
+    def _go_on_proved(self, now: Now) -> None:
+        for h in self._unproved.all():
+            owner = self.owner_of(h.event.group_id)
+            if self.leased(owner.partition, now):
+                self.tally.open -= 1
+                owner.request(h.token, h.event, now)
+            elif owner.phase is Phase.ELSEWHERE or h.until_ms <= now.mono_ms:
+                self._unproved.refuse_one(h, Code.NOT_COORDINATOR)
+            else:
+                self._unproved.again([h])
 
     def _refuse(self, token: int, event: Event, code: Code) -> None:
         self.out.append(Reply(token, event.refused(code, TEXT[code])))
@@ -226,6 +242,8 @@ class Service:
             owner.wake(now, valid)
             if valid and owner.shard is not None:
                 self._renew(owner, now)
+        if self._unproved:
+            self._go_on_proved(now)
         self._tell_problem(now)
 
     def rest_s(self, now: Now, most_s: float) -> float:

@@ -399,7 +399,40 @@ def test_without_a_lease_requests_are_refused_though_the_partition_is_served() -
         house.prove()
         assert (await client.ask(join("g", "m1"), 1)).error_code == Code.NONE
 
+    run(test, service={"hold_ms": 0})
+
+
+def test_a_request_waits_for_a_proof_that_is_late() -> None:
+    """Symptom: a sidecar on a busy host answered NOT_COORDINATOR though it was the owner, and librdkafka never asked again
+    for offsets that were refused so (its issue 5586)."""
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        house.coordinator.service._lease_until_ms = 0
+        client.post(join("g", "m1"), 1)
+        await until(lambda: house.metrics.value("parked") == 1)
+        await turns()
+        assert client.waiting == 0
+        house.prove()
+        assert (await client.answer(join("g", "m1"), 1)).error_code == Code.NONE
+        assert house.metrics.value("parked") == 0
+
     run(test)
+
+
+@pytest.mark.parametrize("end", ["nothing", "loss"])
+def test_a_request_does_not_wait_for_a_proof_for_ever(end: str) -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        house.coordinator.service._lease_until_ms = 0
+        client.post(join("g", "m1"), 1)
+        await until(lambda: house.metrics.value("parked") == 1)
+        if end == "loss":
+            house.coordinator.owners_lost("owners' group: UNKNOWN_MEMBER_ID")
+        assert (await client.answer(join("g", "m1"), 1)).error_code == Code.NOT_COORDINATOR
+        assert house.metrics.value("parked") == 0
+
+    run(test, service={"hold_ms": 3_000 if end == "loss" else 50})
 
 
 # ---- requests meanwhile ---------------------------------------------------------------------------------------------

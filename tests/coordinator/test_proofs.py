@@ -33,7 +33,7 @@ def run(test: Callable[[House, Proofs], Coroutine[Any, Any, None]], **given: Any
     """A house of two partitions, with shorter leases."""
 
     async def whole() -> None:
-        async with House(**{"partitions": 2, **given}) as house:
+        async with House(**{"partitions": 2, "service": {"hold_ms": 0}, **given}) as house:
             await house.topics(orders=2)
             await test(house, Proofs(house.service, house.coordinator._tenures, LEASE_MS))
 
