@@ -403,8 +403,8 @@ def test_without_a_lease_requests_are_refused_though_the_partition_is_served() -
 
 
 def test_a_request_waits_for_a_proof_that_is_late() -> None:
-    """Symptom: a sidecar on a busy host answered NOT_COORDINATOR though it was the owner, and librdkafka never asked again
-    for offsets that were refused so (its issue 5586)."""
+    """Symptom: a sidecar on a busy host answered NOT_COORDINATOR though it was the owner, and librdkafka never asked
+    again for offsets that were refused so (its issue 5586)."""
 
     async def test(house: House) -> None:
         client = await house.client()

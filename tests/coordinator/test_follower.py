@@ -164,8 +164,8 @@ def test_leaders_come_from_whichever_broker_answers(monkeypatch: pytest.MonkeyPa
 
 
 def test_leaders_are_asked_for_often_while_one_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Symptom: after the death of a broker commits were taken 1 to 4 s later than at Kafka's own coordinator. Cause: the
-    new leader of the offsets was found at the next turn of a two-second round."""
+    """Symptom: after the death of a broker commits were taken 1 to 4 s later than at Kafka's own coordinator. Cause:
+    the new leader of the offsets was found at the next turn of a two-second round."""
     monkeypatch.setattr(module, "QUICK_S", 0.01)
 
     async def test(b: Bench) -> None:
