@@ -61,13 +61,15 @@ def consume(a: argparse.Namespace) -> None:
         on_lost=lost,
     )
     emit("startup_complete")
-    while not _stop:
+    fatal = False
+    while not (_stop or fatal):
         messages = consumer.consume(500, 0.2)
         ranges: dict[int, list[int]] = {}
         for m in messages:
             error = m.error()
             if error is not None:
                 emit("consumer_error", code=error.code(), text=error.str())
+                fatal = fatal or error.code() == KafkaError._FATAL  # librdkafka does nothing more after that
                 continue
             p, offset = m.partition(), m.offset()
             assert p is not None and offset is not None
