@@ -32,7 +32,7 @@ def _parts(partitions: list[TopicPartition]) -> list[dict[str, Any]]:
     return [{"topic": p.topic, "partition": p.partition} for p in partitions]
 
 
-def consume(a: argparse.Namespace) -> None:
+def consumer_config(a: argparse.Namespace) -> dict[str, Any]:
     config = {
         "bootstrap.servers": a.bootstrap,
         "group.id": a.group,
@@ -49,7 +49,11 @@ def consume(a: argparse.Namespace) -> None:
         config |= {"partition.assignment.strategy": a.protocol, "heartbeat.interval.ms": 500}
     if a.instance:
         config["group.instance.id"] = a.instance
-    consumer = Consumer(config)
+    return config
+
+
+def consume(a: argparse.Namespace) -> None:
+    consumer = Consumer(consumer_config(a))
 
     def lost(_: Consumer, ps: list[TopicPartition]) -> None:
         emit("partitions_lost", partitions=_parts(ps))
