@@ -82,8 +82,8 @@ def judge_audit(tables: dict[str, list[dict[str, Any]]], verdict: Verdict, since
 
 
 def audit(bootstrap: str, topic: str = "__group_state") -> dict[str, list[dict[str, Any]]]:
-    """Read the state topic to its end and fold it; return rows by table. Raises AuditError if it cannot be read. Stale
-    writes get the time of their record."""
+    """Read the state topic to its end and fold it; return rows by table. Stale writes get the time of
+    their record. Raises AuditError if the topic cannot be read, and StateError if a record in it cannot."""
     reader = GroupStateReader({"bootstrap": bootstrap, "topic": topic})
     tables: dict[str, list[dict[str, Any]]] = {}
     for part in reader.partitions():

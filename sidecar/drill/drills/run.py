@@ -15,6 +15,7 @@ from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit,
 from sidecar.drill.drills.measure import Times, line_of, summary, times_of
 from sidecar.drill.drills.spec import Drill, Finding, Mark
 from sidecar.drill.processes import DrillError
+from sidecar.state.schema import StateError
 
 BEGIN_S = 90.0
 AFTER_S = 120.0
@@ -57,7 +58,7 @@ class Result:
         }
 
 
-STOPS = (DrillError, KafkaException, AuditError, TimeoutError)
+STOPS = (DrillError, KafkaException, AuditError, StateError, TimeoutError)
 """What ends a drill, but not the drills that come after it."""
 
 
