@@ -125,7 +125,7 @@ def test_nobody_listens_behind_the_line() -> None:
     port, nobody = free_ports(2)
     made = Lines([Route(1, port, nobody)]).start()
     try:
-        with opened(port) as conn, pytest.raises(ConnectionResetError):
+        with pytest.raises(ConnectionResetError), opened(port) as conn:
             conn.recv(1)
     finally:
         made.stop()
