@@ -8,6 +8,7 @@ from tests.whole.broker.groups import partition_for
 from tests.whole.client import Habits
 from tests.whole.kafka import host_of
 from tests.whole.members import ClassicMember, ConsumerMember
+from tests.whole.rowdy import Rowdy
 from tests.whole.sidecar import SimTail
 from tests.whole.stored import OFFSETS
 from tests.whole.timeline import FAULT
@@ -43,6 +44,7 @@ class Faults:
             self.groups.append("g3")
         if self.rng.random() < 0.15:
             self.groups += ["g4", "g5"]
+        self.rowdy: Rowdy | None = None
         self.lagging: list[SimTail] = []
         self.kinds: list[tuple[int, Callable[[], None]]] = [
             (4, self.sidecar_crashes),
@@ -72,6 +74,9 @@ class Faults:
 
     def begin(self) -> None:
         self.on = True
+        if self.rng.random() < 0.25:
+            self.world.say(FAULT, "somebody does not behave")
+            self.rowdy = self.world.add_rowdy()
         self._next()
 
     def _next(self) -> None:
@@ -104,6 +109,8 @@ class Faults:
                 w.start_sidecar(n)
         for c in w.clients:
             c.proc.go_on()
+        if self.rowdy is not None:
+            self.rowdy.proc.crash()
         w.net.heal()
         w.say(FAULT, "the faults end")
 

@@ -19,6 +19,7 @@ from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
 from tests.whole.loop import SimLoop
 from tests.whole.members import PARTITIONS_OF, ClassicMember, ConsumerMember
 from tests.whole.net import Net
+from tests.whole.rowdy import Rowdy
 from tests.whole.sidecar import Sidecar
 from tests.whole.timeline import line
 from tests.whole.universe import Life, Proc, Universe
@@ -88,6 +89,7 @@ class World:
         self.include: dict[int, tuple[str, ...]] = {}
         """Which groups a sidecar's own settings name, where that is not all of them."""
         self._desks: list[SimLoop] = []
+        self._rowdies: list[Rowdy] = []
         self.lives: list[Sidecar] = []
         """All that ever were."""
 
@@ -174,6 +176,12 @@ class World:
         self.clients.append(made)
         return made
 
+    def add_rowdy(self) -> Rowdy:
+        number = len(self._rowdies)
+        proc = Proc(self.universe, f"rowdy-{number}", f"r{number}")
+        self._rowdies.append(Rowdy(proc, self, [(host_of(n), SIDECAR_PORT) for n in NODES]))
+        return self._rowdies[-1]
+
     def _topic_ids(self) -> dict[str, bytes]:
         return {n: t.topic_id for n, t in self.kafka.cluster.controller.image.topics.items()}
 
@@ -225,7 +233,12 @@ class World:
 
     def loops(self) -> list[SimLoop]:
         """Of all sidecars and clients that ever were."""
-        return [*self._desks, *(s.loop for s in self.lives), *(c.loop for c in self.clients)]
+        return [
+            *self._desks,
+            *(r.loop for r in self._rowdies),
+            *(s.loop for s in self.lives),
+            *(c.loop for c in self.clients),
+        ]
 
 
 __all__ = ["STATE_TOPIC", "ClassicMember", "ConsumerMember", "World"]
