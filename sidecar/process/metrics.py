@@ -73,6 +73,12 @@ METRICS: dict[str, _Metric] = {
         "How much later than it asked for a timer came: for so long the event loop was busy with something else.",
         buckets=tuple(ms / 1000 for ms in LAGS_MS),
     ),
+    "loop_busy": _Metric(
+        Histogram,
+        "sidecar_loop_busy_seconds",
+        "How much of that the event loop worked itself; the rest it waited for a processor.",
+        buckets=tuple(ms / 1000 for ms in LAGS_MS),
+    ),
     "fenced": _Metric(Counter, "sidecar_fenced", "Shards dropped after a failed append.", ("why",)),
     "placeholders_wanted": _Metric(
         Gauge, "sidecar_placeholders_wanted", "Groups with members here: each has a placeholder at its broker."

@@ -19,13 +19,17 @@ def test_a_stop_of_the_loop_is_seen_with_its_length() -> None:
         assert total is not None and below is not None
         return total - below
 
+    def counted() -> float | None:
+        return metrics.registry.get_sample_value("sidecar_loop_busy_seconds_count")
+
     async def whole() -> None:
         task = asyncio.get_running_loop().create_task(watch_loop(metrics, 0.002))
         await asyncio.sleep(0.02)
         before = above(0.1)
-        time.sleep(0.15)  # noqa: ASYNC251 - this is the stop
+        time.sleep(0.15)  # noqa: ASYNC251 - this is the stop, in which the loop does not work
         await asyncio.sleep(0.02)
         task.cancel()
         assert (before, above(0.1)) == (0, 1)
+        assert metrics.registry.get_sample_value("sidecar_loop_busy_seconds_bucket", {"le": "0.05"}) == counted()
 
     asyncio.run(whole())
