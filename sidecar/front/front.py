@@ -91,6 +91,7 @@ class FrontSettings:
     unread_bytes: int = 1 << 20
     memory_bytes: int = 0
     door: DoorSettings = DoorSettings()
+    store_lanes: int = STORE_LANES
     steady_replies: int = 16
     access_keep_ms: int = 10_000
     hold_ms: int = 3_000
@@ -296,7 +297,7 @@ class Front:
     async def _store(self, run: _Run, want: Store) -> None:
         try:
             # One connection of several, always the same for a client: its requests stay in order.
-            conn = await self._cluster.lane(want.node_id, run.session.number % STORE_LANES)
+            conn = await self._cluster.lane(want.node_id, run.session.number % self.settings.store_lanes)
             frame = await conn.raw(want.api_key, want.version, want.body, want.flexible)
         except (ConnectionLost, TimeoutError, WireError) as exc:
             # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.

@@ -106,6 +106,7 @@ def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
             s.limits.idle_ms / 1000,
             s.log.repeat_ms / 1000,
         ),
+        store_lanes=s.offsets.commit_lanes,
         steady_replies=s.limits.steady_replies,
         access_keep_ms=s.authorisation_cache_ms,
         hold_ms=s.takeover_hold_ms,

@@ -185,6 +185,13 @@ class OffsetsSection(_Section):
         ge=0,
         description="A commit waits so long for the group's placeholder at the broker; then COORDINATOR_LOAD_IN_PROGRESS.",
     )
+    commit_lanes: int = Field(
+        8,
+        ge=1,
+        le=1_000,
+        description="Connections to each broker for the commits of groups that are owned here and whose offsets it keeps. All "
+        "commits of a client go over the same one; a broker answers one request of a connection at a time.",
+    )
     placeholder_first_joins: int = Field(
         200, ge=1, description="Groups new to a broker that join at once; each takes a connection for about 3 s."
     )

@@ -340,6 +340,28 @@ def test_offsets_kept_by_another_broker_go_there_on_the_sidecars_own_connection(
     run(test)
 
 
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_commits_of_several_clients_share_so_many_connections_to_it(lanes: int) -> None:
+    """A broker answers one request of a connection at a time: a commit that is slow holds up those behind it."""
+
+    async def test(desk: Desk) -> None:
+        desk.show(leaders=(2,))
+        hung = desk.brokers.faults.hang(Api.OFFSET_COMMIT, times=10)
+        clients = [await desk.client() for _ in range(6)]
+        for i, client in enumerate(clients):
+            client.post(commit("g", f"m{i}", 2, "orders", {i: 7}), 9)
+            desk.reply(await desk.request(), CheckReply())
+        await until(lambda: hung.met == lanes)
+        await turns(50)
+        assert hung.met == lanes
+        hung.release()
+        for client in clients:
+            reply = await client.answer(oc.OffsetCommitRequest(), 9)
+            assert reply.topics[0].partitions[0].error_code == Code.NONE
+
+    run(test, store_lanes=lanes)
+
+
 @pytest.mark.parametrize("down", [True, False])
 def test_if_that_broker_does_not_answer_the_clients_connection_breaks(down: bool) -> None:
     """Nobody can say whether the offsets were stored."""
