@@ -371,7 +371,7 @@ class Session(asyncio.Protocol):
         conn, front = self.conn, self.front
         if conn.closed:
             return
-        if conn.partial_bytes > front.held_bytes:
+        if conn.partial and conn.partial_bytes > front.held_bytes:
             self.waits_for_memory = not front.memory.take(self, conn.partial_bytes)
         elif self.reserved_bytes or self.waits_for_memory:
             front.memory.give_back(self)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import count
 
 from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api, ApiSpec
 from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
@@ -97,7 +96,6 @@ class ClientConnection:
         self._in_flight_max = limits.in_flight
         self._frame_max = limits.frame_bytes
         self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
-        self._tokens = count(1)
         self._order: deque[_Slot] = deque()
         self._local: dict[int, _Slot] = {}
         self._upstream: deque[_Slot | int] = deque()
@@ -119,13 +117,13 @@ class ClientConnection:
         self.partial = False
         """Part of a request has arrived, and nothing but its rest is waited for."""
         self.partial_bytes = 0
-        """How long that request says it is; 0: not partial, or not known yet."""
+        """How long that request, if there is one, says it is; 0: not known yet."""
         self.more = False
         """The turn is over, though something is left that may be looked at in the next one (`go_on`)."""
         self.stopped = False
         """Set from outside: nothing new is looked at, since the client does not read what it is answered."""
         self.requests = 0
-        """Requests looked at so far, but for those that came alone."""
+        """Requests looked at so far; of one that the sidecar handles it is the token."""
 
     @property
     def idle(self) -> bool:
@@ -141,7 +139,7 @@ class ClientConnection:
         self.in_flight = len(self._order)
         self.held_bytes = held = len(self._held) - self._at
         self.local_pending = pending = bool(self._local)
-        self.partial, self.partial_bytes, self.more = False, 0, False
+        self.partial = self.more = False
         if held > 0 and not pending and self.in_flight < self._in_flight_max and not self.stopped:
             if self._left > 0:
                 self.partial = True
@@ -189,7 +187,7 @@ class ClientConnection:
             return out
         buf, end = self._held, len(self._held)
         pos = run = self._at  # [run, pos) is a run of passed requests, sent on as one piece
-        last: Got | Close | None = None
+        last: Close | None = None
         while end - pos >= PREFIX.size and self._left > 0 and len(self._order) < self._in_flight_max:
             size, api_key, version, correlation = PREFIX.unpack_from(buf, pos)
             whole = pos + 4 + size
@@ -203,9 +201,14 @@ class ClientConnection:
                 if last is not None:
                     break
             if spec is not None:
-                if whole <= end:
-                    last = self._got(api_key, version, correlation, bytes(buf[pos:whole]))
-                break
+                if whole > end:
+                    break
+                if run < pos:
+                    out.append(ToUpstream(bytes(buf[run:pos])))
+                self._left -= 1 + (size >> TURN_SHIFT)
+                out.append(self._got(api_key, version, correlation, bytes(buf[pos:whole])))
+                self._held, self._at = (buf, whole) if whole < end else (b"", 0)
+                return out
             if api_key in SASL or not 0 <= api_key <= LAST_KEY:
                 self.authenticates = True
             silent = api_key == Api.PRODUCE and self._is_silent(buf, pos, version, size)
@@ -227,10 +230,6 @@ class ClientConnection:
             out.append(ToUpstream(bytes(buf[run:pos])))
         if last is not None:
             out.append(last)
-            if type(last) is Got:
-                self._left -= 1 + (size >> TURN_SHIFT)
-                self.requests += 1
-                pos = whole
         self._at = pos
         if pos == end:
             self._held, self._at = b"", 0
@@ -262,7 +261,8 @@ class ClientConnection:
         return self._got(api_key, version, correlation, data)
 
     def _got(self, api_key: int, version: int, correlation: int, frame: bytes) -> Got:
-        token, slot = next(self._tokens), _Slot()
+        self.requests = token = self.requests + 1
+        slot = _Slot()
         self._order.append(slot)
         self._local[token] = slot
         return Got(token, api_key, version, correlation, frame)
@@ -358,7 +358,10 @@ class ClientConnection:
             self.in_flight, self.local_pending = 0, False
             return [ToClient(frame)] if frame else []
         slot.reply = frame
-        return self._unblocked(self._flush())
+        out = self._flush()
+        if len(self._held) > self._at:
+            out += self._parse()
+        return self._note(out)
 
     def ask(self, token: int, frame: bytes) -> list[Action]:
         """Send our own request on the client's upstream; the response comes as `Answered(token, ...)`."""

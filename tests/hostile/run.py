@@ -5,8 +5,8 @@
 Two bystanders go on throughout, each with one request at a time: a member's heartbeats, which the sidecar answers, and
 Metadata requests, which pass to the broker. The table has their p99 without and with each attack ("inf": it was not
 served any more), how many of the attacker's connections were closed by the other side, and the resident memory of the
-process that is attacked before, at most, and two seconds after. `--base`: a checkout of another version, whose sidecar
-is run instead.
+process that is attacked before, at most, and two seconds after, and how much of a core it uses then. `--base`: a
+checkout of another version, whose sidecar is run instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 from confluent_kafka import Producer
 
-from benchmarks.common import create_topic, one_broker, percentile
+from benchmarks.common import cpu_s, create_topic, one_broker, percentile
 from benchmarks.heartbeat import PARTITIONS, TOPIC, join
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process
@@ -135,9 +135,12 @@ def under(side: Side, name: str, seconds: float) -> dict[str, Any]:
     beat, passed = p99s(found)
     if attacker.returncode != 0:
         raise RuntimeError(f"the attack {name} broke")
-    time.sleep(2)
+    time.sleep(1)
+    used, since = cpu_s(side.process), time.monotonic()
+    time.sleep(1)
+    found_cpu = {"cpu_after": round((cpu_s(side.process) - used) / (time.monotonic() - since), 3)}
     memory = {"rss_before_mib": round(before), "rss_most_mib": round(most), "rss_after_mib": round(side.rss_mib())}
-    return {"beat_p99_ms": beat, "passed_p99_ms": passed, **memory, **json.loads(out)}
+    return {"beat_p99_ms": beat, "passed_p99_ms": passed, **memory, **found_cpu, **json.loads(out)}
 
 
 def row(name: str, side: Side, quiet: tuple[float, float], seconds: float) -> dict[str, Any]:
@@ -147,6 +150,7 @@ def row(name: str, side: Side, quiet: tuple[float, float], seconds: float) -> di
     if found["close_p50_ms"] is not None:
         closed += f" in {found['close_p50_ms']:.1f} ms"
     memory = f"{found['rss_before_mib']}, {found['rss_most_mib']}, {found['rss_after_mib']}"
+    memory = f"{memory:16} {found['cpu_after']:.0%}"
     beats = f"{quiet[0]:8.1f} {found['beat_p99_ms']:8.1f}"
     passes = f"{quiet[1]:8.1f} {found['passed_p99_ms']:8.1f}"
     print(f"{name:14} {side.name:8} {beats}  {passes}  {closed:26} {memory}", flush=True)
@@ -177,7 +181,8 @@ def main() -> None:
         for side in sides:
             calm(side, 6)  # the JVM compiles
         print(f"{'':24}heartbeat p99 ms   passed p99 ms     closed by it               resident MiB")
-        print(f"{'attack':14} {'at':8} {'calm':>8} {'under':>8}  {'calm':>8} {'under':>8}  {'':26} before, most, after")
+        head = f"{'attack':14} {'at':8} {'calm':>8} {'under':>8}  {'calm':>8} {'under':>8}"
+        print(f"{head}  {'':26} before, most, after, then CPU")
         rows = [row(n, side, calm(side, 3), a.seconds) for n in a.only.split(",") for side in sides]
     print(json.dumps({"hostile": rows}))
     if any(isinf(r["beat_p99_ms"]) or isinf(r["passed_p99_ms"]) for r in rows if r["at"] == "sidecar"):

@@ -7,13 +7,14 @@ everybody is served, in what must be enough on any machine, and what the process
 from __future__ import annotations
 
 import asyncio
+import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from benchmarks.common import create_topic
+from benchmarks.common import cpu_s, create_topic
 from benchmarks.heartbeat import TOPIC, join
 from sidecar.drill.local import LocalKafka
 from tests.hostile.attacks import HALF_OPEN, HOST
@@ -24,6 +25,8 @@ GROUP = "bench-h"
 HEADER_TIMEOUT_MS = 2_000
 PATIENCE_MS = 2_000.0
 GROWS_MIB = 250
+IDLE_CPU = 0.1
+"""Of a core. An idle sidecar uses 0.02."""
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +114,11 @@ def test_who_sends_more_than_its_share_has_its_turn_and_no_more(side: tuple[Side
 def test_no_handler_broke_under_all_of_it(side: tuple[Side, LocalKafka]) -> None:
     _, kafka = side
     assert figure(kafka, "sidecar_handler_faults_total") == figure(kafka, "sidecar_invariant_violations_total") == 0
+
+
+def test_the_process_is_idle_again_after_all_of_it(side: tuple[Side, LocalKafka]) -> None:
+    """Symptom: connections that had ended went on having turns, and nothing but the CPU time told."""
+    at, _ = side
+    used, since = cpu_s(at.process), time.monotonic()
+    time.sleep(4)
+    assert (cpu_s(at.process) - used) / (time.monotonic() - since) < IDLE_CPU
