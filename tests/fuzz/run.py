@@ -43,6 +43,8 @@ class Result:
     seconds: float = 0.0
     slowest_ms: float = 0.0
     grown_mib: float = 0.0
+    stopped: bool = False
+    """By Ctrl-C; what was done until then counts."""
     findings: list[tuple[bytes, str]] = field(default_factory=list)
 
 
@@ -96,6 +98,9 @@ def fuzz(name: str, inputs: int, seed: int, slow_ms: float) -> Result:
         try:
             with within(10 * slow_ms / 1000):
                 target.run(data)
+        except KeyboardInterrupt:
+            result.stopped = True
+            break
         except Slow:
             result.findings.append((data, f"hangs: more than {10 * slow_ms:.0f} ms"))
         except Exception as exc:  # noqa: BLE001 - whatever it is, it is a finding
@@ -203,7 +208,10 @@ def main() -> int:
             )
             good &= code == 0
         else:
-            good &= report(name, fuzz(name, count, a.seed, a.slow_ms))
+            result = fuzz(name, count, a.seed, a.slow_ms)
+            good &= report(name, result)
+            if result.stopped:
+                break
     return 0 if good else 1
 
 
