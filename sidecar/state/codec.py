@@ -186,7 +186,10 @@ class StateCodec:
     def config_value(self, value: bytes) -> tuple[str, int]:
         """The setting and its revision. Raises StateError."""
         body = self.schemas.decode(value)
-        return str(body["value"]), int(body["revision"])
+        try:
+            return str(body["value"]), int(body["revision"])
+        except (KeyError, ValueError, TypeError) as exc:
+            raise StateError(f"value of a setting does not fit: {exc!r}") from exc
 
     def schema_records(self) -> list[Encoded]:
         return [Encoded(encode_key(SCHEMA, "", fp), text.encode()) for fp, text in sorted(self.schemas.texts.items())]

@@ -26,6 +26,12 @@ FOUND: dict[str, tuple[str, bytes]] = {
     "so did one that is no text": ("state topic", b"\0\x09\x0cschema\0\0\xff\xfe"),
     "and one that is JSON, but no schema": ("state topic", b'\0\x09\x0cschema\0\0{"type": 5}'),
     "and a claim whose key is no number": ("state topic", b"\0\x0f\x16owner_claim\0\x02x\xc3\x01"),
+    "a setting whose value is of another kind was a KeyError": (
+        "state topic",
+        bytes.fromhex(
+            "000d0c636f6e666967026706612e6dc301d52175ab8c4f360b8e808880c0f50380f8b2e5bd6806000000",
+        ),
+    ),
     "settings whose names are no text": ("settings", b"1: 2"),
     "a settings file that is no text": ("settings", b"\xff\xfe"),
     "a date without such a month": ("settings", b"node_id: 2001-99-99"),
