@@ -30,9 +30,10 @@ def run(
 ) -> None:
     """Run one sidecar. Settings can also come from the environment: SIDECAR_LISTEN, SIDECAR_GROUPS__INCLUDE, ..."""
     import asyncio
+    import os
     import traceback
 
-    from sidecar.process.build import App, StartError
+    from sidecar.process.build import App, StartAnew, StartError
     from sidecar.process.settings import SettingsError, load
     from sidecar.process.tasks import Broken
 
@@ -52,6 +53,9 @@ def run(
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main())
+    except StartAnew:
+        # In the same process, so that it needs nobody who would start it again. Its sockets close with it.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     except StartError as exc:
         typer.echo(f"sidecar: {exc}", err=True)
         sys.exit(1)

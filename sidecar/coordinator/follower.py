@@ -13,6 +13,7 @@ from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.ownership import Ownership, OwnershipSettings
 from sidecar.coordinator.start import OFFSETS, Control
+from sidecar.coordinator.state_topic import StateTopic
 from sidecar.coordinator.tail import Listener, StateLog, Tail
 from sidecar.core.turn import Now
 from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
@@ -23,6 +24,8 @@ from sidecar.wire.primitives import WireError
 NewTail = Callable[[str, str, str, StateLog, Listener], Tail]
 QUICK_S, GONE_S = 0.25, 5.0
 """So often leaders are asked for while one cannot be reached, and so long after that was last seen."""
+CHECK_S = 10.0
+"""How often the settings of the state topic are read."""
 CONTROLLER_LAG_S = 0.1
 """The controller's word reaches the broker a little after it has answered."""
 
@@ -68,6 +71,7 @@ class Follower:
         s = coordinator.settings
         self._suspects: frozenset[int] = frozenset()
         self._unread = set(range(len(state.partitions)))
+        self.state_topic = StateTopic(s.topic, control.view.topics, log)
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks, peer_port)
@@ -77,6 +81,7 @@ class Follower:
         tasks.spawn(self._wait_for_the_tail(), "tail read")
         tasks.spawn(self._follow_metadata(), "metadata")
         tasks.spawn(self._follow_settings(), "settings")
+        tasks.spawn(self._check_state_topic(), "state topic")
 
     def _show(self) -> None:
         self._coordinator.show(self._view())
@@ -129,6 +134,14 @@ class Follower:
             self._log.warning("the state topic is not read to its end yet", partitions=len(self._unread))
             self.ownership.take_part()
 
+    def tail_went_back(self, partition: int) -> None:
+        self._tasks.broken("state-tail", self.state_topic.went_back(partition))
+
+    async def _check_state_topic(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            await self.state_topic.check(self._cluster, len(self._control.view.brokers))
+
     def tail_trouble(self, text: str) -> None:
         self._log.debug("state tail", problem=text)
 
@@ -172,6 +185,7 @@ class Follower:
         try:
             await self._control.look()
             self._broker_seen = time.monotonic()
+            self.state_topic.look(self._control.view.topics)
             self._coordinator.topics(self._control.view.topics)
             self.ownership.resume()
         except (ConnectionLost, TimeoutError, WireError) as exc:

@@ -23,6 +23,10 @@ class StartError(Exception):
     """The sidecar cannot start; the text says why and what to do."""
 
 
+class StartAnew(StartError):
+    """Nothing that this process knows counts any more: it ends, and starts again in its own place."""
+
+
 @dataclass(frozen=True)
 class StartSettings:
     """`broker`: its listener for clients; `same_listener`: the sidecar's own clients use it, too; `wait_s` 0: wait for

@@ -119,6 +119,9 @@ class Listener(Protocol):
     def tail_read(self, partition: int) -> None:
         """The end of this partition has been reached."""
 
+    def tail_went_back(self, partition: int) -> None:
+        """A record came that should have come before: the log has lost what this sidecar has read."""
+
     def tail_trouble(self, text: str) -> None: ...
 
     def tail_broke(self, exc: BaseException) -> None:
@@ -222,6 +225,9 @@ class Tail:
             if partition >= 0 and offset == END:
                 self._listener.tail_read(partition)
             elif partition >= 0:
+                if offset < log.partitions[partition].position:
+                    self._listener.tail_went_back(partition)
+                    return
                 touched.add(partition)
                 log.apply(partition, offset, key, value, owner_epoch)
                 if key is not None and key.kind == CONFIG:

@@ -24,14 +24,23 @@ from sidecar.coordinator.picture import picture
 from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import OwnRules, Rules
 from sidecar.coordinator.settings import CoordinatorSettings
-from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
+from sidecar.coordinator.start import (
+    Control,
+    StartAnew,
+    StartError,
+    StartSettings,
+    find_broker,
+    offsets_leaders,
+    state_topic,
+)
+from sidecar.coordinator.state_topic import policy_fault, read_configs
 from sidecar.coordinator.tail import StateLog, Tail
 from sidecar.core.patterns import Patterns
 from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
 from sidecar.front.front import Front, FrontSettings
 from sidecar.front.session import Session
-from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
 from sidecar.native import COMPILED
@@ -46,11 +55,12 @@ from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import UnixClient, serve_unix
 from sidecar.state.codec import StateCodec
 from sidecar.wire.frames import Limits
+from sidecar.wire.primitives import WireError
 
 ADMIN_AFTER_S = 1.0
 READY_TICK_S = 0.01
 GC_THRESHOLDS = (700, 10, 10_000)
-__all__ = ["App", "StartError"]
+__all__ = ["App", "StartAnew", "StartError"]
 
 
 def freeze() -> None:
@@ -365,13 +375,26 @@ class App:
         await find_broker(start, control, log)
         leaders = await offsets_leaders(start, control, self.cluster, log)
         await state_topic(start, control, self.cluster, len(leaders), log)
+        await self._keeps_records()
         peers = await peer_listener(s)
         self.half = made = Coordination(s, leaders, control, self.cluster, self.shared, peers)
+        self.shared.metrics("state_topic_faults").set_function(lambda: len(made.follower.state_topic.faults))
         if s.link is None:
             self.loopback.serve(made.coordinator)
         else:
             self.servers.append(await serve_unix(s.link, made.coordinator, log))
         return {"partitions": len(leaders), "state_topic": s.state.topic}
+
+    async def _keeps_records(self) -> None:
+        """Raises StartError if the state topic is set to forget. Where the brokers do not tell, nobody knows."""
+        topic = self.settings.state.topic
+        try:
+            fault = policy_fault(topic, await read_configs(self.cluster, topic))
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self.log.warning("settings of the state topic not read", problem=str(exc) or "timed out")
+            return
+        if fault:
+            raise StartError(fault)
 
     async def _start_admin(self, admin: Admin) -> None:
         """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""

@@ -60,6 +60,9 @@ METRICS: dict[str, _Metric] = {
     "unreadable_groups": _Metric(
         Gauge, "sidecar_unreadable_groups", "Groups served by nobody, because their records cannot be read."
     ),
+    "state_topic_faults": _Metric(
+        Gauge, "sidecar_state_topic_faults", "Settings of the state topic that may lose state; the log names them."
+    ),
     "owned": _Metric(Gauge, "sidecar_owned_partitions", "Partitions of the state topic served here."),
     "parked": _Metric(Gauge, "sidecar_parked_replies", "Requests the coordinator has not answered yet."),
     "assignments": _Metric(Counter, "sidecar_assignments", "Target assignments computed and written.", ("assignor",)),

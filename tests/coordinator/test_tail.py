@@ -36,6 +36,7 @@ class Bench:
         self.read_to_end: list[int] = []
         self.claims_read: list[int] = []
         self.stored: list[str] = []
+        self.went_back: list[int] = []
         self.next = [0, 0]
 
     def put(self, record: Encoded, partition: int = 0) -> int:
@@ -63,6 +64,9 @@ class Bench:
 
     def tail_trouble(self, text: str) -> None:
         self.trouble.append(text)
+
+    def tail_went_back(self, partition: int) -> None:
+        self.went_back.append(partition)
 
     def tail_broke(self, exc: BaseException) -> None:
         raise exc
@@ -305,3 +309,20 @@ def test_errors_of_the_consumer_are_told_but_for_the_end_of_a_partition() -> Non
 
 def test_a_key_is_three_strings() -> None:
     assert decode_key(encode_key("member", "g", "m1")) == StateKey("member", "g", "m1")
+
+
+def test_a_record_that_should_have_come_before_is_told_and_not_applied() -> None:
+    """The log was truncated, or is another one: the broker's client begins again at its start."""
+
+    async def test() -> None:
+        bench = Bench()
+        for _ in range(3):
+            bench.claim(OWNER)
+        await turns()
+        bench.next[0] = 1
+        before = bench.log.partitions[0].records
+        bench.claim(OWNER + 1)
+        await turns()
+        assert bench.went_back == [0] and bench.log.partitions[0].records == before
+
+    asyncio.run(test())

@@ -338,6 +338,9 @@ class House:
     def tail_read(self, partition: int) -> None:
         """What is stored has been read from the start."""
 
+    def tail_went_back(self, partition: int) -> None:
+        self.lines.error("the tail went back", partition=partition)
+
     def tail_trouble(self, text: str) -> None:
         self.lines.debug("state tail", problem=text)
 
