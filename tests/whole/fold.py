@@ -61,8 +61,8 @@ class Fold:
         self.parts = [Part() for _ in range(partitions)]
         self.records = 0
         self.say: Callable[[str, str], None] = lambda who, text: None
-        self._without: dict[tuple[str, str], str] = {}
-        """Members whose record is gone, and why, as far as a batch has been read."""
+        self._without: dict[tuple[str, str], tuple[str, int]] = {}
+        """Members whose record is gone, why, and behind how many claims, as far as a batch has been read."""
         self.gone: dict[tuple[str, str], tuple[float, int]] = {}
         """When members were removed that have not come back, and by which node's sidecar."""
         self.foreign: set[str] = set()
@@ -95,11 +95,12 @@ class Fold:
             for r in found.records:
                 self._take(part, r, groups)
             part.position = found.next_offset
-            for (group_id, member_id), why in self._without.items():
+            for (group_id, member_id), (why, claims) in self._without.items():
                 group = self.group(group_id)
                 if group is None or member_id not in group.members:  # else it has changed its protocol
                     self.gone[group_id, member_id] = self._kafka.universe.now_ms, part.owner
-                    self._removed(group_id, member_id, why, part)
+                    if claims == part.claims:  # else nobody can say when the former owner wrote it
+                        self._removed(group_id, member_id, why, part)
             for group_id in groups:
                 self._changed(group_id)
 
@@ -144,7 +145,7 @@ class Fold:
         if key.kind in MEMBERS:
             member = (key.group_id, key.sub_id)
             if r.value is None:
-                self._without[member] = (dict(r.headers).get("why") or b"").decode()
+                self._without[member] = (dict(r.headers).get("why") or b"").decode(), part.claims
             else:
                 self.gone.pop(member, None)
                 self._without.pop(member, None)

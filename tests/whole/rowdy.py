@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 FAR = 10**12
 """No member comes to such an offset."""
 PIPELINED = 300
+LOADING_MS = 2_900
+"""So long a request waits for a takeover, almost."""
 
 
 class Rowdy:
@@ -112,8 +114,10 @@ class Rowdy:
             return
         group_id, epoch = c.habits.group_id, c.epoch + self.rng.randrange(50, 60)
         instance = c.habits.instance_id
+        began_ms = self.world.universe.now_ms
         res = await self._ask(hb, "Heartbeat", hb.HeartbeatRequest(group_id, epoch, c.member_id, instance), 4)
-        self._refused(res.error_code, f"a heartbeat of {c.name} in generation {epoch}")
+        if self.world.universe.now_ms - began_ms < LOADING_MS:  # where the group is still loading, Kafka says NONE, too
+            self._refused(res.error_code, f"a heartbeat of {c.name} in generation {epoch}")
         req = ch.ConsumerGroupHeartbeatRequest(group_id, c.member_id, epoch, instance)
         res = await self._ask(ch, "ConsumerGroupHeartbeat", req, 1)
         self._refused(res.error_code, f"a heartbeat of {c.name} in epoch {epoch}")
