@@ -1,0 +1,80 @@
+"""Requests for groups whose owner may be gone wait until that is known (L6 of the safety review)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sidecar.core.errors import Code
+from sidecar.front import front as module
+from sidecar.link.messages import View
+from sidecar.wire.generated import find_coordinator as fc
+from tests.front.test_front import Desk, run
+from tests.inprocess.house import turns
+from tests.inprocess.messages import join
+
+BROKERS = {1: ("b1", 9), 2: ("b2", 9)}
+OLD = View(owners=(2,), leaders=(1,), brokers=BROKERS)
+IN_DOUBT = View(owners=(2,), leaders=(1,), brokers=BROKERS, suspects=(2,))
+NEW = View(owners=(1,), leaders=(1,), brokers=BROKERS)
+ASK = fc.FindCoordinatorRequest("g", 0, ["g"])
+
+
+@pytest.mark.parametrize("then", [NEW, OLD], ids=["another", "the same"])
+def test_find_coordinator_waits_for_the_word_who_it_is(then: View) -> None:
+    """Symptom: clients of an owner that had just died were led to it again, and backed off."""
+
+    async def test(desk: Desk) -> None:
+        desk.show()
+        desk.front.from_coordinator(IN_DOUBT)
+        client = await desk.client()
+        client.post(ASK, 4)
+        await asyncio.sleep(0.02)
+        assert client.waiting == 0
+        desk.front.from_coordinator(then)
+        assert (await client.answer(ASK, 4)).coordinators[0].node_id == then.owners[0]
+
+    run(test)
+
+
+def test_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SETTLE_MS", 20)
+
+    async def test(desk: Desk) -> None:
+        desk.show()
+        desk.front.from_coordinator(IN_DOUBT)
+        found = (await (await desk.client()).ask(ASK, 4)).coordinators[0]
+        assert (found.error_code, found.node_id) == (Code.NONE, 2), "as far as is known"
+
+    run(test)
+
+
+def test_the_heir_lets_requests_wait_until_it_knows_that_it_is_the_heir() -> None:
+    async def test(desk: Desk) -> None:
+        desk.show()
+        desk.front.from_coordinator(IN_DOUBT)
+        client = await desk.client()
+        client.post(join("g", "m1"), 1)
+        await asyncio.sleep(0.02)
+        assert not [m for m in desk.sent if getattr(m, "event", None) is not None], "the coordinator is not asked yet"
+        desk.front.from_coordinator(NEW)
+        assert (await desk.request()).event.group_id == "g"
+
+    run(test)
+
+
+def test_a_client_that_has_gone_is_not_waited_for() -> None:
+    async def test(desk: Desk) -> None:
+        desk.show()
+        desk.front.from_coordinator(IN_DOUBT)
+        client = await desk.client()
+        client.post(ASK, 4)
+        await asyncio.sleep(0.02)
+        assert len(desk.front._settling) == 1
+        client.close()
+        await turns()
+        desk.front.from_coordinator(NEW)
+        assert len(desk.front._settling) == 0
+
+    run(test)
