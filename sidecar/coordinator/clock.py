@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from sidecar.core.turn import Now
-from sidecar.link.clock import boot_s
+from sidecar.link.clock import CLOCK
 
 STEP_MS = 1_000
 """A wall clock that is set forward by less than this ends no lease."""
@@ -16,7 +16,7 @@ def wall_ms() -> int:
 
 
 def now() -> Now:
-    return Now(int(boot_s() * 1000), int(time.time() * 1000))
+    return Now(int(time.clock_gettime(CLOCK) * 1000), int(time.time() * 1000))
 
 
 def lease_end(sent: Now, lease_ms: int) -> Now:

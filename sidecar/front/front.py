@@ -27,7 +27,7 @@ from sidecar.front.session import Session
 from sidecar.front.settling import Settling, in_doubt
 from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
-from sidecar.link.clock import boot_s
+from sidecar.link.clock import CLOCK
 from sidecar.link.messages import (
     AccessAnswer,
     Address,
@@ -99,7 +99,7 @@ class FrontSettings:
 
 
 def now_ms() -> int:
-    return int(boot_s() * 1000)
+    return int(time.clock_gettime(CLOCK) * 1000)
 
 
 @dataclass(slots=True, eq=False)

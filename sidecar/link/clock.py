@@ -7,11 +7,5 @@ from __future__ import annotations
 
 import time
 
-
-def boot_s() -> float:
-    """Seconds since some moment in the past, the same for all processes of a host. Never goes back."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-if not hasattr(time, "CLOCK_BOOTTIME"):  # not Linux: its monotonic clock is the best there is
-    boot_s = time.monotonic
+CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""For `time.clock_gettime`: the same for all processes of a host, and it never goes back."""

@@ -10,7 +10,8 @@ from sidecar.core.errors import Code
 from sidecar.front import front as module
 from sidecar.link.messages import View
 from sidecar.wire.generated import find_coordinator as fc
-from tests.front.test_front import Desk, run
+from tests.front.test_front import run
+from tests.inprocess.desk import Desk
 from tests.inprocess.house import turns
 from tests.inprocess.messages import join
 

@@ -5,6 +5,7 @@ Nothing here asks a sidecar to do anything, so that a run goes the same way with
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from sidecar.core.classic.records import State
 from sidecar.core.owner import Owner, Phase
 from sidecar.core.service import FOR_EVER_MS, Service
 from sidecar.core.turn import Now
-from sidecar.link.clock import boot_s
+from sidecar.link.clock import CLOCK
 from sidecar.process.build import Coordination
 from sidecar.wire.apis import Api
 from tests.sim.checks import same_group
@@ -60,11 +61,11 @@ def _listen() -> None:
 
     def on_lease(self: Service, until_ms: int, until_wall_ms: int = FOR_EVER_MS) -> None:
         lease(self, until_ms, until_wall_ms)
-        _granted[self] = boot_s() * 1000, until_ms
+        _granted[self] = time.clock_gettime(CLOCK) * 1000, until_ms
 
     def on_proof(self: Owner, attempt: int, until: Now) -> None:
         proved(self, attempt, until)
-        _granted[self] = boot_s() * 1000, until.mono_ms
+        _granted[self] = time.clock_gettime(CLOCK) * 1000, until.mono_ms
 
     Service.lease, Owner.proved = on_lease, on_proof  # type: ignore[method-assign]
 
