@@ -46,7 +46,7 @@ class PeerSettings:
 
     links: bool = True
     ping_s: float = 0.2
-    silence_s: float = 1.5
+    silence_s: float = 1.2
 
     @property
     def missed_max(self) -> int:

@@ -223,7 +223,7 @@ class OwnershipSection(_Section):
     )
     peer_ping_ms: int = Field(200, ge=20, description="How often peers are pinged.")
     peer_silence_ms: int = Field(
-        1_500,
+        1_200,
         ge=100,
         description="A peer that answers no ping for so long is removed, as one that is gone; at least two pings.",
     )
