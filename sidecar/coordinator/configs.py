@@ -243,7 +243,10 @@ class Configs:
 
     def _revision(self, group_id: str, name: str) -> int:
         raw = self._state.partitions[self._partition_of(group_id)].configs.get(group_id, {}).get(name)
-        return 0 if raw is None else self._codec.config_value(raw)[1]
+        try:
+            return 0 if raw is None else self._codec.config_value(raw)[1]
+        except StateError:
+            return 0  # a value that cannot be read can be written anew
 
     def _stored(self, group_id: str) -> dict[str, str]:
         found = {}

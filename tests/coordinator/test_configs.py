@@ -258,6 +258,18 @@ def test_a_setting_that_cannot_be_read_is_left_out_and_told() -> None:
     run(test)
 
 
+def test_a_setting_that_cannot_be_read_can_be_written_anew() -> None:
+    async def test(house: House, front: Heard) -> None:
+        p = house.service.partition_of("g")
+        house.state.partitions[p].configs["g"] = {SESSION: b"damaged"}
+        house.configs.changed("g")
+        front.tell(Request(1, change(SESSION, "50000")))
+        assert (await front.reply(1)).refused == {}
+        assert config(house).session_timeout_ms == 50_000
+
+    run(test)
+
+
 def test_settings_that_contradict_each_other_are_void() -> None:
     async def test(house: House, front: Heard) -> None:
         house.brokers.group_settings["g"] = {SESSION: "a while"}
