@@ -90,7 +90,7 @@ def test_half_open_connections_end_when_their_time_is_over(side: tuple[Side, Loc
     assert figure(kafka, CLOSED.format("request_timeout")) > 0
 
 
-def test_more_connections_of_one_address_than_may_be_are_closed(side: tuple[Side, LocalKafka]) -> None:
+def test_a_flood_of_connections_leaves_none_behind(side: tuple[Side, LocalKafka]) -> None:
     at, kafka = side
     found = attacked(at, "connect_flood")
     assert found["opened"] > 500
