@@ -11,6 +11,7 @@ from typing import Any
 import sidecar.coordinator.ownership as ownership_module
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.ownership import Ownership
+from sidecar.coordinator.peers import Peers
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.errors import InvariantError
@@ -66,12 +67,11 @@ def takes_part_before_it_has_read(patch: Patch, world: World) -> None:
 
 def removes_the_peer_of_the_first_day(patch: Patch, world: World) -> None:
     """L3: the link knows the member id under which a peer was first seen."""
-    real = Ownership._try_leave
+    real = Ownership._remove
 
-    async def planted(self: Any, member_id: str) -> None:
+    async def planted(self: Any, node: int, member_id: str, why: str) -> bool:
         first = self.__dict__.setdefault("first_ids", {})
-        node = next((n for n, m in self.assignment.members.items() if m[0] == member_id), None)
-        await real(self, first.get(node, member_id))
+        return await real(self, node, first.get(node, member_id), why)
 
     show = Coordinator.owners_assigned
 
@@ -84,8 +84,27 @@ def removes_the_peer_of_the_first_day(patch: Patch, world: World) -> None:
                     first.setdefault(node, member[0])
         show(self, a)
 
-    patch.setattr(Ownership, "_try_leave", planted)
+    patch.setattr(Ownership, "_remove", planted)
     patch.setattr(Coordinator, "owners_assigned", assigned)
+
+
+def hears_only_who_hangs_up(patch: Patch, world: World) -> None:
+    """L6: a link says nothing as long as nobody closes it."""
+
+    async def planted(self: Any, node: int, peer: Any, transport: Any, link: Any) -> bool:
+        await link.lost
+        return False
+
+    patch.setattr(Peers, "_ping_until_silent", planted)
+
+
+def waits_for_its_predecessor(patch: Patch, world: World) -> None:
+    """Who was killed is a member of the owners' group until its session is over."""
+
+    async def planted(self: Any) -> None:
+        return None
+
+    patch.setattr(Ownership, "_send_predecessors_away", planted)
 
 
 def leaves_behind_its_own_join(patch: Patch, world: World) -> None:

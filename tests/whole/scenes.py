@@ -29,6 +29,8 @@ from tests.whole.world import NODES, PARTITIONS, World
 
 Scene = Callable[[World], None]
 STEP_MS = 100
+TAKEN_MS = 2_500
+"""From the moment in which an owner falls silent until its partitions are somebody else's."""
 GONE_MS = 4_000
 """A sidecar that dies: so long until each of its members is told again that all is well (they ask once a second)."""
 SILENT_MS = 20_000
@@ -117,6 +119,41 @@ def owner_dies_that_had_lost_its_session(world: World) -> None:
         until(world, BOUND_MS, world.settled)
         run_ms(world, 3_000)
     owner_dies(world)
+
+
+def owner_stands_still(world: World) -> None:
+    """Finding L6: its connections stay open, and nobody answers on them. The members have given up by themselves, as
+    clients do after their own time."""
+    start(world)
+    come(world, 2)
+    n = an_owner(world)
+    away = [c for c in world.clients if c not in owned_by(world, n)]
+    world.say(FAULT, f"sidecar {n} stands still")
+    proc = world.sidecars[n].proc
+    proc.stand_still()
+    goes_on(world, away, TAKEN_MS, GONE_MS)
+    left = [p for p, part in enumerate(world.judge.fold.parts) if part.owner == n]
+    if left:
+        raise Violation(f"partitions {left} have not been taken from sidecar {n} in {TAKEN_MS:,} ms")
+    world.say(FAULT, f"... sidecar {n} goes on")
+    proc.go_on()
+    until(world, BOUND_MS, world.settled)
+
+
+def all_are_killed(world: World) -> None:
+    """The brokers keep the members of the killed sidecars in the owners' group; nobody waits for them."""
+    start(world)
+    come(world, 1)
+    for n in NODES:
+        world.say(FAULT, f"sidecar {n} is killed")
+        world.sidecars[n].proc.crash()
+    run_ms(world, 500)
+    for n in NODES:
+        world.start_sidecar(n)
+    run_ms(world, TAKEN_MS)
+    if not world.ready():
+        raise Violation(f"the sidecars are not ready {TAKEN_MS:,} ms after they were started again")
+    until(world, BOUND_MS, world.settled)
 
 
 def two_die_at_once(world: World) -> None:
@@ -286,6 +323,8 @@ SCENES: Mapping[str, Scene] = {
     for scene in (
         owner_dies,
         owner_dies_that_had_lost_its_session,
+        owner_stands_still,
+        all_are_killed,
         two_die_at_once,
         cold_start,
         first_bootstrap_is_silent,
