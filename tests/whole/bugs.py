@@ -309,8 +309,8 @@ def forgets_who_waits(patch: Patch, world: World) -> None:
 def forgets_who_waits_for_a_seat(patch: Patch, world: World) -> None:
     """A commit or fetch that waits for a placeholder when the partition goes away is never answered."""
 
-    def planted(self: Any, partition: int, keep: bool) -> None:
-        for group in [g for g in self._groups.values() if g.partition == partition and not keep]:
+    def planted(self: Any, partition: int) -> None:
+        for group in [g for g in self._groups.values() if g.partition == partition]:
             group.gone = True
             del self._groups[group.group_id]
             self._under_way.forget(group.group_id)

@@ -66,7 +66,7 @@ PLANTED = [
         ("tail_lags", "sidecar_crashes", *CUT),
     ),
     Bug(bugs.keeps_what_was_removed, "the tail of"),
-    Bug(bugs.reads_out_of_order, "the tail of"),
+    Bug(bugs.reads_out_of_order, "the tail of|has lost records"),
     Bug(bugs.looks_at_no_lease, "no lease|all is well", ALONE),
     Bug(bugs.counts_the_lease_from_the_answer, "longer than the brokers know"),
     Bug(bugs.stays_withdrawn, "not within", ("broker_crashes", "broker_stands_still")),
@@ -80,7 +80,6 @@ PLANTED = [
     Bug(bugs.forgets_who_waits, "waits for its answer", ALONE),
     Bug(bugs.forgets_who_waits_for_a_seat, "waits for its answer", HELD_UP),
     Bug(findings.waits_for_whoever_is_silent, "has not been answered", scene="first_bootstrap_is_silent"),
-    Bug(findings.waits_at_the_old_coordinator, "has not been answered", scene="first_bootstrap_is_silent"),
     Bug(findings.takes_part_before_it_has_read, "has not been answered|longer than it should", scene="cold_start"),
     Bug(findings.removes_the_peer_of_the_first_day, "has not been", scene="owner_dies_that_had_lost_its_session"),
     Bug(findings.hears_only_who_hangs_up, "have not been taken", scene="owner_stands_still"),
@@ -95,6 +94,7 @@ PLANTED = [
     Bug(findings.goes_on_after_a_turn_that_broke, "live|waits for its answer"),
 ]
 SELDOM = [
+    Bug(findings.waits_at_the_old_coordinator, "has not been answered", scene="first_bootstrap_is_silent"),
     Bug(bugs.believes_heartbeats_alone, "nobody who could commit", ("owners_coordinator_is_cut_off",)),
     Bug(bugs.takes_no_seat_over, "goes back|was acknowledged", HELD_UP),
     Bug(bugs.waits_for_no_commits, "goes back|was acknowledged", (*HELD_UP, "disk_is_slow")),
