@@ -45,6 +45,7 @@ class Judge:
         self._problem: Exception | None = None
         """Found in the middle of a client's work, where an exception would end that client and nothing else."""
         self._epochs: dict[str, int] = {}
+        self._kinds: dict[str, str] = {}
         self._highest: dict[str, int] = {}
         """The highest epoch that any group of this name has ever had in the log."""
         self._since: dict[str, tuple[float, int]] = {}
@@ -94,6 +95,9 @@ class Judge:
             self._epochs.pop(group_id, None)
             return
         epoch = group.epoch if isinstance(group, ConsumerGroup) else group.generation
+        if self._kinds.get(group_id, group.kind) != group.kind and not group.members:
+            self._epochs.pop(group_id, None)  # nobody was left, and a member of the other protocol begins it anew
+        self._kinds[group_id] = group.kind
         if epoch < self._epochs.get(group_id, 0):
             raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {epoch}")
         self._highest[group_id] = max(epoch, self._highest.get(group_id, 0))
