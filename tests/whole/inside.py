@@ -34,9 +34,9 @@ LEASE_MS = 6_000
 PROOF_MS = 15_000
 """ownership.proof_ms."""
 ROUNDING_MS = 2
-WAITS_MS, JOINS_WAIT_MS = 17_000, 28_000
-"""A request waits for a takeover (3 s) and then until its records are committed or given up (10 s, and 3 s more for the
-last try); a join for a whole rebalance (10 s) before that."""
+WAITS_MS, JOINS_WAIT_MS = 20_000, 31_000
+"""A request waits for the word who owns its group (3 s), for a takeover (3 s), and then until its records are committed
+or given up (10 s, and 3 s more for the last try); a join for a whole rebalance (10 s) before that."""
 HELD_MS = 1_000
 AT_THE_END_MS = 9_000
 WELL_AGAIN_MS = 3_000
