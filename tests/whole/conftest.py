@@ -1,4 +1,5 @@
-"""Coroutines of simulated processes that never ended are thrown away behind the test that has played them."""
+"""Coroutines of simulated processes that never ended are thrown away in the middle: what they still wanted to do
+concerns nobody. That happens whenever the collector comes by, so also while another run is played."""
 
 from __future__ import annotations
 
@@ -8,12 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.whole.many import quiet
+
 
 @pytest.fixture(autouse=True)
 def _buried() -> Iterator[None]:
-    yield
-    hook, sys.unraisablehook = sys.unraisablehook, lambda found: None
+    usual = sys.unraisablehook
+    quiet()
     try:
+        yield
         gc.collect()
     finally:
-        sys.unraisablehook = hook
+        sys.unraisablehook = usual
