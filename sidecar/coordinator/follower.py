@@ -158,19 +158,19 @@ class Follower:
                 await self._refresh()
                 due_s = time.monotonic() + refresh_s
             elif self._leaders_may_move():
-                await self._refresh_leaders()
+                self._take_leaders(await self._ask_for_leaders())
 
     def _leaders_may_move(self) -> bool:
         """Commits wait for it: there is no leader, or it cannot be connected to."""
         return any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._leaders))
 
-    async def _refresh_leaders(self) -> None:
+    async def _ask_for_leaders(self) -> ClusterView:
+        """An empty view if nobody answers."""
         try:
-            view = await self._cluster.refresh([OFFSETS])
+            return await self._cluster.refresh([OFFSETS])
         except (ConnectionLost, TimeoutError, WireError) as exc:
             self._log.debug("leaders not refreshed", problem=str(exc) or "timed out")
-        else:
-            self._take_leaders(view)
+            return ClusterView()
 
     def _take_leaders(self, view: ClusterView) -> None:
         leaders = view.leaders.get(OFFSETS, ())
@@ -192,11 +192,7 @@ class Follower:
             self._log.debug("metadata not refreshed", problem=str(exc) or "timed out")
             if time.monotonic() - self._broker_seen > s.broker_gone_s:
                 self.ownership.withdraw(f"broker {s.broker} does not answer")
-        if s.same_listener:
-            self._take_leaders(self._control.view)
-        else:
-            await self._refresh_leaders()
-            self._show()
+        self._take_leaders(self._control.view if s.same_listener else await self._ask_for_leaders())
 
     async def _follow_settings(self) -> None:
         """The broker's group settings, again and again, and at once when a change passed through us."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from sidecar.core.errors import Code
 
+FOR_EVER_MS = 1 << 62
 NO_TOKEN = 0
 """The token of an event that nobody waits for."""
 

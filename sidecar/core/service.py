@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from sidecar.core.commands import Command
 from sidecar.core.effects import Log, Reply
 from sidecar.core.errors import TEXT, Code
-from sidecar.core.events import Event, KnownGroups, KnownReply, ListGroups, ListReply
+from sidecar.core.events import FOR_EVER_MS, Event, KnownGroups, KnownReply, ListGroups, ListReply
 from sidecar.core.groups import Registry
 from sidecar.core.held import Held, LogView, Tally, Waiting
 from sidecar.core.owner import Owner, Phase
@@ -33,7 +33,6 @@ from sidecar.core.turn import Now, Ports
 GAP_MS = 1_000
 """A pause of the whole process that is longer is given back to every member's session."""
 SAY_AGAIN_MS = 5_000
-FOR_EVER_MS = 1 << 62
 GOLDEN = 0.6180339887
 """Its multiples, without what is before the point, spread evenly however many there are."""
 LEAST_REST_MS = 5

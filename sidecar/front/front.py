@@ -308,14 +308,8 @@ class Front:
             self._advance(run, frame)
 
     def _settle(self, run: _Run, groups: tuple[str, ...]) -> None:
-        def go_on() -> None:
-            if run.session.conn.closed:
-                self._give_up(run)
-            else:
-                self._advance(run, None)
-
         if in_doubt(self._view or NO_VIEW, groups):
-            self._settling.wait(groups, now_ms() + SETTLE_MS, go_on)
+            self._settling.wait(groups, now_ms() + SETTLE_MS, lambda: self._go_on(run))
         else:
             self._advance(run, None)
 
@@ -363,10 +357,14 @@ class Front:
         self._unsure = [(run, until) for run, until in held if until > until_ms]
         for run, until in held:
             if until <= until_ms:
-                if run.session.conn.closed:
-                    self._give_up(run)
-                else:
-                    self._advance(run, None)
+                self._go_on(run)
+
+    def _go_on(self, run: _Run) -> None:
+        """It has waited; its client may have gone meanwhile."""
+        if run.session.conn.closed:
+            self._give_up(run)
+        else:
+            self._advance(run, None)
 
     def _refuse(self, token: int, code: Code) -> None:
         run = self._waiting.get(token)

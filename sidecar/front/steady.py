@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from sidecar.link.messages import FOR_EVER_MS, TOUCH_MS, Grant, Touch
+from sidecar.core.events import FOR_EVER_MS
+from sidecar.link.messages import TOUCH_MS, Grant, Touch
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from sidecar.core.commands import Void as Void
 from sidecar.core.effects import TOUCH_MS as TOUCH_MS
 from sidecar.core.effects import Grant as Grant
 from sidecar.core.effects import Reply as Reply
-from sidecar.core.events import Answer, Event
+from sidecar.core.events import FOR_EVER_MS, Answer, Event
 
 Address = tuple[str, int]
 """Host and port."""
@@ -57,9 +57,6 @@ class CommitEnded(Struct, tag=True, gc=False):
 
 class SettingsPassed(Struct, tag=True, gc=False):
     """A change of broker settings passed through a client's connection: it is worth reading them at once."""
-
-
-FOR_EVER_MS = 1 << 62
 
 
 # ---- to the front -------------------------------------------------------------------------------------------------

@@ -116,6 +116,11 @@ def keeps_the_last_epoch(patch: Patch, sim: Cluster) -> None:
 
 # ---- ownership ------------------------------------------------------------------------------------------------
 def replies_before_the_commit(patch: Patch, sim: Cluster) -> None:
+    answers_before_the_commit(patch)
+
+
+def answers_before_the_commit(patch: Patch) -> None:
+    """The simulation of whole processes has it, too."""
     real = Owner._settle
 
     def planted(self: Any, fx: Any) -> None:

@@ -30,6 +30,7 @@ from sidecar.state.batch import encode_batch
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import PartitionFold
 from sidecar.wire.generated import offset_commit as oc
+from tests.sim import planted as core
 from tests.whole.world import World
 
 Patch = pytest.MonkeyPatch
@@ -37,15 +38,7 @@ Patch = pytest.MonkeyPatch
 
 # ---- the fenced writer ----------------------------------------------------------------------------------------
 def answers_before_the_commit(patch: Patch, world: World) -> None:
-    real = Owner._settle
-
-    def planted(self: Any, fx: Any) -> None:
-        replies, fx.replies = fx.replies, []
-        real(self, fx)
-        for reply in replies:
-            self._release(self.shard, reply)
-
-    patch.setattr(Owner, "_settle", planted)
+    core.answers_before_the_commit(patch)
 
 
 def takes_over_without_a_fence(patch: Patch, world: World) -> None:

@@ -13,8 +13,9 @@ from weakref import WeakKeyDictionary
 
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
+from sidecar.core.events import FOR_EVER_MS
 from sidecar.core.owner import Owner, Phase
-from sidecar.core.service import FOR_EVER_MS, Service
+from sidecar.core.service import Service
 from sidecar.core.turn import Now
 from sidecar.link.clock import CLOCK
 from sidecar.process.build import Coordination

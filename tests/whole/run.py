@@ -41,21 +41,26 @@ SHOWN = 60
 Plant = Callable[[World], None]
 
 
+def on_stage(world: World, act: Callable[[World], None]) -> None:
+    """Play this in virtual time; what fails is told, and how everything stood then."""
+    with virtual_time(world.universe):
+        try:
+            act(world)
+        except Exception as exc:
+            world.say("VIOLATION", str(exc))
+            for line in standing(world) if world.tell is not None else ():
+                world.say("", line)
+            raise
+        finally:
+            world.bury()
+
+
 def play(seed: int, plant: Plant | None = None, tell: Callable[[str], None] | None = None) -> Counter[str]:
     """What has happened how often. Raises Violation."""
     world = World(seed, tell)
     if plant is not None:
         plant(world)
-    with virtual_time(world.universe):
-        try:
-            _run(world)
-        except Exception as exc:
-            world.say("VIOLATION", str(exc))
-            for told_at_last in standing(world) if tell is not None else ():
-                world.say("", told_at_last)
-            raise
-        finally:
-            world.bury()
+    on_stage(world, _run)
     figures = world.judge.figures
     figures["events"] = world.universe.events
     figures["callbacks"] = sum(p.callbacks for p in world.loops())

@@ -19,11 +19,10 @@ from tests.whole.broker.groups import partition_for
 from tests.whole.client import Client, Habits
 from tests.whole.faults import GROUPS, TRANSACTIONS
 from tests.whole.judge import STATE_TOPIC
-from tests.whole.loop import virtual_time
 from tests.whole.many import quiet
 from tests.whole.members import ClassicMember, ConsumerMember
-from tests.whole.run import BOUND_MS, START_MS, Plant, until
-from tests.whole.timeline import FAULT, standing
+from tests.whole.run import BOUND_MS, START_MS, Plant, on_stage, until
+from tests.whole.timeline import FAULT
 from tests.whole.violation import Violation
 from tests.whole.world import NODES, PARTITIONS, World
 
@@ -43,16 +42,7 @@ def act(scene: Scene, seed: int, plant: Plant | None = None, tell: Callable[[str
     world = World(seed, tell, BROKERS.get(scene))
     if plant is not None:
         plant(world)
-    with virtual_time(world.universe):
-        try:
-            scene(world)
-        except Violation as exc:
-            world.say("VIOLATION", str(exc))
-            for line in standing(world) if tell is not None else ():
-                world.say("", line)
-            raise
-        finally:
-            world.bury()
+    on_stage(world, scene)
     return world.judge.figures
 
 
