@@ -91,12 +91,11 @@ class Coordinator:
         self.assignment = Assignment()
         self.view = View()
         self._codec, self._state = codec, state
-        self._configs = configs
-        self._background = background
-        self._figures = figures
+        self._configs, self._background, self._figures = configs, background, figures
         self._log = log
         self._tasks = tasks
-        ports = Ports(assignors, configs.groups, lambda: configs.authorizer, settings.batch_bytes)
+        limits = (settings.batch_bytes, settings.lease_ms)
+        ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
         self._tenures: dict[int, Tenure] = {}
         self._fronts: dict[int, FrontEnd] = {}
@@ -235,8 +234,10 @@ class Coordinator:
 
     def show(self, view: View) -> None:
         if view != self.view:
-            self.view = view
+            before, self.view = self.view.leaders, view
             self._broadcast(view)
+            if view.leaders != before:
+                self.placeholders.leaders_moved(before, view.leaders)
 
     async def _configure(self, token: int, event: Event) -> None:
         answer: Answer = await self._configs.handle(event, self.append_unfenced)

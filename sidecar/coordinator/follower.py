@@ -22,7 +22,7 @@ from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.primitives import WireError
 
 NewTail = Callable[[str, str, str, StateLog, Listener], Tail]
-QUICK_S, GONE_S = 0.25, 5.0
+QUICK_S, GONE_S = 0.1, 5.0
 """So often leaders are asked for while one cannot be reached, and so long after that was last seen."""
 CHECK_S = 10.0
 """How often the settings of the state topic are read."""

@@ -2,12 +2,11 @@
 
 Our own wire client, because the placement is ours and a lost peer must be noticed in milliseconds. A second
 connection carries the heartbeats: a parked JoinGroup must not hold them up. What a sidecar may rely on is its
-*lease*: the time of the last request that the broker answered as to a live member, plus the session timeout.
-
-A broker answers heartbeats without writing anything. So one that is cut off from the others goes on doing so after
-another has taken over as coordinator, and one that is still loading says that all is well, too. Therefore a lease also
-ends `proof_ms` after the last request that the coordinator could answer only with the other brokers: SyncGroup, and an
-OffsetCommit of this member now and then.
+*lease*: it ends `proof_ms` after the last request that the coordinator could answer only with the other brokers and
+only to a live member: SyncGroup, and a commit now and then (confirming.py). It is longer than the brokers take to make
+another one coordinator when that one dies (`broker.session.timeout.ms`, 9 s), and no owner removes a silent member for
+as long after a takeover (Turn.not_in_doubt). And it ends a session timeout after the last answer of any broker, so that
+a sidecar that is cut off sends its clients away soon.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Any, Protocol
 
 from sidecar.coordinator.assignment import Assignment, OwnPatterns, own_patterns
 from sidecar.coordinator.clock import lease_end, now
+from sidecar.coordinator.confirming import Confirming
 from sidecar.coordinator.peers import Peer, Peers, PeerSettings
 from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code, name_of
@@ -33,17 +33,16 @@ from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as lg
-from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.primitives import WireError
 
-LEAVE_AGAIN_S = 0.25
+LEAVE_AGAIN_S = 0.1
+BRISK_S = 0.1
+"""The time between two heartbeats while the coordinator of the owners' group is looked for, and a little longer: it has
+news then. Its own broker may be the one that died, and what was owned there is nobody's until all have joined again."""
+BRISK_FOR_S = 2.0
 WATCH_S = 1.0
 """So often it is asked, while a request waits at the coordinator of the owners' group, whether that is another one."""
-PROOFS = 5
-"""So many commits are tried while one proof lasts."""
-COMMIT_V = 9
-"""The last version of OffsetCommit that names topics."""
 DOUBLE_S = 30.0
 """Two sidecars with one node id: the older one ends after so long."""
 NEVER = Now(-(1 << 62), -(1 << 62))
@@ -109,6 +108,8 @@ class Ownership:
         self.is_leader = False
         self._committed = NEVER
         """When the last request was sent whose answer proves that something could be committed."""
+        self._heard = NEVER
+        """When the last request was sent that a broker answered, as to a member that was alive when it last heard."""
         self.double = ""
         """Where another sidecar is that has this node id, and was started later."""
         self._double_since_s = 0.0
@@ -121,9 +122,12 @@ class Ownership:
         self._enabled = asyncio.Event()
         self._enabled.set()
         self._warm = asyncio.Event()
+        said = (settings.group_id, settings.proof_topic, settings.proof_ms)
+        confirming = Confirming(cluster, *said, self._live_member, self._commit_written, log)
         self._tasks: list[asyncio.Task[None]] = [
             self.tasks.spawn(self._run(), "ownership"),
             self.tasks.spawn(self._heartbeats(), "ownership-heartbeat"),
+            self.tasks.spawn(confirming.rounds(), "ownership-proof"),
         ]
 
     async def stop(self) -> bool:
@@ -380,15 +384,20 @@ class Ownership:
     async def _heartbeats(self) -> None:
         """Every `heartbeat_ms`, on its own connection."""
         conn: Any = None
+        beat_s = self.settings.heartbeat_ms / 1000
+        brisk_until_s = 0.0
         while True:
-            await asyncio.sleep(self.settings.heartbeat_ms / 1000)
+            await asyncio.sleep(min(beat_s, BRISK_S) if time.monotonic() < brisk_until_s else beat_s)
             self._check_double()
             if not self.member_id or self.assignment.generation < 0:
                 continue
             try:
                 if conn is None or conn.closed:
-                    shared = await self.cluster.coordinator(self.settings.group_id, 0)
-                    conn = await type(shared).open(*shared.peer(), self.cluster.client_id + "-heartbeat", 2.0)
+                    member, sent = self.member_id, now()
+                    node = await self.cluster.coordinator_node(self.settings.group_id, 0)
+                    if member == self.member_id:
+                        self._prove(sent)  # a broker answers; if that node does not, another will soon be coordinator
+                    conn = await self.cluster.open(node)
                 req = hb.HeartbeatRequest(
                     group_id=self.settings.group_id,
                     generation_id=self.assignment.generation,
@@ -396,13 +405,12 @@ class Ownership:
                 )
                 member, sent = self.member_id, now()
                 res = await conn.request(hb, "Heartbeat", req, timeout_s=self.settings.session_timeout_ms / 2000)
-                if res.error_code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
-                    await self._commit(conn)
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 self.log.debug("owners' heartbeat failed", error=str(exc) or "timed out")
                 if conn is not None:
                     conn.close()
                 conn = None
+                brisk_until_s = time.monotonic() + BRISK_FOR_S
                 continue
             if member != self.member_id:
                 continue
@@ -419,23 +427,19 @@ class Ownership:
                 self._rejoin.set()
             else:
                 conn.close()
+                brisk_until_s = time.monotonic() + BRISK_FOR_S
 
-    async def _commit(self, conn: BrokerConnection) -> None:
-        """Have the coordinator commit something, if it is time for that."""
-        sent, s = now(), self.settings
-        if sent.mono_ms - self._committed.mono_ms < s.proof_ms // PROOFS:
-            return
-        part = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=sent.mono_ms // 1000)
-        topic = oc.OffsetCommitRequestTopic(name=s.proof_topic, partitions=[part])
-        req = oc.OffsetCommitRequest(s.group_id, self.assignment.generation, self.member_id, topics=[topic])
-        res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=s.session_timeout_ms / 2000)
-        code = res.topics[0].partitions[0].error_code
-        if code == Code.NONE:
-            self._committed = sent
-        else:
-            self.log.debug("the lease is not confirmed", error=name_of(code))
+    def _live_member(self) -> tuple[str, int] | None:
+        there = self.member_id and self.assignment.generation >= 0
+        return (self.member_id, self.assignment.generation) if there else None
+
+    def _commit_written(self, sent: Now) -> None:
+        self._committed = sent
+        self._prove(self._heard)
 
     def _prove(self, sent: Now) -> None:
+        """A broker has answered what was sent then."""
+        self._heard = sent
         s = self.settings
         session, proof = lease_end(sent, s.session_timeout_ms), lease_end(self._committed, s.proof_ms)
         until = min(session, proof, key=lambda end: end.mono_ms)

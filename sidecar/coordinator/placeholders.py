@@ -346,11 +346,11 @@ class Placeholders:
         """Try again after a while."""
         assert isinstance(chair, _Group)
         self._figures("placeholder_troubles").inc()
-        chair.problem, chair.resting = problem, True
+        chair.problem = problem
         if chair.wanted and problem.startswith((STRANGERS, "JoinGroup")):
             self._ports.strangers(chair.group_id)
         chair.pause_ms = min(max(2 * chair.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
-        asyncio.get_running_loop().call_later(chair.pause_ms / 1000, self._rested, chair)
+        chair.resting = asyncio.get_running_loop().call_later(chair.pause_ms / 1000, self._rested, chair)
         at_ms = now().mono_ms
         if chair.wanted and chair.pause_ms == PAUSE_MAX_MS and at_ms - self._said_ms >= SAY_AGAIN_MS:
             self._said_ms = at_ms
@@ -358,8 +358,17 @@ class Placeholders:
             self._log.warning("placeholders cannot be seated", groups=waiting, group_id=chair.group_id, problem=problem)
 
     def _rested(self, group: _Group) -> None:
-        group.resting = False
+        group.resting = None
         self._look_after(group)
+
+    def leaders_moved(self, before: Sequence[int], leaders: Sequence[int]) -> None:
+        """What was the trouble at the former leader of a group's offsets says nothing of the new one."""
+        for group in self._groups.values():
+            p = group.partition
+            if group.resting is not None and before[p : p + 1] != leaders[p : p + 1]:
+                group.resting.cancel()
+                group.pause_ms = 0
+                self._rested(group)
 
     def _look_after(self, group: _Group, urgent: bool = False) -> None:
         if group.needs_work:

@@ -74,12 +74,13 @@ class Chair:
     """QUEUED or URGENT while it waits for its turn."""
     pause_ms: int = 0
     """How long it rests after trouble."""
-    resting: bool = False
+    resting: asyncio.TimerHandle | None = None
+    """Ends its rest."""
     problem: str = ""
 
     @property
     def needs_work(self) -> bool:
-        if self.gone or self.busy or self.resting:
+        if self.gone or self.busy or self.resting is not None:
             return False
         if self.wanted:
             return self.joining is None and (not self.final or self.renew or self.shown != self.topics)

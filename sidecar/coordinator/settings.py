@@ -21,7 +21,7 @@ class CoordinatorSettings:
     service: ServiceSettings
     placeholders: PlaceholderSettings = PlaceholderSettings()
     moves: MoveSettings = MoveSettings()
-    lease_ms: int = 6_000
-    """How long an answer of the brokers, or a committed write, proves who the owner is: the owners' session."""
+    lease_ms: int = 15_000
+    """How long a committed write proves who the owner is."""
     batch_bytes: int = BATCH_BYTES
     load_slice_s: float = 0.005

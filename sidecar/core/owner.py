@@ -30,13 +30,13 @@ Whoever drives an owner has these duties:
 12. `Renew`: as 2 and 3, but it goes on serving; appends wait. It reports `renewed` when its copy of the log holds the
     new claim and no other since the last one of this attempt, `not_renewed` if there is no new fence, else `failed`.
 
-In return: a request is answered once, never before its records are committed, and with NOT_COORDINATOR if that
-becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the log.
+In return: a request is answered once, never before the records of its group are committed, and with NOT_COORDINATOR
+if that becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the
+log.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from traceback import format_exception
@@ -45,13 +45,14 @@ from sidecar.core.build import Build
 from sidecar.core.commands import Append, Claim, Command, Fence, Follow, Occupied, Renew, Stop, TookOver, Void, Work
 from sidecar.core.effects import Count, Effects, Log, Reply
 from sidecar.core.errors import TEXT, Code, InvariantError
-from sidecar.core.events import NO_TOKEN, Answer, Event
+from sidecar.core.events import NO_TOKEN, Event
 from sidecar.core.groups import Registry
 from sidecar.core.held import Held, LogView, Tally, Waiting, refuse
 from sidecar.core.loading import Loading
 from sidecar.core.shard import Shard
 from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Now, Ports
+from sidecar.core.unsent import Unsent
 
 RETRY_MS, RETRY_MAX_MS = 50, 2_000
 """Between two attempts at a takeover: doubled each time, up to the second."""
@@ -117,10 +118,8 @@ class Owner:
         self._out = out
         self._occupied: set[str] = set()
         """Groups with members, as the driver was told."""
-        self._open: dict[int, type[Answer]] = {}
-        self._parked: deque[tuple[int, Reply]] = deque()
+        self._unsent = Unsent()
         self._held = Waiting(tally, out)
-        self._serial = self._committed = 0
         self._owner_epoch = -1
         self.proved_until = LONG_AGO
         """Until when a committed write proves that nobody has taken the partition over, whatever the lease says."""
@@ -173,9 +172,10 @@ class Owner:
             return
         self._go("replayed")
         self.problem = ""
-        self._serial = self._committed = 0
+        self._unsent.begin()
         self.loading = Loading(self._log.groups(self.partition))
-        self.shard = Shard(self._registry, self._ports, self.image)
+        doubt_until_ms = now.mono_ms + self._ports.lease_ms
+        self.shard = Shard(self._registry, self._ports, self.image, doubt_until_ms)
         self._served_ms = now.mono_ms
         ms = now.mono_ms - self._since_ms
         groups = len(self.loading.left)
@@ -244,7 +244,7 @@ class Owner:
         self._answer(shard, token, event, now)
 
     def _answer(self, shard: Shard, token: int, event: Event, now: Now) -> None:
-        self._open[token] = event.answer
+        self._unsent.open[token] = event
         self._tally.open += 1
         try:
             if event.group_id in self.unreadable:
@@ -304,15 +304,13 @@ class Owner:
     def committed(self, attempt: int, serial: int) -> None:
         if attempt != self.attempt or self.shard is None:
             return
-        self._committed = serial
-        parked = self._parked
-        while parked and parked[0][0] <= serial:
-            self._release(self.shard, parked.popleft()[1])
+        for reply in self._unsent.committed(serial):
+            self._release(self.shard, reply)
 
     @property
     def idle(self) -> bool:
         """Everything that was written is committed."""
-        return self._serial == self._committed
+        return self._unsent.idle
 
     def _run(self, turn: Callable[[], Effects], now: Now) -> None:
         try:
@@ -328,9 +326,9 @@ class Owner:
         if fx.records:
             # What is taken out leaves the effects as new, and the next event need not make others.
             records, fx.records = fx.records, []
-            self._serial += 1
-            out.append(Append(self.partition, self.attempt, self._serial, records))
-            for group_id in {r.group_id for r in records}:
+            groups = dict.fromkeys(r.group_id for r in records)
+            out.append(Append(self.partition, self.attempt, self._unsent.append(groups), records))
+            for group_id in groups:
                 members = shard.has_members(group_id)
                 if members != (group_id in self._occupied):
                     self._tell_occupied(group_id, members)
@@ -343,13 +341,11 @@ class Owner:
             out.append(Void(tuple(fx.voided)))
         replies, fx.replies = fx.replies, []
         for reply in replies:
-            if self._serial == self._committed:
+            if not self._unsent.hold(reply):
                 self._release(shard, reply)
-            else:
-                self._parked.append((self._serial, reply))
 
     def _release(self, shard: Shard, reply: Reply) -> None:
-        if self._open.pop(reply.token, None) is None:
+        if self._unsent.open.pop(reply.token, None) is None:
             return
         self._tally.open -= 1
         grant = reply.grant
@@ -450,7 +446,7 @@ class Owner:
         self._tell_occupied(group_id, True)  # so that its offsets stay
 
     def _refuse_unreadable(self, token: int, event: Event) -> None:
-        del self._open[token]
+        del self._unsent.open[token]
         self._tally.open -= 1
         why = f"The group's state cannot be read: {self.unreadable[event.group_id]}"
         self._out.append(Reply(token, event.refused(Code.COORDINATOR_NOT_AVAILABLE, why)))
@@ -493,8 +489,7 @@ class Owner:
             granted = tuple(g for g, soft in shard.soft.items() if soft.granted)
             if granted:
                 self._out.append(Void(granted))
-        self._parked.clear()
-        waiting, self._open = self._open, {}
+        waiting = self._unsent.end()
         self._tally.open -= len(waiting)
         code = Code.NOT_COORDINATOR
-        self._out += [Reply(token, answer(code, TEXT[code])) for token, answer in waiting.items()]
+        self._out += [Reply(token, event.refused(code, TEXT[code])) for token, event in waiting.items()]

@@ -28,7 +28,10 @@ behaviour.md, 6.10)."""
 class Shard:
     """Groups whose id hashes to one partition."""
 
-    def __init__(self, registry: Registry, ports: Ports, image: TopicImage | None = None) -> None:
+    def __init__(
+        self, registry: Registry, ports: Ports, image: TopicImage | None = None, doubt_until_ms: int = 0
+    ) -> None:
+        """`doubt_until_ms`: until then a former owner may still answer members (Turn.not_in_doubt)."""
         self.registry = registry
         self.groups: dict[str, Group] = {}
         self.soft: dict[str, Soft] = {}
@@ -50,6 +53,7 @@ class Shard:
             image or TopicImage(),
             Now(0, 0),
             Effects(),
+            doubt_until_ms=doubt_until_ms,
         )
 
     # ---- in ---------------------------------------------------------------------------------------------

@@ -57,6 +57,8 @@ class Ports:
     asks_access: Callable[[], bool] = lambda: False
     record_bytes: int = RECORD_BYTES
     """What one request may make a single record hold: a batch takes no more."""
+    lease_ms: int = 0
+    """For so long the former owner of a partition may still tell members that all is well."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class Turn:
     now: Now
     fx: Effects
     runs: int = 0
+    doubt_until_ms: int = 0
+    """See `not_in_doubt`."""
 
     def begin(self, now: Now) -> Effects:
         """The effects of the last event are used up, or belong to whoever took them."""
@@ -94,6 +98,11 @@ class Turn:
         was written before it."""
         if token != NO_TOKEN:
             self.fx.replies.append(Reply(token, answer, grant))
+
+    def not_in_doubt(self, deadline_ms: int) -> int:
+        """When a silent member may be removed whose time is over at `deadline_ms`: not as long as the former owner, of
+        which nothing may have been heard, can answer it under its lease. Then its partitions would have two owners."""
+        return max(deadline_ms, self.doubt_until_ms)
 
     def next_run(self) -> int:
         self.runs += 1

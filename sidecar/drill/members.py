@@ -22,6 +22,7 @@ from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import leave_group as lg
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.primitives import WireError
@@ -83,6 +84,8 @@ class ConsumerSpeaker:
 class ClassicSpeaker:
     """JoinGroup, SyncGroup, Heartbeat: the only member, and so the leader, of its group."""
 
+    instance_id: str | None = None
+
     def __init__(self, group: str) -> None:
         self.group = group
         self.member_id = ""
@@ -112,6 +115,7 @@ class ClassicSpeaker:
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=SESSION_MS,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocols=[jg.JoinGroupRequestProtocol(name="range", metadata=metadata)],
         )
@@ -124,7 +128,7 @@ class ClassicSpeaker:
             return int(res.error_code)
         self.member_id = res.member_id
         assignment = struct.pack(">hii", 0, 0, -1)  # ConsumerProtocolAssignment v0: nothing
-        sync = sg.SyncGroupRequest(self.group, res.generation_id, self.member_id)
+        sync = sg.SyncGroupRequest(self.group, res.generation_id, self.member_id, self.instance_id)
         sync.protocol_type, sync.protocol_name = "consumer", "range"
         sync.assignments = [sg.SyncGroupRequestAssignment(self.member_id, assignment)]
         out = await conn.request(sg, "SyncGroup", sync, timeout_s=JOIN_S)
@@ -135,15 +139,77 @@ class ClassicSpeaker:
         return int(Code.REBALANCE_IN_PROGRESS)
 
 
+class ConsumerNewcomer:
+    """KIP-848. Each turn is a member that joins, gets the partitions of a topic, and leaves."""
+
+    epoch = 0
+    TURNS = 100
+
+    def __init__(self, group: str, topic: str) -> None:
+        self.group = group
+        self.topic = topic
+        self.member_id = f"{group}-member"
+
+    async def heartbeat(self, conn: BrokerConnection) -> int:
+        res = await self._beat(conn, 0)
+        for _ in range(self.TURNS):
+            if res.error_code != Code.NONE or (res.assignment is not None and res.assignment.topic_partitions):
+                break
+            await asyncio.sleep(COMMIT_EVERY_S)
+            res = await self._beat(conn, res.member_epoch)
+        else:
+            return int(Code.REBALANCE_IN_PROGRESS)
+        if res.error_code == Code.NONE:
+            await self._beat(conn, -1)
+        return int(res.error_code)
+
+    async def _beat(self, conn: BrokerConnection, epoch: int) -> ch.ConsumerGroupHeartbeatResponse:
+        req = ch.ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=epoch)
+        if epoch == 0:
+            req.rebalance_timeout_ms, req.subscribed_topic_names, req.topic_partitions = SESSION_MS, [self.topic], []
+        res: ch.ConsumerGroupHeartbeatResponse = await conn.request(
+            ch, "ConsumerGroupHeartbeat", req, timeout_s=ANSWER_S
+        )
+        return res
+
+
+class ClassicNewcomer(ClassicSpeaker):
+    """Each turn is a member that joins, leads its group through a generation, and leaves. It is a static member: one
+    that could not leave is replaced by the next."""
+
+    instance_id: str | None = "newcomer"
+
+    async def heartbeat(self, conn: BrokerConnection) -> int:
+        self.member_id = ""
+        code = await self._join(conn)
+        self.epoch = -1  # it commits nothing
+        if code != Code.REBALANCE_IN_PROGRESS:
+            return code
+        gone = lg.MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
+        req = lg.LeaveGroupRequest(self.group, members=[gone])
+        await conn.request(lg, "LeaveGroup", req, low=3, timeout_s=ANSWER_S)
+        return int(Code.NONE)
+
+
+def speaker(group: str, kind: str, topic: str, newcomer: bool) -> Speaker:
+    if newcomer:
+        return ConsumerNewcomer(group, topic) if kind == "consumer" else ClassicNewcomer(group)
+    return ConsumerSpeaker(group) if kind == "consumer" else ClassicSpeaker(group)
+
+
 class Member:
     """One member. `topic` is any topic that is there: its partition 0 is what the member commits an offset of."""
 
-    def __init__(self, group: str, kind: str, bootstrap: Sequence[Address], topic: str) -> None:
+    def __init__(
+        self, group: str, kind: str, bootstrap: Sequence[Address], topic: str, newcomer: bool = False
+    ) -> None:
+        """A newcomer joins and leaves again and again; its heartbeats are what it brought to an end."""
         self.group = group
+        self.newcomer = newcomer
         self.heartbeats: Accepted = []
         self.commits: Accepted = []
         self.refused: Counter[str] = Counter()
-        self._speaker: Speaker = ConsumerSpeaker(group) if kind == "consumer" else ClassicSpeaker(group)
+        self._speaker = speaker(group, kind, topic, newcomer)
         self._bootstrap = list(bootstrap)
         self._topic = topic
         self._offset = itertools.count(1)

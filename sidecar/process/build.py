@@ -193,7 +193,7 @@ class Coordination:
                 s.offsets.placeholder_first_joins,
                 s.limits.parked_replies,
             ),
-            lease_ms=s.ownership.session_timeout_ms,
+            lease_ms=s.ownership.proof_ms,
             batch_bytes=s.state.max_message_bytes // 2,
             load_slice_s=s.takeover_slice_ms / 1000,
         )

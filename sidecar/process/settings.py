@@ -199,13 +199,19 @@ class OffsetsSection(_Section):
 
 class OwnershipSection(_Section):
     group: str = Field("__group_state_owners", min_length=1, description="The sidecars' own group on the brokers.")
-    session_timeout_ms: int = Field(6_000, ge=500, description="The brokers' group.min.session.timeout.ms at least.")
+    session_timeout_ms: int = Field(
+        6_000,
+        ge=500,
+        description="The brokers' group.min.session.timeout.ms at least. A sidecar that no broker answers for so long sends "
+        "its clients away.",
+    )
     heartbeat_ms: int = Field(500, ge=50, description="How often it proves itself to the brokers.")
     proof_ms: int = Field(
         15_000,
         ge=1_000,
-        description="A coordinator of the owners' group that can commit nothing is believed for so long: it may be cut off, "
-        "and another one in its place.",
+        description="The lease: for so long after the coordinator of the owners' group has committed something for it, a "
+        "sidecar goes on, and for so long after a takeover nobody is removed for silence. More than the brokers' "
+        "broker.session.timeout.ms; the same for all sidecars.",
     )
     tail_wait_ms: int = Field(
         60_000,
@@ -365,19 +371,6 @@ class Settings(BaseSettings):
     def _linked(self) -> Settings:
         if (self.role == "both") != (self.link is None):
             raise ValueError(f"role {self.role} and link {self.link} do not go together: two processes share a link")
-        return self
-
-    @model_validator(mode="after")
-    def _leased(self) -> Settings:
-        """While an owner that is cut off may still answer under its lease, the next one must remove nobody."""
-        lease_ms = self.ownership.session_timeout_ms
-        for name, section in (("consumer", self.consumer), ("classic", self.classic)):
-            if section.min_session_timeout_ms < lease_ms:
-                raise ValueError(
-                    f"{name}.min_session_timeout_ms {section.min_session_timeout_ms} is less than "
-                    f"ownership.session_timeout_ms {lease_ms}: members could be removed while their last owner tells "
-                    "them that all is well"
-                )
         return self
 
     @field_validator("bootstrap")

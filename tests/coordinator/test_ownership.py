@@ -26,6 +26,7 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import join_group as jg
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
+from tests.inprocess.faults import ALWAYS
 from tests.inprocess.house import Lines, turns, until
 from tests.inprocess.owners import ClassicGroup
 
@@ -311,6 +312,50 @@ def test_a_coordinator_that_can_commit_nothing_is_believed_for_a_while_only() ->
         last_ms = max(end for end, _ in one.lease)
         assert last_ms < time.monotonic() * 1000 + s.session_timeout_ms / 2, "heartbeats alone prove nothing for long"
         assert len(one.lease) >= said and one.lost == [], "it stays a member"
+
+    run(test)
+
+
+def test_a_lease_outlasts_the_coordinator_that_gave_it_while_other_brokers_answer() -> None:
+    """The coordinator of the owners' group has died; the others name it until the controller has found that out."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1, replace(SETTINGS, session_timeout_ms=500, proof_ms=3_000))
+        await until(lambda: brokers.count(Api.OFFSET_COMMIT) >= 2)
+        for api in (Api.HEARTBEAT, Api.OFFSET_COMMIT):
+            brokers.faults.drop(api, times=ALWAYS)
+        dead_ms = now().mono_ms
+        await until(lambda: now().mono_ms > dead_ms + 1_500)
+        assert one.lease[-1][0] > now().mono_ms, "its members are answered all the while"
+        await until(lambda: now().mono_ms > dead_ms + 3_500)
+        assert max(end for end, _ in one.lease) < dead_ms + 3_100, "and not longer than the heir waits with removals"
+
+    run(test)
+
+
+def test_a_sidecar_that_no_broker_answers_has_no_lease_after_a_session() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1, replace(SETTINGS, session_timeout_ms=500, proof_ms=3_000))
+        await until(lambda: brokers.count(Api.OFFSET_COMMIT) >= 2)
+        for api in (Api.HEARTBEAT, Api.OFFSET_COMMIT, Api.FIND_COORDINATOR):
+            brokers.faults.drop(api, times=ALWAYS)
+        dead_ms = now().mono_ms
+        await until(lambda: now().mono_ms > dead_ms + 700)
+        assert max(end for end, _ in one.lease) < dead_ms + 600
+
+    run(test)
+
+
+def test_commits_that_wait_for_a_dead_replica_do_not_hold_up_the_heartbeats() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1, replace(SETTINGS, proof_ms=3_000))
+        await until(lambda: brokers.count(Api.OFFSET_COMMIT) >= 2)
+        hung = brokers.faults.hang(Api.OFFSET_COMMIT)
+        await until(lambda: hung.met)
+        beats = brokers.count(Api.HEARTBEAT)
+        await until(lambda: brokers.count(Api.HEARTBEAT) > beats + 20)
+        hung.release()
+        assert one.lost == []
 
     run(test)
 

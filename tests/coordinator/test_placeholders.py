@@ -333,6 +333,22 @@ def test_the_offsets_leader_moves() -> None:
     run(test, brokers=brokers, placeholders={"session_timeout_ms": 60})
 
 
+def test_the_new_leader_of_the_offsets_is_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest after trouble with the former one is cut short; here it would last longer than any test."""
+    monkeypatch.setattr(module, "PAUSE_MS", 3_600_000)
+    monkeypatch.setattr(module, "PAUSE_MAX_MS", 3_600_000)
+
+    async def test(house: House) -> None:
+        house.brokers.faults.fail(Api.JOIN_GROUP, Code.NOT_COORDINATOR, matches=ours)
+        await joined(house)
+        await until(lambda: house.metrics.value("placeholder_troubles") > 0)
+        house.brokers.topics[OFFSETS].leaders = [2]
+        house.show()
+        await house.seated()
+
+    run(test, brokers=FakeBrokers(nodes=(1, 2), partitions=1))
+
+
 # ---- commits of two members -----------------------------------------------------------------------------------------
 def check(member: str, epoch: int, *partitions: int) -> CommitCheck:
     return CommitCheck("g", member, epoch, None, 9, False, tuple(("orders", ZERO_UUID, p) for p in partitions))

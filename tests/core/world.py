@@ -55,10 +55,11 @@ class World:
         self.notes: list[Log | Count] = []
         """What went to the log and the metrics; whoever reads them takes them out."""
 
-    def empty(self) -> Shard:
+    def empty(self, lease_ms: int = 0) -> Shard:
         config = Computed(lambda kind, group_id: self.classic if kind == CLASSIC else self.config)
         ports = Ports(self.assignors, config, lambda: self.asks_access)
-        return Shard(REGISTRY, ports, self.shard.image if hasattr(self, "shard") else None)
+        image = self.shard.image if hasattr(self, "shard") else None
+        return Shard(REGISTRY, ports, image, self.now_ms + lease_ms if lease_ms else 0)
 
     @property
     def now(self) -> Now:
@@ -152,9 +153,9 @@ class World:
         assert isinstance(found, ConsumerGroup)
         return found
 
-    def rebuilt(self) -> Shard:
-        """A new owner's shard, from the compacted log."""
-        shard = self.empty()
+    def rebuilt(self, lease_ms: int = 0) -> Shard:
+        """A new owner's shard, from the compacted log. `lease_ms`: of the former owner."""
+        shard = self.empty(lease_ms)
         by_group: dict[str, list[Record]] = {}
         for r in self.compacted():
             by_group.setdefault(r.group_id, []).append(r)
@@ -173,6 +174,7 @@ class Client:
     names: tuple[str, ...] | None = None
     regex: str | None = None
     instance_id: str | None = None
+    rebalance_ms: int = 30_000
     epoch: int = 0
     owned: Partitions = field(default_factory=dict)
     gone: bool = False
@@ -184,7 +186,7 @@ class Client:
             self.member_id,
             self.epoch,
             instance_id=self.instance_id,
-            rebalance_timeout_ms=30_000 if joining else -1,
+            rebalance_timeout_ms=self.rebalance_ms if joining else -1,
             topic_names=self.names if joining else None,
             topic_regex=self.regex if joining else None,
             owned={} if joining else self.owned,

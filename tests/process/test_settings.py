@@ -73,16 +73,6 @@ def test_ranges_are_kafkas(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "session_timeout_ms 1000 is not in [min_session_timeout_ms 45000" in found
 
 
-@pytest.mark.parametrize("kind", ["CONSUMER", "CLASSIC"])
-def test_no_session_is_shorter_than_the_lease(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """S7 of the safety review."""
-    monkeypatch.setenv(f"SIDECAR_{kind}__MIN_SESSION_TIMEOUT_MS", "5999")
-    with pytest.raises(SettingsError, match=r"is less than ownership\.session_timeout_ms 6000"):
-        load(None, GIVEN)
-    monkeypatch.setenv("SIDECAR_OWNERSHIP__SESSION_TIMEOUT_MS", "5999")
-    load(None, GIVEN)
-
-
 def test_a_bad_expression_and_bad_json_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIDECAR_GROUPS__INCLUDE", '["("]')
     assert "no regular expression" in faults()[0]

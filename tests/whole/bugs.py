@@ -13,6 +13,7 @@ import pytest
 import sidecar.api.offset_commit as offset_commit
 import sidecar.coordinator.writer as writer_module
 from sidecar.coordinator.clock import now
+from sidecar.coordinator.confirming import Confirming
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.ownership import Ownership
 from sidecar.coordinator.placeholders import Placeholders, _Group
@@ -25,6 +26,7 @@ from sidecar.core.offsets import FetchCheck
 from sidecar.core.owner import Owner, Phase
 from sidecar.core.service import Service
 from sidecar.core.shard import Shard
+from sidecar.core.turn import Turn
 from sidecar.front.steady import Grants
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA
@@ -178,17 +180,22 @@ def looks_at_no_lease(patch: Patch, world: World) -> None:
 
 
 def counts_the_lease_from_the_answer(patch: Patch, world: World) -> None:
-    real = Ownership._prove
-    patch.setattr(Ownership, "_prove", lambda self, sent: real(self, now()))
+    real = Ownership._commit_written
+    patch.setattr(Ownership, "_commit_written", lambda self, sent: real(self, now()))
 
 
 def believes_heartbeats_alone(patch: Patch, world: World) -> None:
     """A coordinator of the owners' group that is cut off from the other brokers goes on answering."""
 
-    async def planted(self: Any, conn: Any) -> None:
-        self._committed = now()
+    async def planted(self: Any, conn: Any, member_id: str, generation: int) -> None:
+        self._committed(now())
 
-    patch.setattr(Ownership, "_commit", planted)
+    patch.setattr(Confirming, "_commit", planted)
+
+
+def removes_whom_the_former_owner_answers(patch: Patch, world: World) -> None:
+    """A new owner counts sessions and rebalance timeouts from its takeover, however long the former one's lease is."""
+    patch.setattr(Turn, "not_in_doubt", lambda self, deadline_ms: deadline_ms)
 
 
 def gives_no_time_back(patch: Patch, world: World) -> None:

@@ -63,8 +63,8 @@ class Fold:
         self.say: Callable[[str, str], None] = lambda who, text: None
         self._without: dict[tuple[str, str], tuple[str, int]] = {}
         """Members whose record is gone, why, and behind how many claims, as far as a batch has been read."""
-        self.gone: dict[tuple[str, str], tuple[float, int]] = {}
-        """When members were removed that have not come back, and by which node's sidecar."""
+        self.gone: dict[tuple[str, str], tuple[float, int, str]] = {}
+        """When members were removed that have not come back, by which node's sidecar, and why."""
         self.foreign: set[str] = set()
         """Groups with records that nobody here can read: they are kept as they are."""
         self._codec = StateCodec()
@@ -98,7 +98,7 @@ class Fold:
             for (group_id, member_id), (why, claims) in self._without.items():
                 group = self.group(group_id)
                 if group is None or member_id not in group.members:  # else it has changed its protocol
-                    self.gone[group_id, member_id] = self._kafka.universe.now_ms, part.owner
+                    self.gone[group_id, member_id] = self._kafka.universe.now_ms, part.owner, why
                     if claims == part.claims:  # else nobody can say when the former owner wrote it
                         self._removed(group_id, member_id, why, part)
             for group_id in groups:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
@@ -31,6 +32,10 @@ SLOW_MS = 100.0
 """What takes longer is told with its time."""
 AT_ONCE_MS = 500.0
 """A sidecar knows what it has written itself. Its front hears of it before anybody else."""
+
+
+FOR_SILENCE = re.compile("timeout|in time")
+"""A member that was removed for that must not be answered well elsewhere: it would own what others have now."""
 
 
 class Judge:
@@ -147,8 +152,9 @@ class Judge:
         if code == Code.UNKNOWN_SERVER_ERROR:
             self._wrong(f"{client.name}: {what} was answered with an unknown server error")
         if code == Code.NONE and what in AS_A_MEMBER:
-            gone_ms, remover = self.fold.gone.get((client.habits.group_id, client.member_id), (asked_ms, -1))
-            if asked_ms > gone_ms + _believed_ms(host, remover):
+            nobody = (asked_ms, -1, "")
+            gone_ms, remover, why = self.fold.gone.get((client.habits.group_id, client.member_id), nobody)
+            if asked_ms > gone_ms + (AT_ONCE_MS if FOR_SILENCE.search(why) else _believed_ms(host, remover)):
                 self._wrong(f"{client.name} was removed at {gone_ms:.0f}, asked at {asked_ms:.0f}, and all is well")
         group_id = client.habits.group_id
         if code == Code.NONE and what in UNDER_A_LEASE and not self.inside.had_a_lease(host, group_id, asked_ms):

@@ -68,7 +68,9 @@ PLANTED = [
     Bug(bugs.keeps_what_was_removed, "the tail of"),
     Bug(bugs.reads_out_of_order, "the tail of|has lost records"),
     Bug(bugs.looks_at_no_lease, "no lease|all is well", ALONE),
-    Bug(bugs.counts_the_lease_from_the_answer, "longer than the brokers know"),
+    Bug(bugs.removes_whom_the_former_owner_answers, "was removed at|two owners", ("host_is_alone",)),
+    Bug(bugs.counts_the_lease_from_the_answer, "too long"),
+    Bug(bugs.believes_heartbeats_alone, "nobody who could commit", ("owners_coordinator_is_cut_off",)),
     Bug(bugs.stays_withdrawn, "not within", ("broker_crashes", "broker_stands_still")),
     Bug(bugs.gives_no_time_back, "could be heard for", ("sidecar_stands_still",)),
     Bug(bugs.keeps_a_problem, "not within.*cannot be taken over", DOWN),
@@ -95,7 +97,6 @@ PLANTED = [
 ]
 SELDOM = [
     Bug(findings.waits_at_the_old_coordinator, "has not been answered", scene="first_bootstrap_is_silent"),
-    Bug(bugs.believes_heartbeats_alone, "nobody who could commit", ("owners_coordinator_is_cut_off",)),
     Bug(bugs.takes_no_seat_over, "goes back|was acknowledged", HELD_UP),
     Bug(bugs.waits_for_no_commits, "goes back|was acknowledged", (*HELD_UP, "disk_is_slow")),
     Bug(bugs.forgets_commits_in_doubt, "goes back|was acknowledged", HELD_UP),

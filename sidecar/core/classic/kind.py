@@ -19,7 +19,17 @@ from sidecar.core.classic.join import join
 from sidecar.core.classic.leave import leave, session_over
 from sidecar.core.classic.moves import AdoptClassic, adopt, drain, rebalance
 from sidecar.core.classic.offsets import check_commit, check_fetch
-from sidecar.core.classic.rebalance import JOIN, SESSION, SYNC, arm_session, await_join, join_due, prepare, sync_due
+from sidecar.core.classic.rebalance import (
+    JOIN,
+    SESSION,
+    SYNC,
+    arm_session,
+    await_join,
+    await_sync,
+    join_due,
+    prepare,
+    sync_due,
+)
 from sidecar.core.classic.records import RECORDS, State
 from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.classic.sync import heartbeat, sync
@@ -51,8 +61,7 @@ def _loaded(turn: Turn, group: ClassicGroup) -> None:
         await_join(turn, group)
     elif group.state is State.COMPLETING:
         soft.unsynced = set(group.members)
-        timeout_ms = group.rebalance_timeout_ms()
-        turn.timers.set((SYNC, group.group_id), turn.now.mono_ms + timeout_ms, group.generation)
+        await_sync(turn, group)
     if len(group.members) > config_of(turn, group.group_id).max_size and group.state is not State.PREPARING:
         turn.timers.set((SHRINK, group.group_id), turn.now.mono_ms)
 

@@ -83,7 +83,7 @@ def prepare(turn: Turn, group: ClassicGroup, why: str) -> None:
 
 def await_join(turn: Turn, group: ClassicGroup, at_least_ms: int = 0) -> None:
     timeout_ms = max(group.rebalance_timeout_ms(), at_least_ms)
-    turn.timers.set((JOIN, group.group_id), turn.now.mono_ms + timeout_ms)
+    turn.timers.set((JOIN, group.group_id), turn.not_in_doubt(turn.now.mono_ms + timeout_ms))
 
 
 def _fail_syncs(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
@@ -206,8 +206,7 @@ def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None
         arm_session(turn, group, member_id)
     soft.new.clear()
     soft.unsynced = set(group.members)
-    timeout_ms = group.rebalance_timeout_ms()
-    turn.timers.set((SYNC, group.group_id), turn.now.mono_ms + timeout_ms, group.generation)
+    await_sync(turn, group)
     turn.fx.log(
         "generation", group_id=group.group_id, generation=group.generation, members=len(group.members), leader=leader
     )
@@ -287,11 +286,16 @@ def sync_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], generation: 
     prepare(turn, group, f"{', '.join(late)} did not sync in time")
 
 
+def await_sync(turn: Turn, group: ClassicGroup) -> None:
+    deadline_ms = turn.not_in_doubt(turn.now.mono_ms + group.rebalance_timeout_ms())
+    turn.timers.set((SYNC, group.group_id), deadline_ms, group.generation)
+
+
 # ---- members ------------------------------------------------------------------------------------------------------
 def arm_session(turn: Turn, group: ClassicGroup, member_id: str, more_ms: int = 0) -> None:
     member = group.members.get(member_id)
     if member is not None:
-        deadline_ms = turn.now.mono_ms + member.session_timeout_ms + more_ms
+        deadline_ms = turn.not_in_doubt(turn.now.mono_ms + member.session_timeout_ms + more_ms)
         turn.timers.set((SESSION, group.group_id, member_id), deadline_ms)
 
 

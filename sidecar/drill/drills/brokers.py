@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import signal
 
-from sidecar.drill.drills.ground import Ground
+from sidecar.drill.drills.ground import OWNERS_GROUP, Ground
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.local import Broker
 from sidecar.drill.processes import Process, port_open
 
-OWNERS_GROUP = "__group_state_owners"
 SUSPENDED_S = 40.0
 
 
@@ -85,6 +84,7 @@ class FullRestart(Drill):
 
     name = "full-restart"
     beside_kafka = True
+    everything_stops = True
     patience_s = 150.0
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:

@@ -2,11 +2,13 @@
 
 All groups of a drill hash to the same partition, so they have the same coordinator: one owner among the sidecars, one
 broker at Kafka. A group of each protocol is the sidecars'; with `beside_kafka`, one of each is Kafka's own, and its
-clients go past the sidecars.
+clients go past the sidecars. With three brokers, the sidecars' own group is coordinated by another broker than the
+groups, and bystanders have groups at the third: what happens to the other two must not stop them.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -34,6 +36,7 @@ PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
+OWNERS_GROUP, STATE_TOPIC, OFFSETS_TOPIC = "__group_state_owners", "__group_state", "__consumer_offsets"
 MEMBERS = 3
 """Members on our own wire client, for each group under test."""
 
@@ -109,6 +112,8 @@ class Ground:
         self.topic = ""
         self.companies: list[Company] = []
         self.producer: ProducerProcess | None = None
+        self.bystanders: dict[str, list[Member]] = {}
+        """Of the sidecars, and of Kafka."""
         self.crew: Members | None = None
         self.clients_may_end = False
         """A client that ends is started again, as by whoever runs applications."""
@@ -158,17 +163,50 @@ class Ground:
             future.result(timeout=30)
         time.sleep(2.5)  # the sidecars read the topics every 2 s
         self.producer = ProducerProcess(k, self.topic, rate=RATE, bootstrap=k.internal, name=f"{tag}-producer").start()
-        first = f"drill-{tag}-{KINDS[0]}"
+        first, elsewhere = self._places(f"drill-{tag}-{KINDS[0]}")
         native = KINDS if not k.version.startswith("3.") else KINDS[1:]  # Kafka 3 has no consumer groups by default
         cast = [("sidecar", kind, k.bootstrap) for kind in KINDS]
         cast += [("kafka", kind, k.internal) for kind in native if beside_kafka]
         self.companies, self.clients_may_end = [], False
         for side, kind, bootstrap in cast:
             prefix = f"{'drill' if side == 'sidecar' else 'native'}-{tag}-{kind}"
-            group = first if prefix == first else sibling_group(first, prefix, STATE_PARTITIONS)
+            group = first if (side, kind) == cast[0][:2] else sibling_group(first, prefix, STATE_PARTITIONS)
             assert partition_for(group, STATE_PARTITIONS) == partition_for(first, STATE_PARTITIONS)
             self.companies.append(self._company(tag, Company(side, kind, group, bootstrap)))
-        self.crew = Members([m for c in self.companies for m in c.members]).start()
+        self.bystanders = self._bystanders(tag, elsewhere) if beside_kafka and elsewhere else {}
+        besides = [m for members in self.bystanders.values() for m in members]
+        self.crew = Members([*(m for c in self.companies for m in c.members), *besides]).start()
+
+    def _places(self, prefix: str) -> tuple[str, str]:
+        """Return the id of the first group, and that of one which is led at another broker, or "". Both brokers lead
+        the group's offsets and its state, and neither coordinates the sidecars' own group."""
+        if len(self.kafka.nodes) < 3:
+            return prefix, ""
+        topics = self.admin().list_topics(timeout=30).topics
+        offsets, state = (topics[t].partitions for t in (OFFSETS_TOPIC, STATE_TOPIC))
+        arbiter = offsets[partition_for(OWNERS_GROUP, STATE_PARTITIONS)].leader
+        found: dict[int, str] = {}
+        for name in (f"{prefix}-{n}" for n in range(1_000)):
+            p = partition_for(name, STATE_PARTITIONS)
+            if offsets[p].leader == state[p].leader != arbiter:
+                found.setdefault(offsets[p].leader, name)
+        if len(found) < 2:
+            raise DrillError(f"no two brokers lead both topics of a partition: {found}, beside {arbiter}")
+        return found.popitem()[1], found.popitem()[1]
+
+    def _bystanders(self, tag: str, first: str) -> dict[str, list[Member]]:
+        """Members, and newcomers, whose groups are led elsewhere."""
+        out: dict[str, list[Member]] = {}
+        places = (("sidecar", "drill", self.kafka.bootstrap), ("kafka", "native", self.kafka.internal))
+        for (side, begin, bootstrap), kind, newcomer in itertools.product(places, KINDS, (False, True)):
+            prefix = f"{begin}-{tag}-{kind}-{'newcomer' if newcomer else 'bystander'}"
+            name = sibling_group(first, prefix, STATE_PARTITIONS)
+            out.setdefault(side, []).append(Member(name, kind, self._addresses(bootstrap), self.topic, newcomer))
+        return out
+
+    @staticmethod
+    def _addresses(bootstrap: str) -> list[tuple[str, int]]:
+        return [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in bootstrap.split(","))]
 
     def _company(self, tag: str, c: Company) -> Company:
         k, topic, name = self.kafka, self.topic, f"{tag}-{c.side}-{c.kind}"
@@ -180,10 +218,9 @@ class Ground:
             lambda name: python_consumer(k, name, topic, c.group, *log, **how),
         ]
         c.clients = [make(f"{name}-{of}").start() for make, of in zip(c.make, ("java", "py"), strict=True)]
-        addresses = [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in c.bootstrap.split(","))]
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
-            c.members.append(Member(name, c.kind, addresses, self.topic))
+            c.members.append(Member(name, c.kind, self._addresses(c.bootstrap), self.topic))
         return c
 
     @property
@@ -235,12 +272,19 @@ class Ground:
         path.write_text(json.dumps(seen, indent=1))
         return f"clients hold {seen['clients hold']}; more in {path}"
 
+    def bystanders_served_since(self, at_s: float) -> bool:
+        besides = (m for members in self.bystanders.values() for m in members)
+        return all(first_after(m.heartbeats, at_s) is not None for m in besides)
+
     def settled(self, timeout_s: float) -> float:
         """Wait until every group has all its clients and partitions, and all are served."""
         at_s, at_ms = time.monotonic(), int(time.time() * 1000)
         return self.wait(
             "all groups balanced and served",
-            lambda: all(c.balanced() and c.served_since(at_s, at_ms) for c in self.companies),
+            lambda: (
+                all(c.balanced() and c.served_since(at_s, at_ms) for c in self.companies)
+                and self.bystanders_served_since(at_s)
+            ),
             timeout_s,
         )
 
@@ -256,7 +300,7 @@ class Ground:
         """Return the broker that coordinates a group which is Kafka's own."""
         p = partition_for(group, STATE_PARTITIONS)
         leader = (
-            self.admin().list_topics("__consumer_offsets", timeout=30).topics["__consumer_offsets"].partitions[p].leader
+            self.admin().list_topics(OFFSETS_TOPIC, timeout=30).topics[OFFSETS_TOPIC].partitions[p].leader
         )
         return next(n for n in self.kafka.nodes if n.node_id == leader)
 

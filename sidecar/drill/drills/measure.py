@@ -8,6 +8,7 @@ heartbeats     a member on the wire had no heartbeat accepted; the one that wait
 no commit      no client of the group had a commit acknowledged: with what unmodified clients add
 each client    the same for each client by itself; the one that waited longest
 on healing     no client of the group had a commit acknowledged, after the fault was healed and until all was well
+joins          no newcomer joined a group, got its partitions and left; only for groups led elsewhere
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sidecar.drill.drills.ground import Company
 from sidecar.drill.drills.spec import Mark
-from sidecar.drill.members import Accepted
+from sidecar.drill.members import Accepted, Member
 
-FIGURES = ("first commit", "heartbeats", "no commit", "each client", "on healing")
+FIGURES = ("first commit", "heartbeats", "no commit", "each client", "on healing", "joins")
 Times = dict[str, float]
 """Figure -> seconds."""
 
@@ -50,6 +51,20 @@ def after(c: Company, mark: Mark, end: Mark) -> Times:
     }
 
 
+def beside(members: Sequence[Member], start: Mark, end: Mark) -> Times:
+    """Return the figures of bystanders from `start` to `end`; that of the one that waited longest counts."""
+
+    def worst(accepted: Iterable[Accepted]) -> float:
+        return max(longest_pause((done for _, done in list(one)), start.at_s, end.at_s) for one in accepted)
+
+    stay, come = [m for m in members if not m.newcomer], [m for m in members if m.newcomer]
+    return {
+        "first commit": worst(m.commits for m in stay),
+        "heartbeats": worst(m.heartbeats for m in stay),
+        "joins": worst(m.heartbeats for m in come),
+    }
+
+
 def times_of(c: Company, marks: Sequence[Mark], healed: Mark, end: Mark, back_before_heal: bool) -> Times:
     """Return the figures of one round for one group: of several faults the worst counts. Where the groups are not
     expected to be served before the fault is healed, its time lasts until the end of the round."""
@@ -63,7 +78,7 @@ def times_of(c: Company, marks: Sequence[Mark], healed: Mark, end: Mark, back_be
 def summary(rounds: Sequence[Times]) -> dict[str, dict[str, float]]:
     """Return, by figure, p50, p95 and the maximum over all rounds."""
     out = {}
-    for name in FIGURES:
+    for name in [f for f in FIGURES if f in rounds[0]]:
         values = sorted(r[name] for r in rounds)
         p95 = values[min(len(values) - 1, round(0.95 * len(values)))]
         out[name] = {
@@ -74,10 +89,12 @@ def summary(rounds: Sequence[Times]) -> dict[str, dict[str, float]]:
     return out
 
 
+SHORT = {"first commit": "commit", "no commit": "no commit for"}
+
+
 def line_of(figures: Mapping[str, Times]) -> str:
     """One round in a line: `figures` by the title of the group."""
     return "; ".join(
-        f"{title}: commit {t['first commit']:.2f}, heartbeats {t['heartbeats']:.2f}, "
-        f"no commit for {t['no commit']:.2f}, on healing {t['on healing']:.2f} s"
+        f"{title}: " + ", ".join(f"{SHORT.get(name, name)} {t[name]:.2f}" for name in FIGURES if name in t) + " s"
         for title, t in figures.items()
     )

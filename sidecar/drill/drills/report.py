@@ -34,8 +34,11 @@ def _times(result: Result) -> Table:
     for title in groups:
         table.add_column(title, justify="right")
     for name in FIGURES:
-        cells = [" / ".join(f"{g[name][p]:.2f}" for p in ("p50", "p95", "max")) for g in groups.values()]
-        table.add_row(name, *cells)
+        cells = [
+            " / ".join(f"{g[name][p]:.2f}" for p in ("p50", "p95", "max")) if name in g else "" for g in groups.values()
+        ]
+        if any(cells):
+            table.add_row(name, *cells)
     return table
 
 
@@ -59,7 +62,7 @@ def show_all(results: Sequence[Result], console: Console) -> None:
     for head in ("drill", "rounds", "first commit", "heartbeats", "no commit", "took", ""):
         table.add_column(head)
     for r in results:
-        ours = [g for title, g in r.by_group().items() if title.startswith("sidecar")]
+        ours = [g for title, g in r.by_group().items() if title.startswith("sidecar") and "no commit" in g]
         cells = [
             " / ".join(f"{max(g[name][p] for g in ours):.2f}" for p in ("p50", "max")) if ours else "-"
             for name in FIGURES[:3]

@@ -12,13 +12,15 @@ from confluent_kafka import KafkaException
 from sidecar.audit.source import AuditError
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company, judge_journals
-from sidecar.drill.drills.measure import Times, line_of, summary, times_of
+from sidecar.drill.drills.measure import Times, beside, line_of, summary, times_of
 from sidecar.drill.drills.spec import Drill, Finding, Mark
 from sidecar.drill.processes import DrillError
 from sidecar.state.schema import StateError
 
 BEGIN_S = 90.0
 AFTER_S = 120.0
+STOPPED_S = 1.0
+"""No longer than so does what happens to a broker stop the heartbeats of groups that it does not lead."""
 CALM_S = 2.0
 """Between two rounds, so that one does not see the end of the other."""
 
@@ -108,7 +110,13 @@ def play_round(drill: Drill, ground: Ground, i: int, verdict: Verdict, say: Call
     end = Mark.now("all is well")
     for title, lines in commits_now(ground).items():
         verdict.add("lost_commits", lines, f"round {i + 1}, {title}")
-    return {c.title: times_of(c, marks, healed, end, drill.back_before_heal) for c in ground.companies}
+    figures = {c.title: times_of(c, marks, healed, end, drill.back_before_heal) for c in ground.companies}
+    for side, members in ground.bystanders.items():
+        figures[f"{side} elsewhere"] = beside(members, marks[0], end)
+    if "sidecar" in ground.bystanders and not drill.everything_stops:
+        longest_s = round(figures["sidecar elsewhere"]["heartbeats"], 2)
+        drill.find("heartbeats of groups led elsewhere stopped for", f"{longest_s} s", longest_s <= STOPPED_S)
+    return figures
 
 
 def finish(ground: Ground, verdict: Verdict, since_ms: int) -> None:

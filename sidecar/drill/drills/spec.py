@@ -45,6 +45,8 @@ class Drill:
     """What cluster it is played on; __main__.py lists them."""
     beside_kafka = False
     """Groups that Kafka coordinates take part: for faults that concern brokers."""
+    everything_stops = False
+    """No broker is left that leads the groups of bystanders."""
     holds_s = 0.0
     """So long at least from the fault until it is healed."""
     back_before_heal = True

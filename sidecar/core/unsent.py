@@ -1,0 +1,70 @@
+"""Requests that are open, and answers that wait until the records of their group are committed.
+
+Kafka's coordinator holds every answer back behind all records of the partition that were written before it. Here those
+of the same group count, on which alone an answer rests: while a replica that died is still in the in-sync set, nothing
+is committed (`broker.session.timeout.ms`, 9 s), and one group's join must not stop the heartbeats of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+
+from sidecar.core.effects import Reply
+from sidecar.core.events import Event
+
+
+class Unsent:
+    def __init__(self) -> None:
+        self.open: dict[int, Event] = {}
+        """By token."""
+        self.serial = 0
+        """Of the last append."""
+        self._committed = 0
+        self._written: dict[str, int] = {}
+        """Group -> serial of its last append, while any append is under way."""
+        self._waiting: list[tuple[int, int, Reply]] = []
+        self._order = count()
+
+    @property
+    def idle(self) -> bool:
+        """Everything that was appended is committed."""
+        return self.serial == self._committed
+
+    def append(self, groups: Iterable[str]) -> int:
+        """Records of these groups are appended now, under the serial that is returned."""
+        self.serial += 1
+        self._written.update(dict.fromkeys(groups, self.serial))
+        return self.serial
+
+    def hold(self, reply: Reply) -> bool:
+        """Whether this answer has to wait; then `committed` will return it."""
+        if self.serial == self._committed:
+            return False
+        event = self.open.get(reply.token)
+        last = 0 if event is None else self._written.get(event.group_id, 0)
+        if last <= self._committed:
+            return False
+        heappush(self._waiting, (last, next(self._order), reply))
+        return True
+
+    def committed(self, serial: int) -> Iterator[Reply]:
+        """That append and all before it are committed: what need not wait any more, in the order of `hold`."""
+        self._committed = serial
+        if self.serial == serial:
+            self._written.clear()
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= serial:
+            yield heappop(waiting)[2]
+
+    def begin(self) -> None:
+        """Nothing is appended yet."""
+        self.serial = self._committed = 0
+
+    def end(self) -> dict[int, Event]:
+        """The state is forgotten. Returns whoever waits for an answer, by token."""
+        self._waiting.clear()
+        self._written.clear()
+        left, self.open = self.open, {}
+        return left

@@ -1,0 +1,102 @@
+"""After a takeover the former owner may still tell members that all is well: until its lease is over, nobody is removed
+who has not been heard here."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.classic.events import JoinReply
+from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.records import MemberState
+from sidecar.core.errors import Code
+from tests.core.classic_client import ClassicClient, subscription
+from tests.core.world import Client, World, topic
+
+LEASE_MS = 15_000
+SESSION_MS = 6_000
+
+
+def consumers(count: int, rebalance_ms: int = 30_000) -> tuple[World, list[Client]]:
+    """Members of one group that are settled."""
+    config = ConsumerConfig(
+        assignor_offload_enable=False,
+        assignment_interval_ms=0,
+        session_timeout_ms=SESSION_MS,
+    )
+    world = World(config)
+    world.topics(topic(1, "t", 12))
+    clients = [Client(world, "g", f"m{i}", ("t",), rebalance_ms=rebalance_ms) for i in range(count)]
+    for _ in range(4):
+        for c in clients:
+            c.heartbeat()
+    return world, clients
+
+
+def beating(world: World, client: Client, ms: int) -> None:
+    """Time goes on, and this member is heard all the while."""
+    for _ in range(ms // 1_000):
+        world.sleep(1_000)
+        assert client.heartbeat().code == Code.NONE
+
+
+def test_a_silent_member_stays_while_the_former_owner_may_answer_it() -> None:
+    world, (heard, silent) = consumers(2)
+    world.shard = world.rebuilt(LEASE_MS)
+    beating(world, heard, LEASE_MS - 1_000)
+    assert world.member_ids("g") == {heard.member_id, silent.member_id}
+    beating(world, heard, 2_000)
+    assert world.member_ids("g") == {heard.member_id}
+
+
+def test_a_member_that_was_heard_here_has_its_session_and_no_more() -> None:
+    world, (heard, silent) = consumers(2)
+    world.shard = world.rebuilt(LEASE_MS)
+    assert silent.heartbeat().code == Code.NONE
+    beating(world, heard, SESSION_MS + 1_000)
+    assert world.member_ids("g") == {heard.member_id}
+
+
+def test_whoever_must_give_up_partitions_has_that_time_too() -> None:
+    """It was told so by the former owner, whose answers it may still get."""
+    world, (one, _) = consumers(2, rebalance_ms=2_000)
+    third = Client(world, "g", "m2", ("t",))
+    third.heartbeat()
+    one.heartbeat()  # it is told to give partitions up
+    assert world.group("g").members[one.member_id].state is MemberState.UNREVOKED_PARTITIONS
+    world.shard = world.rebuilt(LEASE_MS)
+    for _ in range(LEASE_MS // 1_000 - 1):
+        beating(world, third, 1_000)
+        world.shard.touch("g", one.member_id, world.now)
+    assert one.member_id in world.member_ids("g")
+    beating(world, third, 2_000)
+    assert one.member_id not in world.member_ids("g")
+
+
+@pytest.mark.parametrize("phase", ["join", "sync"])
+def test_a_classic_member_that_does_not_come_back_stays_as_long(phase: str) -> None:
+    world = World()
+    protocols = (("range", subscription(["t"])),)
+    clients = [
+        ClassicClient(name, protocols=protocols, session_ms=60_000, rebalance_ms=2_000) for name in ("one", "two")
+    ]
+    for c in clients:
+        reply = world.ask(c.join())
+        assert isinstance(reply, JoinReply)
+        c.joined(reply)
+    tokens = [world.request(c.join()) for c in clients]
+    world.sleep(3_000)
+    for c, token in zip(clients, tokens, strict=True):
+        reply = world.replies.pop(token).answer
+        assert isinstance(reply, JoinReply)
+        c.joined(reply)
+    leader, other = sorted(clients, key=lambda c: not c.leads)
+    nothing = {leader.member_id: b"", other.member_id: b""}
+    if phase == "join":
+        world.request(leader.sync(nothing))
+        world.request(other.sync({}))
+    world.shard = world.rebuilt(LEASE_MS)
+    world.request(leader.sync(nothing) if phase == "sync" else leader.join(reason="once more"))
+    world.sleep(LEASE_MS - 1_000)
+    assert other.member_id in world.member_ids("g")
+    world.sleep(2_000)
+    assert other.member_id not in world.member_ids("g")

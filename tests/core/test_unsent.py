@@ -1,0 +1,80 @@
+"""What an answer waits for: the records of its own group, and of no other."""
+
+from __future__ import annotations
+
+from sidecar.core.commands import Append, Command
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.errors import Code
+from tests.core.test_loading import Heir, beat, written
+
+
+class SlowHeir(Heir):
+    """Appends are committed when the test says so."""
+
+    def __init__(self, **members: int) -> None:
+        log, self.clients = written(**members)
+        self.appended: list[Append] = []
+        super().__init__(log)
+        self.take_over()
+        self.all()
+
+    def drive(self) -> None:
+        out: list[Command] = self.service.out
+        self.appended += [c for c in out if isinstance(c, Append)]
+        out[:] = [c for c in out if not isinstance(c, Append)]
+        super().drive()
+
+    def commit(self, count: int) -> None:
+        """The first so many appends."""
+        for _ in range(count):
+            c = self.appended.pop(0)
+            self.owner.committed(c.attempt, c.serial)
+        self.drive()
+
+    def join(self, token: int, group_id: str, member_id: str) -> None:
+        event = ConsumerHeartbeat(group_id, member_id, 0, rebalance_timeout_ms=1_000, topic_names=("t",), owned={})
+        assert self.ask(token, event) is None
+
+    def code(self, token: int) -> Code | None:
+        answer = self.replies.get(token)
+        assert answer is None or isinstance(answer, HeartbeatReply)
+        return None if answer is None else answer.code
+
+
+def test_an_answer_waits_for_the_records_of_its_group() -> None:
+    s = SlowHeir(g=2)
+    s.join(1, "g", "new")
+    assert s.ask(2, beat(s.clients["g"])) is None, "what it says rests on records that may be lost"
+    s.commit(1)
+    assert s.code(2) == Code.NONE
+
+
+def test_an_answer_does_not_wait_for_the_records_of_others() -> None:
+    s = SlowHeir(g=2, h=2)
+    s.join(1, "g", "new")
+    assert s.ask(2, beat(s.clients["h"])) is not None and s.code(2) == Code.NONE
+
+
+def test_answers_leave_as_their_groups_are_committed() -> None:
+    """Those of one group wait for an earlier append than those of another, which were held before."""
+    s = SlowHeir(g=2, h=2)
+    s.join(1, "h", "new")
+    s.join(2, "g", "new")
+    assert s.ask(3, beat(s.clients["g"])) is None
+    assert s.ask(4, beat(s.clients["h"])) is None
+    s.commit(1)
+    assert s.code(4) == Code.NONE and s.code(3) is None
+    s.commit(1)
+    assert s.code(3) == Code.NONE
+
+
+def test_whoever_waits_when_the_state_is_dropped_is_sent_on() -> None:
+    s = SlowHeir(g=2, h=2)
+    s.join(1, "g", "new")
+    assert s.ask(2, beat(s.clients["g"])) is None
+    s.owner.released("moved")
+    s.drive()
+    assert s.code(2) == Code.NOT_COORDINATOR
+    s.take_over()
+    s.all()
+    assert s.ask(3, beat(s.clients["h"])) is not None, "nothing is left of what was held"
