@@ -40,7 +40,7 @@ class Ask:
     owner_epoch: int = -1
     """Of the coordinator, if it served the partition when its own turn had ended."""
     behind: int = 0
-    """The serial of the last batch that was written when its own turn had ended."""
+    """The serial of the last batch with a record of its group that was written when its own turn had ended."""
 
 
 @dataclass(frozen=True, slots=True)

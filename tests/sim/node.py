@@ -202,7 +202,8 @@ class Node:
         self.drain()
         p = self.world.partition_of(ask.event.group_id)
         if self.service.owners[p].shard is not None:  # else it is held
-            ask.behind, ask.owner_epoch = self.tenures[p].written, self.tenures[p].epoch
+            ask.behind = self.tenures[p].written.get(ask.event.group_id, 0)
+            ask.owner_epoch = self.tenures[p].epoch
 
     def touch(self, group_id: str, member_id: str) -> None:
         self.service.touch(group_id, member_id, self.clock())
@@ -352,7 +353,7 @@ class Node:
             if isinstance(r, Tombstone) and r.kind in MEMBERS and r.why == "session timeout":
                 self._fell_silent((r.group_id, r.sub_id))
         tenure.queue.append((c.serial, records))
-        tenure.written = c.serial
+        tenure.written.update((r.group_id, c.serial) for r in records)
         if not tenure.sending and not tenure.renewing:
             self._send(c.partition, tenure)
 
@@ -470,7 +471,8 @@ class Node:
         if answer.code not in ASK_ELSEWHERE:
             self.world.figures["answers"] += 1
             tenure = self.tenures[self.world.partition_of(ask.event.group_id)]
-            if tenure.acked < (ask.behind if self._acking else tenure.written):
+            written = tenure.written.get(ask.event.group_id, 0)
+            if tenure.acked < (ask.behind if self._acking else written):
                 raise Violation(f"a reply before its records were committed: {ask.event}")
             self._judge(ask, answer)
         self.front.from_coordinator((ask, reply))

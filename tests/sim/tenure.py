@@ -31,9 +31,10 @@ class Tenure:
     queue: list[tuple[int, list[Record]]] = field(default_factory=list)
     sending: bool = False
     renewing: bool = False
-    written: int = 0
+    written: dict[str, int] = field(default_factory=dict)
+    """Group -> serial of the last batch with a record of it."""
     acked: int = 0
-    """Serials."""
+    """Serial of the last batch that is committed."""
     compared: tuple[int, int] = (-1, -1)
     """Length of the log and changes of the live state when they were last compared."""
 
