@@ -58,7 +58,8 @@ class Control:
         """Raises ConnectionLost, TimeoutError, WireError."""
         s = self._settings
         if self._conn is None or self._conn.closed:
-            self._conn = await BrokerConnection.open(*s.broker, s.client_id)
+            most = self._cluster.response_bytes
+            self._conn = await BrokerConnection.open(*s.broker, s.client_id, response_bytes=most)
         self.view = await self._reader.read(self._conn, self._cluster if s.same_listener else None)
         return self.view
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
-from sidecar.kafka.net import BrokerConnection, ConnectionLost, Request
+from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost, Request
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import find_coordinator as fc
@@ -56,10 +56,17 @@ class Cluster:
     """Keeps connections by node. `direct` maps a node id to an address that replaces the advertised one, so that the
     sidecar reaches the broker it fronts without passing through itself."""
 
-    def __init__(self, bootstrap: list[Address], client_id: str, direct: Mapping[int, Address]) -> None:
+    def __init__(
+        self,
+        bootstrap: list[Address],
+        client_id: str,
+        direct: Mapping[int, Address],
+        response_bytes: int = RESPONSE_BYTES,
+    ) -> None:
         self.bootstrap = bootstrap
         self.client_id = client_id
         self.direct = direct
+        self.response_bytes = response_bytes
         self.brokers: dict[int, Address] = {}
         self._nodes: dict[tuple[int, int], BrokerConnection] = {}
         self._any: BrokerConnection | None = None
@@ -91,7 +98,7 @@ class Cluster:
             while left or trying:
                 if left:
                     address = left.pop(0)
-                    opening = BrokerConnection.open(*address, self.client_id)
+                    opening = BrokerConnection.open(*address, self.client_id, response_bytes=self.response_bytes)
                     trying[asyncio.get_running_loop().create_task(opening)] = address
                 pause_s = BESIDE_S if left else None
                 done, _ = await asyncio.wait(trying, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
@@ -144,7 +151,7 @@ class Cluster:
         if address is None:
             raise ConnectionLost(f"broker {node_id} is not in the metadata")
         try:
-            return await BrokerConnection.open(*address, self.client_id)
+            return await BrokerConnection.open(*address, self.client_id, response_bytes=self.response_bytes)
         except ConnectionLost:
             self._unreached_s[node_id] = time.monotonic()
             raise

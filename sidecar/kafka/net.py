@@ -15,7 +15,8 @@ from sidecar.wire.frames import SIZE, request_frame, response_body
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.primitives import WireError
 
-MAX_RESPONSE_BYTES = 256 << 20
+RESPONSE_BYTES = 256 << 20
+"""A longer response closes the connection: `limits.response_bytes` unless a caller says otherwise."""
 OPEN_S = 2.0
 """For a connection and its first answer. The kernel of a broker that stands still takes connections, too."""
 
@@ -32,8 +33,9 @@ class BrokerConnection(asyncio.Protocol):
     """One pipelined connection; responses come in the order of requests. Each API uses the newest version that both
     sides know."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, response_bytes: int = RESPONSE_BYTES) -> None:
         self._client_id = client_id
+        self._response_bytes = response_bytes
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
@@ -44,13 +46,15 @@ class BrokerConnection(asyncio.Protocol):
         self.closed = False
 
     @classmethod
-    async def open(cls, host: str, port: int, client_id: str, timeout_s: float = OPEN_S) -> BrokerConnection:
+    async def open(
+        cls, host: str, port: int, client_id: str, timeout_s: float = OPEN_S, response_bytes: int = RESPONSE_BYTES
+    ) -> BrokerConnection:
         """A connection whose broker has answered. Raises ConnectionLost."""
         loop = asyncio.get_running_loop()
         conn: BrokerConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                _, conn = await loop.create_connection(lambda: cls(client_id), host, port)
+                _, conn = await loop.create_connection(lambda: cls(client_id, response_bytes), host, port)
                 await conn._negotiate()
         except (OSError, TimeoutError, WireError) as exc:
             raise ConnectionLost(f"{host}:{port}: {str(exc) or 'timed out'}") from exc
@@ -138,8 +142,11 @@ class BrokerConnection(asyncio.Protocol):
         self._buffer += data
         while len(self._buffer) >= 4 and not self._why:
             (size,) = SIZE.unpack_from(self._buffer)
-            if not 4 <= size <= MAX_RESPONSE_BYTES:
+            if size < 4:
                 self._refuse(f"the broker announced a response of {size} bytes")
+            elif size > self._response_bytes:
+                most = f"more than limits.response_bytes {self._response_bytes}"
+                self._refuse(f"the broker announced a response of {size} bytes, {most}: raise it if this is a broker")
             elif len(self._buffer) < 4 + size:
                 return
             elif not self._waiting or self._waiting[0][0] != SIZE.unpack_from(self._buffer, 4)[0]:

@@ -47,7 +47,8 @@ SIMPLE: tuple[type[Struct], ...] = (
     Void,
 )
 REQUEST, REPLY = len(SIMPLE), len(SIMPLE) + 1
-FRAME_MAX = 256 << 20
+FRAME_BYTES = 256 << 20
+"""A longer frame closes the link: `limits.link_frame_bytes` unless a caller says otherwise."""
 
 
 class LinkError(Exception):
@@ -92,8 +93,9 @@ class LinkCodec:
 class Frames:
     """Bytes as they come in, cut into messages."""
 
-    def __init__(self, codec: LinkCodec) -> None:
+    def __init__(self, codec: LinkCodec, frame_bytes: int = FRAME_BYTES) -> None:
         self._codec = codec
+        self._frame_bytes = frame_bytes
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
@@ -101,8 +103,11 @@ class Frames:
         self._buffer += data
         while len(self._buffer) >= 5:
             size = int.from_bytes(self._buffer[:4], "big")
-            if not 1 <= size <= FRAME_MAX:
+            if size < 1:
                 raise LinkError(f"a frame of {size} bytes")
+            if size > self._frame_bytes:
+                most = f"more than limits.link_frame_bytes {self._frame_bytes}"
+                raise LinkError(f"a frame of {size} bytes, {most}: raise it in both processes")
             if len(self._buffer) < 4 + size:
                 return
             frame = bytes(self._buffer[4 : 4 + size])

@@ -127,7 +127,7 @@ def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
 def own_cluster(s: Settings, client_id: str) -> Cluster:
     """With one listener for everything the broker's own address would lead back through this process."""
     direct = {} if s.bootstrap else {s.node_id: split(s.broker)}
-    return Cluster(s.own_bootstrap(), client_id, direct)
+    return Cluster(s.own_bootstrap(), client_id, direct, s.limits.response_bytes)
 
 
 def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSettings:
@@ -311,7 +311,8 @@ class App:
 
     def _front(self) -> Front:
         s, shared = self.settings, self.shared
-        attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks).attach
+        most = s.limits.link_frame_bytes
+        attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks, most).attach
         settings = front_settings(s, shared.edges.new_id)
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
 
@@ -382,7 +383,7 @@ class App:
         if s.link is None:
             self.loopback.serve(made.coordinator)
         else:
-            self.servers.append(await serve_unix(s.link, made.coordinator, log))
+            self.servers.append(await serve_unix(s.link, made.coordinator, log, s.limits.link_frame_bytes))
         return {"partitions": len(leaders), "state_topic": s.state.topic}
 
     async def _keeps_records(self) -> None:

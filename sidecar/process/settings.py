@@ -252,6 +252,16 @@ class LimitsSection(_Section):
         description="Of these, all requests but SyncGroup from version 4. To read one that is full of the smallest elements "
         "takes a quarter of a second for each MB.",
     )
+    response_bytes: int = Field(
+        268_435_456,
+        ge=65_536,
+        description="A broker's answer to the sidecar's own requests; a longer one closes their connection.",
+    )
+    link_frame_bytes: int = Field(
+        268_435_456,
+        ge=65_536,
+        description="A message between the two processes that share a `link`; a longer one closes the link. The same in both.",
+    )
     connections: int = Field(
         10_000, ge=1, description="Client connections; more are closed at once. Kafka's max.connections."
     )

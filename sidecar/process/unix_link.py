@@ -15,7 +15,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from sidecar.link.codec import Frames, LinkCodec, LinkError
+from sidecar.link.codec import FRAME_BYTES, Frames, LinkCodec, LinkError
 from sidecar.link.messages import ToCoordinator, ToFront
 from sidecar.link.ports import CoordinatorEnd, LinkedFront, Logger, Tasks
 
@@ -25,9 +25,9 @@ RETRY_S = 0.05
 class _Link(asyncio.Protocol):
     """One end of the socket."""
 
-    def __init__(self, codec: LinkCodec, log: Logger) -> None:
+    def __init__(self, codec: LinkCodec, frame_bytes: int, log: Logger) -> None:
         self._codec = codec
-        self._frames = Frames(codec)
+        self._frames = Frames(codec, frame_bytes)
         self._log = log
         self.lost = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport | None = None
@@ -59,8 +59,8 @@ class _Link(asyncio.Protocol):
 class _FrontLink(_Link):
     """The front's end."""
 
-    def __init__(self, codec: LinkCodec, log: Logger, front: LinkedFront) -> None:
-        super().__init__(codec, log)
+    def __init__(self, codec: LinkCodec, frame_bytes: int, log: Logger, front: LinkedFront) -> None:
+        super().__init__(codec, frame_bytes, log)
         self._front = front
 
     def received(self, message: Struct) -> None:
@@ -70,8 +70,8 @@ class _FrontLink(_Link):
 class _CoordinatorLink(_Link):
     """The coordinator's end: to the coordinator it is the front."""
 
-    def __init__(self, codec: LinkCodec, log: Logger, coordinator: CoordinatorEnd) -> None:
-        super().__init__(codec, log)
+    def __init__(self, codec: LinkCodec, frame_bytes: int, log: Logger, coordinator: CoordinatorEnd) -> None:
+        super().__init__(codec, frame_bytes, log)
         self._coordinator = coordinator
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -92,8 +92,9 @@ class _CoordinatorLink(_Link):
 class UnixClient:
     """The front's side of the link: connects to the coordinator's socket, again and again."""
 
-    def __init__(self, path: Path, log: Logger, tasks: Tasks) -> None:
+    def __init__(self, path: Path, log: Logger, tasks: Tasks, frame_bytes: int = FRAME_BYTES) -> None:
         self._path = path
+        self._frame_bytes = frame_bytes
         self._log = log
         self._tasks = tasks
         self._codec = LinkCodec()
@@ -114,7 +115,7 @@ class UnixClient:
         while True:
             try:
                 _, link = await loop.create_unix_connection(
-                    lambda: _FrontLink(self._codec, self._log, front), str(self._path)
+                    lambda: _FrontLink(self._codec, self._frame_bytes, self._log, front), str(self._path)
                 )
             except OSError:
                 await asyncio.sleep(RETRY_S)
@@ -127,12 +128,14 @@ class UnixClient:
             front.link_lost()
 
 
-async def serve_unix(path: Path, coordinator: CoordinatorEnd, log: Logger) -> asyncio.Server:
+async def serve_unix(
+    path: Path, coordinator: CoordinatorEnd, log: Logger, frame_bytes: int = FRAME_BYTES
+) -> asyncio.Server:
     """The coordinator's side: every connection is a front. The caller must keep the server."""
     codec = LinkCodec()
     sock = _bind(path)
     loop = asyncio.get_running_loop()
-    return await loop.create_unix_server(lambda: _CoordinatorLink(codec, log, coordinator), sock=sock)
+    return await loop.create_unix_server(lambda: _CoordinatorLink(codec, frame_bytes, log, coordinator), sock=sock)
 
 
 def _bind(path: Path) -> socket.socket:

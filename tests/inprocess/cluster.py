@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 from sidecar.kafka.cluster import Cluster
-from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_frame
 from tests.inprocess.broker import FakeBrokers, decode_request, flexible
@@ -99,7 +99,9 @@ class FakeConnection(BrokerConnection):
         self._line: Line | None = None
 
     @classmethod
-    async def open(cls, host: str, port: int, client_id: str, timeout_s: float = 5.0) -> FakeConnection:
+    async def open(
+        cls, host: str, port: int, client_id: str, timeout_s: float = 5.0, response_bytes: int = RESPONSE_BYTES
+    ) -> FakeConnection:
         await asyncio.sleep(0)
         node_id = cls.brokers.node_at(host, port)
         if node_id is None:

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from sidecar.kafka.net import MAX_RESPONSE_BYTES, BrokerConnection, ConnectionLost
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost
 from sidecar.wire.frames import response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
@@ -33,7 +34,7 @@ async def listener(*answers: bytes) -> tuple[asyncio.Server, str, int]:
 @pytest.mark.parametrize(
     "lie, told",
     [
-        ((MAX_RESPONSE_BYTES + 1).to_bytes(4, "big"), "a response of 268435457 bytes"),
+        ((RESPONSE_BYTES + 1).to_bytes(4, "big"), "268435457 bytes, more than limits.response_bytes 268435456"),
         (b"\xff\xff\xff\xff", "a response of -1 bytes"),
         (b"\0\0\0\3abc", "a response of 3 bytes"),
         (response_frame(77, True, b"\0" * 20), "nobody had asked for"),
@@ -46,6 +47,27 @@ def test_a_response_that_lies_ends_the_connection_at_once(lie: bytes, told: str)
         with pytest.raises(ConnectionLost, match=told):
             await asyncio.wait_for(conn.request(fc, "FindCoordinator", ASK), 1)
         assert conn.closed and len(conn._buffer) == 0
+        server.close()
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("most, told", [(100_000, ""), (99_999, "limits.response_bytes 99999: raise it")])
+def test_the_limit_of_a_response_is_what_the_cluster_was_given(most: int, told: str) -> None:
+    """The connections of a cluster all have it: the one to any broker, and those to one node."""
+    answer = response_frame(2, True, b"\0" * (100_000 - 5))
+
+    async def whole() -> None:
+        server, host, port = await listener(response_frame(1, False, KNOWN), answer)
+        cluster = Cluster([(host, port)], "c", {1: (host, port)}, most)
+        for conn in (await cluster.anyone(), await cluster.node(1)):
+            asked = conn.exchange(fc, "FindCoordinator", ASK, 4)
+            if told:
+                with pytest.raises(ConnectionLost, match=told):
+                    await asyncio.wait_for(asked, 1)
+            else:
+                assert (await asyncio.wait_for(asked, 1))[2] == answer
+        cluster.close()
         server.close()
 
     asyncio.run(whole())

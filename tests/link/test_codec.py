@@ -186,3 +186,11 @@ def test_what_is_no_message_is_refused(body: bytes) -> None:
 def test_a_frame_of_a_size_that_cannot_be_is_refused(size: int) -> None:
     with pytest.raises(LinkError):
         read(size.to_bytes(4, "big") + b"x")
+
+
+def test_the_limit_of_a_frame_is_what_was_set_and_the_error_names_the_setting() -> None:
+    data = LinkCodec().encode(Void(("g" * 1_000,)))
+    (found,) = Frames(LinkCodec(), len(data) - 4).feed(data)
+    assert found == Void(("g" * 1_000,))
+    with pytest.raises(LinkError, match=r"limits.link_frame_bytes 1000: raise it in both processes"):
+        list(Frames(LinkCodec(), 1_000).feed(data))
