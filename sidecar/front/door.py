@@ -1,7 +1,9 @@
 """Which connections are let in, and which have been quiet for too long. front.py decides what becomes of requests.
 
-Limits and defaults are Kafka's (max.connections, max.connections.per.ip, connections.max.idle.ms), with one
-difference: one connection too many is closed at once, where a broker leaves it in the backlog of its socket.
+Limits and defaults are Kafka's (max.connections, max.connections.per.ip, max.connection.creation.rate of KIP-612,
+connections.max.idle.ms), with one difference: one connection too many is closed at once, where a broker leaves it in
+the backlog of its socket. Those that come faster than they may stand in a line, as long as that backlog, and nothing of
+them is read until their turn.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ LOOKS = 10
 @dataclass(frozen=True)
 class DoorSettings:
     """`per_address`: for single addresses instead of `per_address_max`. `idle_s` 0: connections may be quiet for ever.
-    `repeat_s`: a refusal for the same reason is logged so often."""
+    `rate`: new connections a second, and at once; `line`: so many that came faster wait, more are closed. `repeat_s`: a
+    refusal for the same reason is logged so often."""
 
     connections_max: int = 10_000
     per_address_max: int = 2_147_483_647
     per_address: Mapping[str, int] = field(default_factory=dict)
     idle_s: float = 600.0
     repeat_s: float = 10.0
+    rate: int = 2_147_483_647
+    line: int = 1_024
 
 
 class Door:
@@ -45,6 +50,8 @@ class Door:
             figures("paused", why).set_function(partial(self.pauses.__getitem__, why))
         self._from: Counter[str] = Counter()
         self._so_far = 0
+        self._turn_s = float("-inf")
+        """When the last connection was read first, or will be; not before a second ago."""
         self._looking = self._large = False
         self._said: dict[str, tuple[float, int]] = {}
         """Reason -> when it may be logged again, and how often it was not since the last line."""
@@ -65,6 +72,19 @@ class Door:
             return "too_many_connections"
         if self._from[host] > s.per_address.get(host, s.per_address_max):
             return "too_many_from_address"
+        return self._in_line(session)
+
+    def _in_line(self, session: Session) -> str:
+        """A session that comes too early waits for its turn."""
+        loop = asyncio.get_running_loop()
+        gap_s, now_s = 1 / self.settings.rate, loop.time()
+        turn_s = max(self._turn_s, now_s - 1.0) + gap_s
+        if turn_s - now_s > self.settings.line * gap_s:
+            return "connection_rate"
+        self._turn_s = turn_s
+        if turn_s > now_s:
+            session.waits_for_turn = True
+            loop.call_at(turn_s, session.let_in)
         return ""
 
     def gone(self, session: Session, cause: str) -> None:

@@ -22,7 +22,7 @@ from sidecar.core.events import Event
 from sidecar.core.offsets import CheckReply
 from sidecar.front.door import Door, DoorSettings
 from sidecar.front.managed import Managed
-from sidecar.front.memory import Memory
+from sidecar.front.memory import shared
 from sidecar.front.session import Session
 from sidecar.front.settling import Settling, in_doubt
 from sidecar.front.steady import Grants, touch_due
@@ -78,7 +78,7 @@ MEMBERS_ASK = frozenset(
 @dataclass(frozen=True)
 class FrontSettings:
     """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`, `unread_bytes`: of
-    one session; `memory_bytes`: of requests that all sessions are still receiving, 0: no limit."""
+    one session; `memory_bytes`: of requests of all sessions that are not handled yet, 0: no limit."""
 
     node_id: int
     broker: Address
@@ -133,7 +133,7 @@ class Front:
         self.limits = settings.limits
         self.header_timeout_s = settings.header_timeout_s
         self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
-        self.memory = Memory(settings.memory_bytes)
+        self.memory = shared(settings.memory_bytes, settings.door.connections_max, settings.held_bytes)
         figures("reserved").set_function(lambda: self.memory.reserved_bytes)
         self.door = Door(settings.door, figures, log)
         self.sessions, self.pauses = self.door.sessions, self.door.pauses

@@ -1,9 +1,11 @@
-"""How much the requests that are still coming in may take together: Kafka's queued.max.request.bytes.
+"""How much the requests that are not handled yet may take together: Kafka's queued.max.request.bytes.
 
-A request that is decoded is held whole. One that announces more than a session may hold anyway gets its bytes from
-here before it is read further; if there are none left, its session waits for another one's to be given back. As in
-Kafka's pool, the last one that gets something may go over the limit, so that no request is too large for ever. Nothing
-is allocated here: what is kept grows with the bytes that come.
+One half of it is shared out: every connection that may be open has a small part of its own, and nobody can take it
+away, so that who sends small requests is always read. The other half is common. A session takes from it what a request
+announces that is still coming in, or what waits behind a request that is being answered, if that is more than its own
+part. When nothing is left it is read no further until another session gives something back. As in Kafka's pool, the
+last one that gets something may go over the limit, so that no request is too large for ever. Nothing is allocated
+here: what is kept grows with the bytes that come, and what one read brings is there before it is counted.
 """
 
 from __future__ import annotations
@@ -22,33 +24,49 @@ class Holder(Protocol):
 
 
 class Memory:
-    """`limit_bytes` 0: there is no limit."""
+    """`limit_bytes`: of what is common, 0: there is no limit; `own_bytes`: what each session has without asking."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, own_bytes: int) -> None:
         self.limit_bytes = limit_bytes
+        self.own_bytes = own_bytes
         self.reserved_bytes = 0
         self._waiting: deque[Holder] = deque()
 
-    def take(self, holder: Holder, size: int) -> bool:
-        """Returns False if the holder has to wait; its `flow` is called when that may have changed."""
-        if holder.reserved_bytes:
-            return True
-        if self.limit_bytes and self.reserved_bytes >= self.limit_bytes:
+    def take(self, holder: Holder, size: int, keep: bool) -> bool:
+        """The holder needs so much now, or no more than that. Returns False if it has to wait; its `flow` is called
+        when that may have changed. `keep`: what it has is in use meanwhile. Without, it is given back: if everybody
+        waited for the rest of a request and kept what is there, nobody would ever have enough."""
+        before = holder.reserved_bytes
+        if size > before and self.limit_bytes and self.reserved_bytes >= self.limit_bytes:
             if not holder.waits_for_memory:
+                holder.waits_for_memory = True
                 self._waiting.append(holder)
+            if before and not keep:
+                self._has(holder, 0)
             return False
-        holder.reserved_bytes = size
-        self.reserved_bytes += size
-        return True
-
-    def give_back(self, holder: Holder) -> None:
-        """Its request is there, or will never come."""
-        self.reserved_bytes -= holder.reserved_bytes
-        holder.reserved_bytes = 0
         if holder.waits_for_memory:
             holder.waits_for_memory = False
             self._waiting.remove(holder)
+        self._has(holder, size)
+        return True
+
+    def give_back(self, holder: Holder) -> None:
+        """Its requests are handled, or will never come."""
+        if holder.waits_for_memory:
+            holder.waits_for_memory = False
+            self._waiting.remove(holder)
+        self._has(holder, 0)
+
+    def _has(self, holder: Holder, size: int) -> None:
+        self.reserved_bytes += size - holder.reserved_bytes
+        holder.reserved_bytes = size
         while self._waiting and self.reserved_bytes < self.limit_bytes:
             first = self._waiting.popleft()
             first.waits_for_memory = False
             first.flow()
+
+
+def shared(total_bytes: int, connections: int, held_bytes: int) -> Memory:
+    """`total_bytes` for at most so many connections that may hold so much each; 0: there is no limit."""
+    own = min(held_bytes, total_bytes // 2 // connections) if total_bytes else held_bytes
+    return Memory(max(1, total_bytes - own * connections) if total_bytes else 0, own)

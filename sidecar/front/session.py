@@ -6,7 +6,8 @@ A client is read no further (`flow`) while one of these is so, and each time it 
     unread     the client does not take what it is answered
     in_flight  as many requests are under way as may be
     held       what came behind a request that is being answered, or behind its turn, has come to `held_bytes`
-    memory     a large request has announced itself, and all sessions together have reserved as much as they may
+    memory     it has more to come or to wait than its own part, and all sessions together have as much as they may
+    rate       it has just connected, and more have than may in a second: it waits for its turn
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sidecar.link.ports import Logger
 from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
 from sidecar.wire.frames import Limits
 
-PAUSES = ("upstream", "unread", "in_flight", "held", "memory")
+PAUSES = ("upstream", "unread", "in_flight", "held", "memory", "rate")
 CONNECT_TIMEOUT_S = 10.0
 Then = Callable[[bytes | None], None]
 """Called with the broker's response frame, or with None if it will never come."""
@@ -108,6 +109,8 @@ class Session(asyncio.Protocol):
         self.quiet = 0
         """How often the front has looked and nothing had moved since."""
         self.waits_for_memory = False
+        self.waits_for_turn = False
+        """Nothing of it is read yet: others have connected before it."""
         self.reserved_bytes = 0
         self._connecting: asyncio.Task[None] | None = None
         self._backlog: list[bytes] = []
@@ -136,6 +139,21 @@ class Session(asyncio.Protocol):
         cause = self.front.opened(self)
         if cause:
             self.close(cause)
+        elif self.waits_for_turn:
+            self.conn.stopped = True
+            self._steer(transport)
+            asyncio.get_running_loop().call_soon(self._stay_paused)
+
+    def _stay_paused(self) -> None:
+        """uvloop begins to read after `connection_made`, whatever that has said. What comes in between is held."""
+        if self._paused and self.client is not None and not self.client.is_closing():
+            self.client.pause_reading()
+
+    def let_in(self) -> None:
+        """Its turn has come."""
+        self.waits_for_turn = self.conn.stopped = False
+        self._soon()
+        self.flow()
 
     def data_received(self, data: bytes) -> None:
         self.quiet = 0
@@ -353,6 +371,8 @@ class Session(asyncio.Protocol):
             return "in_flight"
         if conn.waiting and conn.held_bytes > self.front.held_bytes:
             return "held"
+        if self.waits_for_turn:
+            return "rate"
         return "memory" if self.waits_for_memory else ""
 
     def _soon(self) -> None:
@@ -367,12 +387,14 @@ class Session(asyncio.Protocol):
         self.flow()
 
     def _watch_partial(self) -> None:
-        """There must be room for the rest of a request, and it must come in time, unless we do not read it."""
+        """There must be room for what waits and for the rest of a request, and that must come in time, unless we do not
+        read it."""
         conn, front = self.conn, self.front
         if conn.closed:
             return
-        if conn.partial and conn.partial_bytes > front.held_bytes:
-            self.waits_for_memory = not front.memory.take(self, conn.partial_bytes)
+        needed = conn.partial_bytes if conn.partial else conn.held_bytes
+        if needed > front.memory.own_bytes:
+            front.memory.take(self, needed, keep=not conn.partial)
         elif self.reserved_bytes or self.waits_for_memory:
             front.memory.give_back(self)
         waits = conn.partial and not self._why_pause()

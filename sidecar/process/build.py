@@ -115,6 +115,8 @@ def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
             s.limits.connections_per_ip_overrides,
             s.limits.idle_ms / 1000,
             s.log.repeat_ms / 1000,
+            s.limits.connection_rate,
+            s.limits.accept_backlog,
         ),
         store_lanes=s.offsets.commit_lanes,
         steady_replies=s.limits.steady_replies,

@@ -33,7 +33,7 @@ METRICS: dict[str, _Metric] = {
         Counter, "sidecar_reading_paused", "How often a client was read no further for a while, by reason.", ("why",)
     ),
     "reserved": _Metric(
-        Gauge, "sidecar_reserved_bytes", "What large requests that are still coming in have announced together."
+        Gauge, "sidecar_reserved_bytes", "What sessions have together of the common half of limits.queued_bytes."
     ),
     "rebalances": _Metric(Counter, "sidecar_rebalances", "Bumps of a group's epoch; rebalances begun.", ("protocol",)),
     "completed_rebalances": _Metric(

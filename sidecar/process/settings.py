@@ -271,6 +271,12 @@ class LimitsSection(_Section):
     connections_per_ip_overrides: dict[str, Annotated[int, Field(ge=0)]] = Field(
         {}, description="Address -> connections; Kafka's max.connections.per.ip.overrides."
     )
+    connection_rate: int = Field(
+        2_147_483_647,
+        ge=1,
+        description="New client connections a second, and so many at once; `accept_backlog` more wait for their turn, and "
+        "the others are closed. Kafka's max.connection.creation.rate.",
+    )
     accept_backlog: int = Field(
         1_024,
         ge=1,
@@ -300,8 +306,9 @@ class LimitsSection(_Section):
     queued_bytes: int = Field(
         268_435_456,
         ge=0,
-        description="What all group requests that are still coming in may announce together, if over `held_bytes` each; "
-        "more are not read yet. 0: no limit. Kafka's queued.max.request.bytes.",
+        description="Of all connections together: what group requests that are still coming in announce, and what waits "
+        "behind requests; more is not read yet. Half of it is shared out among `connections`. 0: no limit. Kafka's "
+        "queued.max.request.bytes.",
     )
     parked_replies: int = Field(
         100_000, ge=1, description="Requests that the coordinator has not answered; more get COORDINATOR_NOT_AVAILABLE."

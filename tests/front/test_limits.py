@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from sidecar.front.door import DoorSettings
-from sidecar.front.memory import Memory
+from sidecar.front.memory import Memory, shared
+from sidecar.link.messages import Request
 from sidecar.proxy.connection import Got
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import turns, until
-from tests.inprocess.messages import beat
+from tests.inprocess.messages import beat, metadata
 from tests.inprocess.transport import MemoryTransport
 
 TURN = 8
@@ -213,7 +214,7 @@ def test_large_requests_that_come_at_once_wait_for_room() -> None:
     async def whole() -> None:
         front = Reception()
         front.limits = Limits(10_000_000, 1_000_000)
-        front.memory = Memory(250_000)
+        front.memory = Memory(250_000, 65_536)
         clients = []
         for _ in range(4):
             session = ManualSession(front)
@@ -244,7 +245,7 @@ def test_large_requests_that_come_at_once_wait_for_room() -> None:
 def test_who_waits_for_room_has_all_its_time_when_it_comes() -> None:
     async def whole() -> None:
         front = Reception()
-        front.memory = Memory(1)
+        front.memory = Memory(1, 65_536)
         first, second = (MemoryTransport(ManualSession(front)) for _ in range(2))
         for c in (first, second):
             c.protocol.connection_made(c)
@@ -258,12 +259,102 @@ def test_who_waits_for_room_has_all_its_time_when_it_comes() -> None:
     asyncio.run(whole())
 
 
+def test_what_waits_behind_requests_is_counted_over_all_connections() -> None:
+    """Symptom: ten thousand connections could each keep what they had sent behind a request that waits."""
+
+    async def whole() -> None:
+        front = Reception()
+        front.memory = Memory(2_000, 100)
+        sessions = [ManualSession(front) for _ in range(5)]
+        clients = [MemoryTransport(s) for s in sessions]
+        for s, c in zip(sessions, clients, strict=True):
+            s.connection_made(c)
+            c.feed(group(1))
+            while c.reading and s.conn.held_bytes < 1_500:
+                c.feed(group(2))
+        held = [s.conn.held_bytes for s in sessions]
+        step = len(group(2))
+        assert held[0] >= 1_500 and [c.reading for c in clients] == [True, False, False, False, False]
+        assert all(100 < h <= 100 + step for h in held[2:]), "each has its own part, whatever the others do"
+        assert 2_000 <= front.memory.reserved_bytes <= 2_000 + step, "the last one may go over it"
+        assert front.pauses["memory"] == 4
+        front.at_once = echo
+        sessions[0].reply(front.got[0].token, b"<1>")
+        await turns(100)
+        assert [c.reading for c in clients] == [True] * 5 and front.memory.reserved_bytes < 2_000
+        for s, got in zip(sessions[1:], front.got[1:5], strict=True):
+            s.reply(got.token, b"<1>")
+        await turns(200)
+        assert front.memory.reserved_bytes == 0 and not any(s.waits_for_memory for s in sessions)
+        assert sum(len(c.taken().split(b">")) - 1 for c in clients) == 5 + sum(held) // step
+        for c in clients:
+            c.lose()
+
+    asyncio.run(whole())
+
+
+def test_who_waits_for_more_and_needs_nothing_meanwhile_gives_back_what_it_has() -> None:
+    """Otherwise those who wait for the rest of a request could wait for each other."""
+
+    async def whole() -> None:
+        front = Reception()
+        front.limits, front.header_timeout_s, front.at_once = Limits(10_000_000, 1_000_000), 5.0, echo
+        front.memory = Memory(300, 10)
+        a, b = (MemoryTransport(ManualSession(front)) for _ in range(2))
+        for c in (a, b):
+            c.protocol.connection_made(c)
+            c.feed(head(200))
+        assert front.memory.reserved_bytes == 2 * 204
+        rest = b"x" * (204 - len(group(1)))
+        for c in (a, b):
+            c.feed(rest + head(5_000))
+        assert (a.reading, b.reading, front.memory.reserved_bytes) == (True, False, 5_004)
+        a.feed(b"x" * (5_004 - len(group(1))))
+        assert b.reading and front.memory.reserved_bytes == 5_004
+        b.feed(b"x" * (5_004 - len(group(1))))
+        assert len(front.got) == 4 and front.memory.reserved_bytes == 0
+        for c in (a, b):
+            c.lose()
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    "total, connections, held, common, own",
+    [(1_000, 10, 65_536, 500, 50), (1_000, 10, 20, 800, 20), (5, 10, 20, 5, 0), (0, 10, 20, 0, 20)],
+)
+def test_half_of_the_memory_is_shared_out(total: int, connections: int, held: int, common: int, own: int) -> None:
+    memory = shared(total, connections, held)
+    assert (memory.limit_bytes, memory.own_bytes) == (common, own)
+
+
 # ---- who is let in, and for how long
+def test_connections_that_come_faster_than_they_may_wait_for_their_turn() -> None:
+    """KIP-612: max.connection.creation.rate."""
+
+    async def test(desk: Desk) -> None:
+        desk.show()
+        clients = [await desk.client() for _ in range(18)]
+        for n, client in enumerate(clients):
+            client.post(beat("g", f"m{n}", 1), 1)
+        assert desk.front.pauses["rate"] == 5, "what may come in a second may come at once"
+        assert [c.closed for c in clients] == [False] * 15 + [True] * 3, "the line is that long"
+        await turns()
+        assert desk.metrics.value("closed", "connection_rate") == 3
+        assert 10 <= len(desk.of(Request)) < 15
+        since = asyncio.get_running_loop().time()
+        await until(lambda: len(desk.of(Request)) == 15)
+        assert asyncio.get_running_loop().time() - since > 0.2, "one after the other"
+        assert not (await desk.client()).closed, "the line is shorter now"
+    at_desk(test, rate=10, line=5)
+
+
 def at_desk(test: Callable[[Desk], Coroutine[Any, Any, None]], **given: Any) -> None:
     async def whole() -> None:
         desk = Desk(door=DoorSettings(**given))
         desk.show()
         await test(desk)
+        assert not desk.tasks.failed.done(), desk.tasks.failed.exception()
 
     asyncio.run(whole())
 
@@ -298,7 +389,7 @@ def test_a_connection_on_which_nothing_moves_is_closed() -> None:
         quiet, parked, busy = await desk.client(), await desk.client(), await desk.client()
         parked.post(beat("g", "m1", 1), 1)
         for _ in range(20):
-            busy.post(beat("theirs", "m", 1), 1)
+            busy.post(metadata("t"), 9)
             await asyncio.sleep(0.01)
         await until(lambda: quiet.closed)
         assert not parked.closed and not busy.closed

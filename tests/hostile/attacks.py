@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 import uvloop
 
 from sidecar.wire.frames import request_frame
+from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_fetch as of
@@ -27,6 +28,8 @@ from sidecar.wire.generated import produce as pr
 
 HOST = "127.0.0.1"
 HALF_OPEN = 2_000
+HOARD_BYTES = 60_000
+"""Less than `limits.held_bytes`, which each connection may hold."""
 DEPTH = 1_000
 NO_READERS = 20
 DATA = "hostile-data"
@@ -150,6 +153,47 @@ async def half_open(t: Target, done: Done) -> None:
         writer.transport.abort()
 
 
+async def hoard(t: Target, done: Done) -> None:
+    """Each connection announces a group request that it may well hold, and sends all of it but the end, bit by bit."""
+    head, piece = (HOARD_BYTES - 4).to_bytes(4, "big") + t.frame[4:12], b"\0" * 1_000
+    pairs = []
+    for _ in range(HALF_OPEN):
+        reader, writer = await t.connect(done)
+        writer.write(head)
+        pairs.append((reader, writer))
+    for _ in range(HOARD_BYTES // len(piece) - 1):
+        for _, writer in pairs:
+            if not writer.is_closing():
+                writer.write(piece)
+                done.sent += len(piece)
+        await asyncio.sleep(0)
+    await asyncio.sleep(max(0.0, t.until - time.monotonic()))
+    done.closed = sum(reader.at_eof() or writer.is_closing() for reader, writer in pairs)
+    for _, writer in pairs:
+        writer.transport.abort()
+
+
+async def newcomers(t: Target, done: Done) -> None:
+    """As many connections as can be that ask for the versions of all APIs, as clients do first, and are closed then."""
+    hello = request_frame(18, 3, 1, "hostile", True, av.ApiVersionsRequest("hostile", "1").encode(3))
+
+    async def one() -> None:
+        while t.goes_on:
+            reader, writer = await t.connect(done)
+            writer.write(hello)
+            try:
+                async with asyncio.timeout(max(0.1, t.until - time.monotonic())):
+                    await read_responses(reader, 1, done)
+            except TimeoutError:
+                continue
+            except (ConnectionError, asyncio.IncompleteReadError):
+                done.closed += 1
+            finally:
+                writer.transport.abort()
+
+    await asyncio.gather(*(one() for _ in range(50)))
+
+
 async def connect_flood(t: Target, done: Done) -> None:
     """As many connects as one thread can make; each is reset at once."""
     loop = asyncio.get_running_loop()
@@ -254,7 +298,9 @@ ATTACKS: dict[str, Callable[[Target, Done], Awaitable[None]]] = {
     "deep_fetch": deep_fetch,
     "deep_produce": deep_produce,
     "half_open": half_open,
+    "hoard": hoard,
     "connect_flood": connect_flood,
+    "newcomers": newcomers,
     "no_reader": no_reader,
     "tls_hello": tls_hello,
     "lying_length": lying_length,

@@ -10,6 +10,8 @@ import asyncio
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,28 +19,28 @@ import pytest
 from benchmarks.common import cpu_s, create_topic
 from benchmarks.heartbeat import TOPIC, join
 from sidecar.drill.local import LocalKafka
-from tests.hostile.attacks import HALF_OPEN, HOST
-from tests.hostile.run import Side, fill, under
+from tests.hostile.attacks import HALF_OPEN, HOARD_BYTES, HOST
+from tests.hostile.run import MIB, Side, fill, under
 
 pytestmark = pytest.mark.kafka
 GROUP = "bench-h"
 HEADER_TIMEOUT_MS = 2_000
+QUEUED_BYTES = 50_000_000
+RATE = 500
+"""New connections a second."""
 PATIENCE_MS = 2_000.0
 GROWS_MIB = 250
 IDLE_CPU = 0.1
 """Of a core. An idle sidecar uses 0.02."""
 
 
-@pytest.fixture(scope="module")
-def side(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, LocalKafka]]:
-    env = {
-        "SIDECAR_GROUPS__INCLUDE": f'["{GROUP}.*"]',
-        "SIDECAR_LIMITS__HEADER_TIMEOUT_MS": str(HEADER_TIMEOUT_MS),
-        "SIDECAR_LIMITS__CONNECTIONS_PER_IP": "3000",
-        "SIDECAR_LIMITS__QUEUED_BYTES": "50000000",
-    }
+@contextmanager
+def attackable(folder: Path, **limits: int) -> Iterator[tuple[Side, LocalKafka]]:
+    """A broker and a sidecar with these limits."""
+    env = {f"SIDECAR_LIMITS__{name.upper()}": str(value) for name, value in limits.items()}
+    env["SIDECAR_GROUPS__INCLUDE"] = f'["{GROUP}.*"]'
     properties = {"group.consumer.max.heartbeat.interval.ms": "15000"}
-    kafka = LocalKafka(tmp_path_factory.mktemp("hostile"), brokers=1, sidecar_env=env, properties=properties)
+    kafka = LocalKafka(folder, brokers=1, sidecar_env=env, properties=properties)
     with kafka:
         kafka.wait_ready()
         create_topic(kafka, TOPIC, 4)
@@ -47,6 +49,13 @@ def side(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Local
         assert node.sidecar is not None
         beat = asyncio.run(join(HOST, node.sidecar_port, GROUP, 1))[0]
         yield Side("sidecar", node.sidecar_port, node.sidecar, beat), kafka
+
+
+@pytest.fixture(scope="module")
+def side(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, LocalKafka]]:
+    limits = {"header_timeout_ms": HEADER_TIMEOUT_MS, "connections_per_ip": 3_000, "connections": 5_000}
+    with attackable(tmp_path_factory.mktemp("hostile"), queued_bytes=QUEUED_BYTES, **limits) as found:
+        yield found
 
 
 def figure(kafka: LocalKafka, name: str) -> float:
@@ -90,6 +99,16 @@ def test_half_open_connections_end_when_their_time_is_over(side: tuple[Side, Loc
     assert figure(kafka, CLOSED.format("request_timeout")) > 0
 
 
+def test_what_connections_may_hold_each_is_less_if_all_do(side: tuple[Side, LocalKafka]) -> None:
+    """Symptom: what each connection held up to `held_bytes` was counted nowhere, 640 MB with 10,000 of them."""
+    at, kafka = side
+    before = figure(kafka, PAUSED.format("memory"))
+    found = attacked(at, "hoard", 12)
+    assert found["opened"] == HALF_OPEN and found["sent"] + HALF_OPEN * 1_000 >= HALF_OPEN * (HOARD_BYTES - 1_000)
+    assert figure(kafka, PAUSED.format("memory")) - before > HALF_OPEN / 4
+    assert (found["rss_most_mib"] - found["rss_before_mib"]) * MIB < HALF_OPEN * HOARD_BYTES, "not all of it is read"
+
+
 def test_a_flood_of_connections_leaves_none_behind(side: tuple[Side, LocalKafka]) -> None:
     at, kafka = side
     found = attacked(at, "connect_flood")
@@ -122,3 +141,11 @@ def test_the_process_is_idle_again_after_all_of_it(side: tuple[Side, LocalKafka]
     used, since = cpu_s(at.process), time.monotonic()
     time.sleep(4)
     assert (cpu_s(at.process) - used) / (time.monotonic() - since) < IDLE_CPU
+
+
+def test_new_connections_are_served_no_faster_than_the_rate(tmp_path: Path) -> None:
+    with attackable(tmp_path, connection_rate=RATE) as (at, kafka):
+        found = attacked(at, "newcomers", 4)
+        assert RATE < found["answered"] <= RATE * (4 + 2), "what may come in a second may come at once"
+        assert figure(kafka, PAUSED.format("rate")) > RATE
+        assert found["closed"] == 0, "the line is long enough for those who wait"
