@@ -464,6 +464,10 @@ class Coordinator:
             self.moves.tick()
             self._drain()
 
+    def pin_state_topic(self, topic_id: bytes) -> None:
+        """Records go into this one, and not into another of its name."""
+        self.appender.pinned[self.settings.topic] = topic_id
+
     def topics(self, topics: tuple[Topic, ...]) -> None:
         self.service.topics(topics, now())
         self._drain()

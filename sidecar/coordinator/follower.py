@@ -72,6 +72,7 @@ class Follower:
         self._suspects: frozenset[int] = frozenset()
         self._unread = set(range(len(state.partitions)))
         self.state_topic = StateTopic(s.topic, control.view.topics, log)
+        coordinator.pin_state_topic(self.state_topic.id)
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks, peer_port)
@@ -186,6 +187,7 @@ class Follower:
             await self._control.look()
             self._broker_seen = time.monotonic()
             self.state_topic.look(self._control.view.topics)
+            self._coordinator.pin_state_topic(self.state_topic.id)
             self._coordinator.topics(self._control.view.topics)
             self.ownership.resume()
         except (ConnectionLost, TimeoutError, WireError) as exc:

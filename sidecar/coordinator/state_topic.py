@@ -63,7 +63,8 @@ class StateTopic:
         self.faults: list[str] = []
         self._name = name
         self._log = log
-        self._id = self._find(topics)
+        self.id = self._find(topics)
+        """UNKNOWN_ID: it was made just now."""
         self._missing = 0
 
     def _find(self, topics: Iterable[Topic]) -> bytes:
@@ -73,11 +74,11 @@ class StateTopic:
         """After each listing of all topics. Raises StartAnew."""
         found = self._find(topics)
         self._missing = self._missing + 1 if found == UNKNOWN_ID else 0
-        if self._id == UNKNOWN_ID:
-            self._id = found  # as it was made just before the start
+        if self.id == UNKNOWN_ID:
+            self.id = found  # as it was made just before the start
         elif self._missing >= LOOKS:
             raise self._anew("has been deleted")
-        elif found not in (UNKNOWN_ID, self._id):
+        elif found not in (UNKNOWN_ID, self.id):
             raise self._anew("was deleted and made anew")
 
     def went_back(self, partition: int) -> StartAnew:

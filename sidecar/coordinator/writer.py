@@ -29,6 +29,7 @@ FENCED = {Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED}
 WRITTEN = {Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER}
 RETRIABLE = {
     Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.UNKNOWN_TOPIC_ID,
     Code.LEADER_NOT_AVAILABLE,
     Code.NOT_LEADER_OR_FOLLOWER,
     Code.REQUEST_TIMED_OUT,
@@ -49,6 +50,7 @@ BATCH_BYTES = 8 << 20
 INIT_LANES = 4
 INIT_S = 2.0
 """An attempt at a fence; the owner tries again, and says why it must."""
+UNKNOWN_ID = bytes(16)
 LARGE_BATCH = 2 << 20
 """Bytes; larger ones are put together in a thread. Up to here that takes the event loop less than a millisecond; a
 thread, which has to share the interpreter with it, takes many."""
@@ -261,12 +263,25 @@ class FencedWriter:
             await asyncio.sleep(pause_s)
             pause_s = RETRY_S
             try:
-                leaders = (await self._cluster.refresh([self.topic])).leaders.get(self.topic, ())
-                self._leader = leaders[self.partition] if self.partition < len(leaders) else -1
+                self._leader = await self._leader_of_this_topic()
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 self._last = str(exc) or "timed out"
+            except WriteLost as exc:
+                self._task = None
+                self._fail(exc)
+                return
         self._task = None
         self._put()
+
+    async def _leader_of_this_topic(self) -> int:
+        """-1 if there is none. Raises WriteLost if the topic was deleted and made anew: what is read of it is not what
+        this sidecar knows. Raises ConnectionLost, TimeoutError, WireError."""
+        view = await self._cluster.refresh([self.topic])
+        meant = self._appender.pinned.get(self.topic, UNKNOWN_ID)
+        if meant != UNKNOWN_ID and any(t.name == self.topic and t.id not in (UNKNOWN_ID, meant) for t in view.topics):
+            raise WriteLost(f"{self._transactional_id}: {self.topic} is another topic now ({self._last})")
+        leaders = view.leaders.get(self.topic, ())
+        return leaders[self.partition] if self.partition < len(leaders) else -1
 
     def _written(self, offset: int) -> None:
         sent, self._sending = self._sending, []
@@ -296,7 +311,7 @@ class FencedWriter:
                 self._sequence = (self._sequence + len(piece)) & 0x7FFFFFFF
                 offset, ended = base + len(piece) - 1 if base >= 0 else -1, Outcome(Code.NONE)
         if ended.code == Code.NONE:
-            ended = await txn.commit(time.monotonic() + self._write_timeout_s)
+            ended = await self._commit(txn, time.monotonic() + self._write_timeout_s)
         self._task = None
         before, self._last = self._last, ended.text
         if ended.code != Code.NONE:
@@ -305,6 +320,19 @@ class FencedWriter:
         self._sending, self._batch, self._marker_due = [], b"", True
         self._on_written(entry.serial, offset)
         self._next()
+
+    async def _commit(self, txn: Transaction, until: float) -> Outcome:
+        """What goes out in a transaction goes by name: in another topic it must not be committed."""
+        while True:
+            try:
+                await self._leader_of_this_topic()
+                return await txn.commit(until)
+            except (ConnectionLost, TimeoutError, WireError) as exc:
+                if time.monotonic() >= until:
+                    return Outcome(Code.COORDINATOR_NOT_AVAILABLE, str(exc) or "timed out")
+            except WriteLost as exc:
+                return Outcome(Code.UNKNOWN_TOPIC_ID, str(exc))
+            await asyncio.sleep(RETRY_S)
 
     async def _write_piece(self, piece: Sequence[Encoded]) -> tuple[Outcome, int]:
         """What became of it, and the offset of its first record."""
@@ -315,8 +343,7 @@ class FencedWriter:
             code, text = int(Code.LEADER_NOT_AVAILABLE), "no leader"
             try:
                 if self._leader < 0:
-                    leaders = (await self._cluster.refresh([self.topic])).leaders.get(self.topic, ())
-                    self._leader = leaders[self.partition] if self.partition < len(leaders) else -1
+                    self._leader = await self._leader_of_this_topic()
                 if self._leader >= 0:
                     where = (self._leader, self.topic, self.partition)
                     code, base = await self._appender.append(*where, self._batch, self._transactional_id)
@@ -325,6 +352,8 @@ class FencedWriter:
                         return Outcome(code, text), base
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 text = str(exc) or "timed out"
+            except WriteLost as exc:
+                return Outcome(Code.UNKNOWN_TOPIC_ID, str(exc)), -1
             self._leader = -1
             if time.monotonic() >= until:
                 return Outcome(code, f"{text} for {self._write_timeout_s} s"), -1

@@ -2,23 +2,31 @@
 
 A broker handles the requests of a connection one after the other, and an append with acks=all waits for the followers.
 So the batches that gather for a leader while requests are under way go out together, over a few connections.
+
+A topic whose id is pinned is written to by that id where the leader takes it (Produce from version 13, KIP-516, Kafka
+4.1). Then nothing gets into another topic of the same name: the answer is UNKNOWN_TOPIC_ID. A transaction is begun by
+names, and so its batches go by name.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import BrokerConnection
+from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import produce as pr
-from sidecar.wire.primitives import WireError
+from sidecar.wire.primitives import ZERO_UUID, WireError
 
 CONNECTIONS = 3
 """Connections to each leader. With several of them a slow partition delays only the partitions of its own request."""
 REQUEST_BYTES = 16 << 20
+BY_ID = 13
+"""The first version of Produce that has ids of topics, and no names."""
+BY_NAME = 9
 SILENT_S = 3.0
 """A leader that does not answer for so long may be dead, and another one may lead soon: the batch is put again, which
 its sequence makes safe."""
@@ -40,9 +48,10 @@ class _Leader:
     """The queue and the connections of one leader. It works by callbacks, as a task for each append would cost the
     event loop more than the append does (docs/decisions.md 25)."""
 
-    def __init__(self, cluster: Cluster, node_id: int, timeout_s: float) -> None:
+    def __init__(self, cluster: Cluster, node_id: int, timeout_s: float, pinned: Mapping[str, bytes]) -> None:
         self.cluster = cluster
         self.node_id = node_id
+        self.pinned = pinned
         self.timeout_s = timeout_s
         self.queue: list[_Item] = []
         self.busy = 0
@@ -100,10 +109,14 @@ class _Leader:
         topics: dict[str, list[pr.PartitionProduceData]] = {}
         for i in items:
             topics.setdefault(i.topic, []).append(pr.PartitionProduceData(index=i.partition, records=i.batch))
-        data = [pr.TopicProduceData(name=t, partition_data=parts) for t, parts in topics.items()]
+        ids = {t: self.pinned.get(t, ZERO_UUID) for t in topics}
+        data = [pr.TopicProduceData(t, ids[t], parts) for t, parts in topics.items()]
         req = pr.ProduceRequest(items[0].transactional_id, -1, int(self.timeout_s * 1000), data)
+        high = BY_NAME if req.transactional_id is not None or ZERO_UUID in ids.values() else BY_ID
         try:
-            version, flexible, response = conn.start(pr, "Produce", req, high=9)
+            if high == BY_ID and conn.version(Api.PRODUCE, 0, BY_ID) < BY_ID:
+                high = BY_NAME
+            version, flexible, response = conn.start(pr, "Produce", req, high)
         except (ConnectionLost, WireError) as exc:
             asyncio.get_running_loop().call_soon(self._lost, conn, items, exc)  # never from within `put`
             return
@@ -115,11 +128,11 @@ class _Leader:
                 raw = response.result()
                 res = pr.ProduceResponse.decode(version, raw, response_body(raw, flexible))
                 found = {
-                    (t.name, p.index): (p.error_code, p.base_offset)
+                    (t.topic_id if high == BY_ID else t.name, p.index): (p.error_code, p.base_offset)
                     for t in res.responses
                     for p in t.partition_responses
                 }
-                told = [found[(i.topic, i.partition)] for i in items]
+                told = [found[(ids[i.topic] if high == BY_ID else i.topic, i.partition)] for i in items]
             except (ConnectionLost, TimeoutError, WireError, KeyError) as exc:
                 self._lost(conn, items, exc)
                 return
@@ -149,6 +162,8 @@ class Appender:
     def __init__(self, cluster: Cluster, timeout_s: float) -> None:
         self.cluster = cluster
         self.timeout_s = timeout_s
+        self.pinned: dict[str, bytes] = {}
+        """Name of a topic -> the id of the one that is meant."""
         self._leaders: dict[int, _Leader] = {}
 
     def put(
@@ -163,7 +178,7 @@ class Appender:
         """Queue a batch, which may be part of a transaction. `done` is called later, never from within this call."""
         leader = self._leaders.get(node_id)
         if leader is None:
-            leader = self._leaders[node_id] = _Leader(self.cluster, node_id, self.timeout_s)
+            leader = self._leaders[node_id] = _Leader(self.cluster, node_id, self.timeout_s, self.pinned)
         leader.add(_Item(topic, partition, batch, done, transactional_id))
 
     async def append(

@@ -33,9 +33,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 class Bench:
     """Writers of one partition, and what they say."""
 
-    def __init__(self, kafka: LocalKafka, partition: int) -> None:
+    def __init__(self, kafka: LocalKafka, partition: int, topic: str) -> None:
         host, _, port = kafka.internal.rpartition(":")
-        self.kafka, self.partition = kafka, partition
+        self.kafka, self.partition, self.topic = kafka, partition, topic
         self.cluster = Cluster([(host, int(port))], "large", {})
         self.tasks = Supervisor()
         self.tasks.watch(asyncio.get_running_loop())
@@ -47,7 +47,7 @@ class Bench:
         made = FencedWriter(
             self.cluster,
             self.appender,
-            TOPIC,
+            self.topic,
             self.partition,
             10.0,
             self.tasks,
@@ -75,7 +75,7 @@ class Bench:
                 "auto.offset.reset": "earliest",
             }
         )
-        consumer.assign([TopicPartition(TOPIC, self.partition, 0)])
+        consumer.assign([TopicPartition(self.topic, self.partition, 0)])
         found: list[str] = []
         while True:
             m = consumer.poll(10)
@@ -105,9 +105,9 @@ def topic(plain: LocalKafka) -> str:
     return TOPIC
 
 
-def run(kafka: LocalKafka, partition: int, test: Callable[[Bench], Awaitable[None]]) -> None:
+def run(kafka: LocalKafka, partition: int, test: Callable[[Bench], Awaitable[None]], topic: str = TOPIC) -> None:
     async def whole() -> None:
-        bench = Bench(kafka, partition)
+        bench = Bench(kafka, partition, topic)
         await test(bench)
         bench.appender.close()
         bench.cluster.close()

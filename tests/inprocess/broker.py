@@ -132,7 +132,7 @@ class FakeBrokers:
     def add_topic(self, name: str, partitions: int) -> FakeTopic:
         """The leaders are the nodes in turn."""
         leaders = [self.nodes[p % len(self.nodes)] for p in range(partitions)]
-        made = self.topics[name] = FakeTopic(len(self.topics).to_bytes(16, "big"), leaders)
+        made = self.topics[name] = FakeTopic((len(self.topics) + 1).to_bytes(16, "big"), leaders)
         return made
 
     def address(self, node_id: int) -> tuple[str, int]:
@@ -281,15 +281,21 @@ def _produce(b: FakeBrokers, node_id: int, req: pr.ProduceRequest, version: int,
     for t in req.topic_data:
         parts = []
         for p in t.partition_data:
-            there = b.topics.get(t.name)
-            if there is None or p.index >= len(there.leaders):
+            if version >= 13:
+                name = next((n for n, topic in b.topics.items() if topic.topic_id == t.topic_id), "")
+            else:
+                name = t.name
+            there = b.topics.get(name)
+            if there is None and version >= 13:
+                code, offset = int(Code.UNKNOWN_TOPIC_ID), -1
+            elif there is None or p.index >= len(there.leaders):
                 code, offset = int(Code.UNKNOWN_TOPIC_OR_PARTITION), -1
             elif there.leaders[p.index] != node_id:
                 code, offset = int(Code.NOT_LEADER_OR_FOLLOWER), -1
             else:
-                code, offset = b.append(t.name, p.index, p.records or b"", req.transactional_id is not None)
+                code, offset = b.append(name, p.index, p.records or b"", req.transactional_id is not None)
             parts.append(pr.PartitionProduceResponse(p.index, code, offset))
-        told.append(pr.TopicProduceResponse(t.name, partition_responses=parts))
+        told.append(pr.TopicProduceResponse(t.name, t.topic_id, parts))
     answer(pr.ProduceResponse(responses=told))
 
 
@@ -415,7 +421,7 @@ def refusal(api: Api, req: Any, version: int, code: int) -> Any:
         topics = []
         for t in req.topic_data:
             parts = [pr.PartitionProduceResponse(p.index, code, -1) for p in t.partition_data]
-            topics.append(pr.TopicProduceResponse(t.name, partition_responses=parts))
+            topics.append(pr.TopicProduceResponse(t.name, t.topic_id, parts))
         return pr.ProduceResponse(responses=topics)
     if api is Api.ADD_PARTITIONS_TO_TXN:
         results = [

@@ -1,0 +1,63 @@
+"""A topic that is deleted and made anew while somebody writes into it, at a real broker (KIP-516, Produce 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from sidecar.drill.local import LocalKafka
+from tests.clients.test_large_writes import Bench, keys, records, run
+from tests.inprocess.house import until
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    with LocalKafka(tmp_path_factory.mktemp("anew"), brokers=1, front="none") as kafka:
+        yield kafka
+
+
+def make(admin: AdminClient, topic: str) -> None:
+    made = NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([made])[topic].result(timeout=30)
+
+
+async def made_anew(b: Bench, admin: AdminClient, pinned: bool) -> None:
+    """Write, make the topic anew behind the writer's back, write again."""
+    make(admin, b.topic)
+    view = await b.cluster.refresh([b.topic])
+    (first,) = view.topics
+    if pinned:
+        b.appender.pinned[b.topic] = first.id
+    w = await b.writer()
+    w.append(records(1, 2), 1)
+    await until(lambda: b.failed or b.written == [1], 30)
+    assert b.read() == keys(1, 2)
+    admin.delete_topics([b.topic])[b.topic].result(timeout=30)
+    make(admin, b.topic)
+    w.append(records(2, 1), 2)
+    await until(lambda: b.failed or len(b.written) == 2, 30)
+
+
+def test_by_its_id_nothing_gets_into_the_new_topic(plain: LocalKafka) -> None:
+    async def test(b: Bench) -> None:
+        admin = AdminClient({"bootstrap.servers": plain.internal, "log_level": 3})
+        await made_anew(b, admin, pinned=True)
+        assert "by-id is another topic now" in str(b.failed[0]) and b.written == [1]
+        assert b.read() == []
+
+    run(plain, 0, test, "by-id")
+
+
+def test_by_its_name_it_does(plain: LocalKafka) -> None:
+    """What brokers before 4.1 do, and what the test above would not see if it looked at nothing."""
+
+    async def test(b: Bench) -> None:
+        admin = AdminClient({"bootstrap.servers": plain.internal, "log_level": 3})
+        await made_anew(b, admin, pinned=False)
+        assert not b.failed and b.read() == keys(2, 1)
+
+    run(plain, 0, test, "by-name")
