@@ -18,6 +18,7 @@ OWN = {
     "DeleteTopics": SIMULATED,
     "EndTxn": SIMULATED,
     "CreateTopics": "sent by the sidecar's own client",
+    "DescribeCluster": "sent by the sidecar's own client",
     "InitProducerId": "sent by the sidecar's own client",
     "ListOffsets": "sent on a client's connection: it asks whether the client may describe these topics",
     "Metadata": "sent by the sidecar's own client",

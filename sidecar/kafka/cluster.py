@@ -11,8 +11,10 @@ from typing import Any
 from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
 from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost, Request
+from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import create_topics as ct
+from sidecar.wire.generated import describe_cluster as dr
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import WireError
@@ -21,6 +23,8 @@ Address = tuple[str, int]
 LARGE_BYTES = 16_384
 BESIDE_S = 0.3
 """A broker that has not answered by then is not waited for alone."""
+FENCED_TOO = 2
+"""The first version of DescribeCluster that tells of brokers that are down."""
 SILENT_S = 2.0
 """For an answer that any broker could give."""
 
@@ -213,17 +217,31 @@ def _closed_if_open(task: asyncio.Task[BrokerConnection]) -> None:
         task.result().close()
 
 
+async def racks_of_all(conn: BrokerConnection) -> dict[int, str | None]:
+    """Racks of all registered brokers by node id, those that are down among them (KIP-1073: Kafka 4.0); nothing if
+    this broker does not tell. Raises ConnectionLost, TimeoutError, WireError."""
+    if not conn.offers(Api.DESCRIBE_CLUSTER, FENCED_TOO):
+        return {}
+    req = dr.DescribeClusterRequest(include_fenced_brokers=True)
+    res = await conn.request(dr, "DescribeCluster", req, low=FENCED_TOO)
+    return {b.broker_id: b.rack for b in res.brokers} if res.error_code == Code.NONE else {}
+
+
 class MetadataReader:
     """Reads the Metadata of all topics again and again. A response with the same bytes as the last one gives the same
     view. A large response is decoded in a thread, because thousands of partitions take longer than a heartbeat may
-    wait."""
+    wait. Brokers that are down are not in Metadata; their racks are asked for once, before the first view is made."""
 
     def __init__(self, racks: dict[int, str | None]) -> None:
         self._racks = racks
+        self._asked = False
         self._last = b""
         self._view = ClusterView()
 
     async def read(self, conn: BrokerConnection, cluster: Cluster | None) -> ClusterView:
+        if not self._asked:
+            self._racks.update(await racks_of_all(conn))
+            self._asked = True
         req = md.MetadataRequest(topics=None, allow_auto_topic_creation=False)
         version, flexible, raw = await conn.exchange(md, "Metadata", req)
         start = response_body(raw, flexible)

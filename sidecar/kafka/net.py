@@ -76,6 +76,11 @@ class BrokerConnection(asyncio.Protocol):
             raise WireError(f"broker has no version of api {api_key} in {low}-{high}: {theirs}")
         return best
 
+    def offers(self, api_key: int, version: int) -> bool:
+        """Whether the broker knows this version."""
+        low, high = self._versions.get(api_key, (0, -1))
+        return low <= version <= high
+
     async def request(
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> Any:

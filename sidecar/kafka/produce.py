@@ -112,10 +112,9 @@ class _Leader:
         ids = {t: self.pinned.get(t, ZERO_UUID) for t in topics}
         data = [pr.TopicProduceData(t, ids[t], parts) for t, parts in topics.items()]
         req = pr.ProduceRequest(items[0].transactional_id, -1, int(self.timeout_s * 1000), data)
-        high = BY_NAME if req.transactional_id is not None or ZERO_UUID in ids.values() else BY_ID
+        by_name = req.transactional_id is not None or ZERO_UUID in ids.values() or not conn.offers(Api.PRODUCE, BY_ID)
+        high = BY_NAME if by_name else BY_ID
         try:
-            if high == BY_ID and conn.version(Api.PRODUCE, 0, BY_ID) < BY_ID:
-                high = BY_NAME
             version, flexible, response = conn.start(pr, "Produce", req, high)
         except (ConnectionLost, WireError) as exc:
             asyncio.get_running_loop().call_soon(self._lost, conn, items, exc)  # never from within `put`
@@ -128,11 +127,11 @@ class _Leader:
                 raw = response.result()
                 res = pr.ProduceResponse.decode(version, raw, response_body(raw, flexible))
                 found = {
-                    (t.topic_id if high == BY_ID else t.name, p.index): (p.error_code, p.base_offset)
+                    (t.name if by_name else t.topic_id, p.index): (p.error_code, p.base_offset)
                     for t in res.responses
                     for p in t.partition_responses
                 }
-                told = [found[(ids[i.topic] if high == BY_ID else i.topic, i.partition)] for i in items]
+                told = [found[(i.topic if by_name else ids[i.topic], i.partition)] for i in items]
             except (ConnectionLost, TimeoutError, WireError, KeyError) as exc:
                 self._lost(conn, items, exc)
                 return

@@ -1,0 +1,43 @@
+"""What a sidecar that has just started knows of the racks of brokers that are down, at real brokers (KIP-1073)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from sidecar.drill.local import LocalKafka
+from sidecar.kafka.cluster import MetadataReader
+from sidecar.kafka.net import BrokerConnection
+
+pytestmark = pytest.mark.kafka
+
+
+def test_a_sidecar_that_starts_while_a_broker_is_down_knows_its_rack(tmp_path: Path) -> None:
+    """Symptom: its topics had another hash than before, so every consumer group got a new epoch, and one more when the
+    broker came back."""
+    with LocalKafka(tmp_path, brokers=3, front="none") as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
+        admin.create_topics([NewTopic("t", 3, 3)])["t"].result(timeout=30)
+        asyncio.run(compare(kafka))
+
+
+async def compare(kafka: LocalKafka) -> None:
+    """What one reader has seen all the time, and another one that begins when a broker is down."""
+    first, _, last = kafka.nodes
+    assert last.process is not None
+    conn = await BrokerConnection.open("127.0.0.1", first.internal_port, "racks")
+    before = MetadataReader({})
+    seen = await before.read(conn, None)
+    await asyncio.to_thread(last.process.stop)
+    end = asyncio.get_running_loop().time() + 30
+    while 3 in (await before.read(conn, None)).brokers:
+        assert asyncio.get_running_loop().time() < end
+        await asyncio.sleep(0.1)
+    racks: dict[int, str | None] = {}
+    view = await MetadataReader(racks).read(conn, None)
+    assert set(view.brokers) == {1, 2} and racks == {1: "rack-1", 2: "rack-2", 3: "rack-3"}
+    assert view.topics == seen.topics
+    conn.close()
