@@ -24,7 +24,7 @@ from sidecar.front.door import Door, DoorSettings
 from sidecar.front.managed import Managed
 from sidecar.front.memory import shared
 from sidecar.front.session import Session
-from sidecar.front.settling import Settling, in_doubt
+from sidecar.front.settling import WaitingRoom, in_doubt
 from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.clock import CLOCK
@@ -52,7 +52,6 @@ from sidecar.wire.primitives import WireError
 HEADER = PREFIX.size
 """Where the header of a request goes on behind its correlation id."""
 NO_VIEW = View()
-EARLY_TICK_S = 0.1
 SETTLE_MS = 1_000
 """FindCoordinator holds up what the client has sent behind it, so it does not wait for long."""
 STORE_LANES = 8
@@ -161,11 +160,13 @@ class Front:
         self._grants = Grants()
         self._view: View | None = None
         self._waiting: dict[int, _Run] = {}
-        self._early: list[tuple[int, int]] = []
-        """(token, until when it is held) of requests that came before the coordinator was there."""
-        self._unsure: list[tuple[_Run, int]] = []
-        """(request, until when it is held) before it is known which groups are managed."""
-        self._settling = Settling(now_ms)
+        self._early = WaitingRoom(now_ms)
+        """The coordinator is not there yet."""
+        self._unsure = WaitingRoom(now_ms)
+        """It is not known yet which groups are managed. To a broker that is not its coordinator a member must not be
+        led; if the coordinator's word does not come, the settings count."""
+        self._settling = WaitingRoom(now_ms)
+        """The owner of a group may be gone."""
         self._last_token = 0
         self._send = attach(self)
 
@@ -217,7 +218,7 @@ class Front:
         if self._managed.known or api_key not in MEMBERS_ASK:
             self._advance(run, None)
         else:
-            self._hold_unsure(run, at_ms)
+            self._unsure.wait(at_ms + self.settings.hold_ms, lambda: self._go_on(run))
 
     def _advance(self, run: _Run, value: Any) -> None:
         """Resume the handler with what came of its last want, until it waits again or ends."""
@@ -309,7 +310,7 @@ class Front:
 
     def _settle(self, run: _Run, groups: tuple[str, ...]) -> None:
         if in_doubt(self._view or NO_VIEW, groups):
-            self._settling.wait(groups, now_ms() + SETTLE_MS, lambda: self._go_on(run))
+            self._settling.wait(now_ms() + SETTLE_MS, lambda: self._go_on(run), groups=groups)
         else:
             self._advance(run, None)
 
@@ -318,46 +319,15 @@ class Front:
         self._last_token = token = self._last_token + 1
         run.event = event
         self._waiting[token] = run
-        if self._view is not None:
-            if self._view.suspects and event.group_id and in_doubt(self._view, (event.group_id,)):
-                # The one whose turn it is may be this sidecar, which does not know yet.
-                until_ms = now_ms() + self.settings.hold_ms
-                self._settling.wait((event.group_id,), until_ms, lambda: self._send_held(token))
-            else:
-                self._send(Request(token, event))
+        if self._view is None:
+            late = partial(self._refuse, token, Code.COORDINATOR_NOT_AVAILABLE)
+            self._early.wait(now_ms() + self.settings.hold_ms, lambda: self._send_held(token), late)
+        elif self._view.suspects and event.group_id and in_doubt(self._view, (event.group_id,)):
+            # The one whose turn it is may be this sidecar, which does not know yet.
+            until_ms = now_ms() + self.settings.hold_ms
+            self._settling.wait(until_ms, lambda: self._send_held(token), groups=(event.group_id,))
         else:
-            if not self._early:
-                asyncio.get_running_loop().call_later(EARLY_TICK_S, self._refuse_early)
-            self._early.append((token, now_ms() + self.settings.hold_ms))
-
-    def _refuse_early(self) -> None:
-        """There is no coordinator yet: those who have waited long enough are told so."""
-        at_ms = now_ms()
-        due = [token for token, until in self._early if until <= at_ms]
-        self._early = [(token, until) for token, until in self._early if until > at_ms]
-        for token in due:
-            self._refuse(token, Code.COORDINATOR_NOT_AVAILABLE)
-        if self._early:
-            asyncio.get_running_loop().call_later(EARLY_TICK_S, self._refuse_early)
-
-    def _hold_unsure(self, run: _Run, at_ms: int) -> None:
-        """The sidecar starts. To a broker that is not its coordinator a member must not be led: so the request waits
-        for the coordinator's word, and if that does not come, the settings count."""
-        if not self._unsure:
-            asyncio.get_running_loop().call_later(EARLY_TICK_S, self._tick_unsure)
-        self._unsure.append((run, at_ms + self.settings.hold_ms))
-
-    def _tick_unsure(self) -> None:
-        self._go_on_sure(now_ms())
-        if self._unsure:
-            asyncio.get_running_loop().call_later(EARLY_TICK_S, self._tick_unsure)
-
-    def _go_on_sure(self, until_ms: int) -> None:
-        held = self._unsure
-        self._unsure = [(run, until) for run, until in held if until > until_ms]
-        for run, until in held:
-            if until <= until_ms:
-                self._go_on(run)
+            self._send(Request(token, event))
 
     def _go_on(self, run: _Run) -> None:
         """It has waited; its client may have gone meanwhile."""
@@ -383,14 +353,14 @@ class Front:
         elif isinstance(message, GroupRules):
             self._managed.follow(message)
             self._scope.managing = self._managed.managing
-            self._go_on_sure(now_ms() + self.settings.hold_ms + 1)
+            self._unsure.release()
         elif isinstance(message, AskAccess):
             self._may_see(message)
 
     def link_lost(self) -> None:
         """The coordinator is gone, and with it all that it granted or has not answered."""
         self._view = None
-        self._early = []
+        self._early.clear()
         self._grants.void_all()
         for token in list(self._waiting):
             self._refuse(token, Code.NOT_COORDINATOR)
@@ -407,10 +377,8 @@ class Front:
     def _looked(self, view: View) -> None:
         first, self._view = self._view is None, view
         if first:
-            early, self._early = self._early, []
-            for token, _ in early:
-                self._send_held(token)
-        self._settling.looked(view)
+            self._early.release()
+        self._settling.release(lambda groups: not in_doubt(view, groups))
 
     def _send_held(self, token: int) -> None:
         run = self._waiting.get(token)

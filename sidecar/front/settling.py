@@ -1,4 +1,5 @@
-"""Requests that wait until it is known who owns their group, because the owner that is known may be gone.
+"""Requests that wait: for a coordinator, for its word on which groups are managed, or until it is known who owns their
+group, because the owner that is known may be gone.
 
 A client that is led to a dead owner, or refused by the one that is just taking over, backs off and asks again; one
 that waits a moment has its answer when there is one.
@@ -21,6 +22,7 @@ class _Waiting:
     groups: tuple[str, ...]
     until_ms: int
     go_on: Callable[[], None]
+    late: Callable[[], None]
 
 
 def in_doubt(view: View, groups: tuple[str, ...]) -> bool:
@@ -29,34 +31,53 @@ def in_doubt(view: View, groups: tuple[str, ...]) -> bool:
     return bool(suspects and owners) and any(owners[partition_for(g, len(owners))] in suspects for g in groups)
 
 
-class Settling:
+class WaitingRoom:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._waiting: list[_Waiting] = []
+        self._ticks = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def wait(self, groups: tuple[str, ...], until_ms: int, go_on: Callable[[], None]) -> None:
-        """`go_on` is called later: when no owner of these groups is in doubt any more, or then."""
-        if not self._waiting:
-            asyncio.get_running_loop().call_later(TICK_S, self._tick)
-        self._waiting.append(_Waiting(groups, until_ms, go_on))
+    def wait(
+        self,
+        until_ms: int,
+        go_on: Callable[[], None],
+        late: Callable[[], None] | None = None,
+        groups: tuple[str, ...] = (),
+    ) -> None:
+        """One of these is called later: `go_on` when what is waited for is there, `late` if it is not there by then;
+        without one, `go_on` is called in any case."""
+        self._waiting.append(_Waiting(groups, until_ms, go_on, late or go_on))
+        self._tick_later()
 
-    def looked(self, view: View) -> None:
-        if self._waiting:
-            self._release(lambda w: not in_doubt(view, w.groups))
+    def release(self, over: Callable[[tuple[str, ...]], bool] = lambda groups: True) -> None:
+        """What is waited for is there: for everybody, or for requests with such groups."""
+        for w in self._leave(lambda w: over(w.groups)):
+            w.go_on()
+
+    def clear(self) -> None:
+        """Nothing is called any more."""
+        self._waiting = []
+
+    def _tick_later(self) -> None:
+        if self._waiting and not self._ticks:
+            self._ticks = True
+            asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
+        self._ticks = False
         at_ms = self._now_ms()
-        self._release(lambda w: w.until_ms <= at_ms)
-        if self._waiting:
-            asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        for w in self._leave(lambda w: w.until_ms <= at_ms):
+            w.late()
+        self._tick_later()
 
-    def _release(self, over: Callable[[_Waiting], bool]) -> None:
+    def _leave(self, over: Callable[[_Waiting], bool]) -> list[_Waiting]:
+        if not self._waiting:
+            return []
         waiting, self._waiting = self._waiting, []
-        go_on: list[_Waiting] = []
+        leave: list[_Waiting] = []
         for w in waiting:
-            (go_on if over(w) else self._waiting).append(w)
-        for w in go_on:
-            w.go_on()
+            (leave if over(w) else self._waiting).append(w)
+        return leave

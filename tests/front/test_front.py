@@ -15,6 +15,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import KnownReply
 from sidecar.core.offsets import CheckReply, CommitCheck
 from sidecar.front import front as module
+from sidecar.front import settling
 from sidecar.front.door import DoorSettings
 from sidecar.link.messages import AccessAnswer, AskAccess, GroupRules, Reply, Request, SettingsPassed, View
 from sidecar.wire.apis import Api
@@ -29,7 +30,7 @@ from tests.inprocess.messages import beat, commit, join, metadata
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EARLY_TICK_S", 0.005)
+    monkeypatch.setattr(settling, "TICK_S", 0.005)
 
 
 def run(test: Callable[[Desk], Coroutine[Any, Any, None]], **given: Any) -> None:
