@@ -1,26 +1,44 @@
-"""Findings of a safety review, planted anew: `planted.py` plays with them, most of them in a scene (scenes.py). The
+"""Findings of a safety review, planted anew: `planted.py` plays with them, most of them in a scene (scenes/). The
 letters are those of docs/track-record.md."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Mapping
 from typing import Any
 
+from pydantic import model_validator
+
 import sidecar.coordinator.ownership as ownership_module
+import sidecar.coordinator.proofs as proofs_module
+import sidecar.coordinator.state_topic as state_topic_module
+import sidecar.front.front as front_module
+import sidecar.process.build as build
+import tests.whole.world as world_module
+from sidecar.api.call import Call
+from sidecar.coordinator import clock
 from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.follower import Follower
 from sidecar.coordinator.ownership import Ownership
 from sidecar.coordinator.peers import Peers
+from sidecar.coordinator.proofs import Proofs
 from sidecar.coordinator.rules import Rules
+from sidecar.coordinator.state_topic import StateTopic
 from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.writer import FencedWriter, WriteLost
 from sidecar.core.errors import InvariantError
+from sidecar.core.events import FOR_EVER_MS
 from sidecar.core.owner import Owner
+from sidecar.core.placement import partition_for
 from sidecar.core.shard import Shard
+from sidecar.core.turn import Now
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.link.messages import GroupRules
 from sidecar.process.build import Coordination
+from sidecar.process.settings import Settings
 from sidecar.state.fold import Claims
 from sidecar.state.schema import StateError
 from tests.whole.bugs import Patch, has_no_placeholders
@@ -173,3 +191,88 @@ def goes_on_after_a_turn_that_broke(patch: Patch, world: World) -> None:
 
     patch.setattr(Shard, "handle", breaks)
     patch.setattr(Owner, "_broken", lambda self, exc, now: None)
+
+
+# ---- the state topic ------------------------------------------------------------------------------------------
+def goes_on_without_its_topic(patch: Patch, world: World) -> None:
+    """S6: what is in memory is served, though it is in no log any more."""
+    patch.setattr(StateTopic, "look", lambda self, topics: None)
+    patch.setattr(Follower, "tail_went_back", lambda self, partition: None)
+
+
+def believes_that_the_topic_is_kept(patch: Patch, world: World) -> None:
+    """S6: how the state topic is set is nobody's concern."""
+
+    def nothing(topic: str, configs: Mapping[str, str]) -> str:
+        return ""
+
+    patch.setattr(state_topic_module, "policy_fault", nothing)
+    patch.setattr(build, "policy_fault", nothing)
+
+
+# ---- clocks ---------------------------------------------------------------------------------------------------
+def counts_leases_by_the_monotonic_clock(patch: Patch, world: World) -> None:
+    """S7: it does not count the time for which its host was suspended."""
+    patch.setattr(clock, "CLOCK", time.CLOCK_MONOTONIC)
+    patch.setattr(front_module, "CLOCK", time.CLOCK_MONOTONIC)
+
+
+def counts_leases_by_one_clock(patch: Patch, world: World) -> None:
+    """S7: while a whole machine stands still, no clock goes on but the wall's."""
+
+    def planted(sent: Now, lease_ms: int) -> Now:
+        return Now(sent.mono_ms + lease_ms, FOR_EVER_MS)
+
+    patch.setattr(ownership_module, "lease_end", planted)
+    patch.setattr(proofs_module, "lease_end", planted)
+
+
+def _as_it_is(settings: Settings) -> Settings:
+    return settings
+
+
+def accepts_short_sessions(patch: Patch, world: World) -> None:
+    """S7: a member may be removed before the lease of its last owner ends."""
+
+    lax = type("Lax", (Settings,), {"_leased": model_validator(mode="after")(_as_it_is)})
+    patch.setattr(world_module, "Settings", lax)
+    patch.setattr(world_module, "settings_of", world_module.settings_of.__wrapped__)
+
+
+# ---- brokers that give no answer, or none yet -------------------------------------------------------------------
+def proves_no_partition(patch: Patch, world: World) -> None:
+    """L5: a lease is what the coordinator of the owners' group says, and nothing else."""
+    patch.setattr(Proofs, "look", lambda self: None)
+
+
+def says_not_why_there_is_no_fence(patch: Patch, world: World) -> None:
+    """L9: where the brokers cannot keep transactions, each takeover fails with COORDINATOR_NOT_AVAILABLE."""
+
+    async def planted(self: Any) -> str:
+        return ""
+
+    patch.setattr(FencedWriter, "_remedy", planted)
+
+
+def expects_to_know_the_owners(patch: Patch, world: World) -> None:
+    """L10: before they are known, a division by zero."""
+
+    def planted(self: Call, group_id: str) -> int:
+        return self.view.owners[partition_for(group_id, len(self.view.owners))]
+
+    patch.setattr(Call, "owner_of", planted)
+
+
+def renews_fences_by_takeovers(patch: Patch, world: World) -> None:
+    """Every hour each partition is taken over from itself, and everything is decoded anew."""
+    patch.setattr(Owner, "renew", lambda self, now: self._rest("the fence is renewed", 0, now))
+
+
+def writes_no_more_than_a_batch(patch: Patch, world: World) -> None:
+    """L8: what is larger fails, the state is built anew, and the same is to be written again."""
+
+    async def planted(self: Any, entry: Any) -> None:
+        self._task = None
+        self._fail(WriteLost("MESSAGE_TOO_LARGE"))
+
+    patch.setattr(FencedWriter, "_write_large", planted)

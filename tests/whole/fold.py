@@ -78,6 +78,11 @@ class Fold:
         assert found is None or isinstance(found, ConsumerGroup | ClassicGroup)
         return found
 
+    def forget(self) -> None:
+        """The topic is another one, and empty."""
+        self.parts = [Part() for _ in self.parts]
+        self.gone.clear()
+
     def read(self, p: int) -> None:
         """What has been committed to this partition since."""
         cluster, part = self._kafka.cluster, self.parts[p]

@@ -37,6 +37,8 @@ WAITS_MS, JOINS_WAIT_MS = 20_000, 31_000
 """A request waits for the word who owns its group (3 s), for a takeover (3 s), and then until its records are committed
 or given up (10 s, and 3 s more for the last try); a join for a whole rebalance (10 s) before that."""
 HELD_MS = 1_000
+ANOTHER_TOPIC_MS = 6_000
+"""A sidecar looks for its state topic every 2 s, and believes the third time that it is gone."""
 AT_THE_END_MS = 9_000
 WELL_AGAIN_MS = 3_000
 """Who stood still has so much time to answer those who waited."""
@@ -47,6 +49,8 @@ USUAL_ERRORS = (
     "another sidecar has this node id",  # a wall clock that went back makes the one before it look younger
     "sidecars have different patterns",
     "a group cannot be read",
+    "the state topic is another one",
+    "the state topic is not set to keep its records",
 )
 """Lines of the level error that faults alone bring about."""
 LONG = (Api.JOIN_GROUP, Api.SYNC_GROUP)
@@ -87,7 +91,14 @@ class Inside:
         """By host and partition: until when its sidecar has a lease on it, as it was last seen."""
         self._rebalances: dict[tuple[str, str], tuple[int, float]] = {}
         """By host and group: the generation that ends, and since when its members are to join, as the owner has it."""
+        self._of_another_topic: dict[Proc, float] = {}
+        """Who has read a state topic that is gone, and until when it may not know."""
         kafka.cluster.on_asked = self._hears
+
+    def forget(self) -> None:
+        """The state topic is another one. Whoever runs now is to notice, soon."""
+        until_ms = self._universe.now_ms + ANOTHER_TOPIC_MS
+        self._of_another_topic = {s.proc: until_ms for s in self.sidecars.values()}
 
     def _hears(self, node_id: int, group_id: str, member_id: str) -> None:
         leader = self._kafka.leader(OFFSETS, self._kafka.cluster.nodes[node_id].groups.partition(group_id))
@@ -113,13 +124,16 @@ class Inside:
             self._errors(s)
             if s.app is not None and isinstance(s.app.half, Coordination):
                 self._lease(s, s.app.half)
-                self._tail(s, s.app.half)
+                knows = self._universe.now_ms >= self._of_another_topic.get(s.proc, 0.0)
+                if knows:
+                    self._tail(s, s.app.half)
                 service = s.app.half.coordinator.service
                 for owner in service.owners:
                     if not self._note_lease(s, service, owner.partition):
                         self._deaf[s.proc, owner.partition].append(self._universe.now_ms)
                     self._proof(s, owner)
-                    self._live(s, owner)
+                    if knows:
+                        self._live(s, owner)
                     self._held(s, owner)
                     self._look_for_rebalances(s, owner)
             self._waiting(s, WAITS_MS, JOINS_WAIT_MS)

@@ -82,6 +82,13 @@ class Judge:
                     self.offsets.read(p)
         self.inside.look()
 
+    def forget(self) -> None:
+        """The state topic is another one: every group begins anew. Offsets stay what they were."""
+        self.fold.forget()
+        self.inside.forget()
+        for known in (self._epochs, self._kinds, self._since):
+            known.clear()
+
     def read_all(self) -> None:
         for p in range(len(self.fold.parts)):
             self.fold.read(p)

@@ -234,6 +234,8 @@ def virtual_time(universe: Universe) -> Iterator[None]:
         return wall() if proc is None else proc.wall_ms() / 1000
 
     def boot_s(clock: int) -> float:
+        if clock == time.CLOCK_MONOTONIC:
+            return mono_s()
         assert clock == time.CLOCK_BOOTTIME
         proc = universe.current
         return universe.now_ms / 1000 + 1000.0 if proc is None else proc.boot_s()

@@ -104,19 +104,23 @@ class End:
 
     def _try(self, arrive: Work, began_ms: float) -> None:
         flows = not self._stalled and (self.dead or not self.reset)
-        if flows and self.net.open_way(self.proc.host, self.other.proc.host):
+        if flows and self._gets_through():
             arrive()
             return
         self._stalled.append((arrive, began_ms))
         if len(self._stalled) == 1:
             self._go_on()
 
+    def _gets_through(self) -> bool:
+        net = self.net
+        return net.open_way(self.proc.host, self.other.proc.host) and not (net.loses is not None and net.loses(self))
+
     def _go_on(self) -> None:
         """What is held back holds back all that comes behind it on this connection."""
         net, stalled = self.net, self._stalled
         while stalled and (self.dead or not self.reset):
             arrive, began_ms = stalled[0]
-            if net.open_way(self.proc.host, self.other.proc.host):
+            if self._gets_through():
                 stalled.popleft()
                 arrive()
             elif net.universe.now_ms - began_ms > GIVE_UP_S * 1000:
@@ -213,6 +217,8 @@ class Net:
         """Ways from host to host on which nothing arrives."""
         self.silent: set[str] = set()
         """Hosts that send and take nothing."""
+        self.loses: Callable[[End], bool] | None = None
+        """Connections of which nothing gets through, in this direction, though their way is open."""
         self.slow_ms = 0.0
         """How much longer a way may take now and then."""
         self.held: dict[tuple[str, str], list[Work]] = {}
@@ -234,6 +240,7 @@ class Net:
     def heal(self) -> None:
         self.cut.clear()
         self.silent.clear()
+        self.loses = None
         self.mended()
 
     def mended(self) -> None:

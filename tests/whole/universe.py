@@ -48,6 +48,8 @@ class Universe:
         self.look_ms = 0.0
         self.watched: list[Callable[[], bool]] = []
         """Asked behind each event until they say that they have seen enough."""
+        self.halts = False
+        """`run_until` ends behind the event that is under way."""
         self._heap: list[tuple[float, int, Timer]] = []
         self._soon: deque[Timer] = deque()
         """What is to be done at this very time, behind what the heap has for it."""
@@ -98,6 +100,9 @@ class Universe:
             for sees in tuple(self.watched):
                 if sees():
                     self.watched.remove(sees)
+            if self.halts:
+                self.halts = False
+                return
         self.now_ms = max(self.now_ms, ms)
 
     def enter(self, proc: Proc, work: Work) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
 from typing import Any
 
@@ -40,8 +40,8 @@ BROKER = {
 
 
 @cache
-def settings_of(node_id: int, include: tuple[str, ...]) -> Settings:
-    """Of this node's sidecars. Nobody changes them."""
+def settings_of(node_id: int, include: tuple[str, ...], more: tuple[tuple[str, Any], ...] = ()) -> Settings:
+    """Of this node's sidecars. Nobody changes them. `more`: by `section.name`. Raises ValueError."""
     given: dict[str, Any] = {
         "listen": f"{host_of(node_id)}:{SIDECAR_PORT}",
         "broker": f"{host_of(node_id)}:{PORTS['CLIENT']}",
@@ -59,6 +59,9 @@ def settings_of(node_id: int, include: tuple[str, ...]) -> Settings:
         "log": {"level": "debug"},
         "loop_probe_ms": 0,
     }
+    for name, value in more:
+        section, _, field = name.partition(".")
+        given.setdefault(section, {})[field] = value
     return Settings(**given)
 
 
@@ -88,6 +91,8 @@ class World:
         self.clients: list[Client] = self.judge.clients
         self.include: dict[int, tuple[str, ...]] = {}
         """Which groups a sidecar's own settings name, where that is not all of them."""
+        self.more: dict[str, Any] = {}
+        """Settings of all sidecars, by `section.name`, over those that they have in every run."""
         self._desks: list[SimLoop] = []
         self._rowdies: list[Rowdy] = []
         self.lives: list[Sidecar] = []
@@ -115,7 +120,7 @@ class World:
 
     # ---- sidecars -------------------------------------------------------------------------------------------
     def settings(self, node_id: int) -> Settings:
-        return settings_of(node_id, self.include.get(node_id, ("g.*",)))
+        return settings_of(node_id, self.include.get(node_id, ("g.*",)), tuple(self.more.items()))
 
     def start_sidecar(self, node_id: int) -> None:
         self.sidecars[node_id] = self._new_sidecar(self.settings(node_id), host_of(node_id))
@@ -132,17 +137,28 @@ class World:
         settings = self.settings(node_id).model_copy(update={"listen": f"{host}:{SIDECAR_PORT}"})
         return self._new_sidecar(settings, host)
 
-    def prepare_state_topic(self) -> None:
+    def prepare_state_topic(self, replicas: int = 3) -> None:
         """As a sidecar would create it."""
         configs = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
-        self.kafka.cluster.create_topic(STATE_TOPIC, PARTITIONS, 3, configs)
+        self.kafka.cluster.create_topic(STATE_TOPIC, PARTITIONS, replicas, configs)
         self.universe.run_until(self.universe.now_ms + 500)
 
-    def store_patterns(self, include: str) -> None:
-        """As an administrator does it, at the first sidecar."""
+    def at_a_desk(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Somebody does this at another host: an administrator. What fails ends the run."""
         proc = Proc(self.universe, "desk", "desk")
         loop = SimLoop(proc, self.net)
         self._desks.append(loop)
+
+        async def guarded() -> None:
+            try:
+                await work()
+            except Exception as exc:  # noqa: BLE001 - it travels to the judge
+                self.judge.broke(exc)
+
+        proc.later(0, lambda: loop.create_task(guarded()))
+
+    def store_patterns(self, include: str) -> None:
+        """As an administrator does it, at the first sidecar."""
 
         async def say() -> None:
             conn = await BrokerConnection.open(host_of(NODES[0]), SIDECAR_PORT, "kafka-configs", 5.0)
@@ -152,9 +168,9 @@ class World:
             conn.close()
             self.say("desk", f"sidecar.groups.include={include}: {res.responses[0].error_message or 'stored'}")
             if res.responses[0].error_code:
-                self.judge.broke(Violation(f"settings are refused: {res.responses[0].error_message}"))
+                raise Violation(f"settings are refused: {res.responses[0].error_message}")
 
-        proc.later(0, lambda: loop.create_task(say()))
+        self.at_a_desk(say)
 
     def start_the_stopped(self) -> None:
         """As whoever runs them does. One that has ended by itself is a violation."""

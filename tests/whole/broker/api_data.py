@@ -10,13 +10,23 @@ from sidecar.wire.generated import end_txn as et
 from sidecar.wire.generated import init_producer_id as ip
 from sidecar.wire.generated import produce as pr
 from tests.whole.broker import rights as rt
-from tests.whole.broker.batches import decode, readable
+from tests.whole.broker.batches import Batch, decode, readable
 from tests.whole.broker.codes import Err, Refused
 from tests.whole.broker.context import Context, Reply
 from tests.whole.broker.groups import OFFSETS
+from tests.whole.broker.replica import Replica
 from tests.whole.broker.txn import Place
 
 ZERO = b"\0" * 16
+TELLS_ABORTABLE = 12
+"""The version of Produce from which on a transaction takes partitions in with their first batch."""
+NOT_VERIFIED = {
+    Err.CONCURRENT_TRANSACTIONS: Err.NOT_ENOUGH_REPLICAS,
+    Err.COORDINATOR_LOAD_IN_PROGRESS: Err.NOT_ENOUGH_REPLICAS,
+    Err.COORDINATOR_NOT_AVAILABLE: Err.NOT_ENOUGH_REPLICAS,
+    Err.NOT_COORDINATOR: Err.NOT_ENOUGH_REPLICAS,
+}
+"""So a producer that knows no such codes of Produce is made to try again (AddPartitionsToTxnManager)."""
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
@@ -97,10 +107,44 @@ class _Append:
         compacted = "compact" in node.settings.topic(topic, "cleanup.policy")
         if compacted and any(r.key is None for r in batch.records):
             raise Refused(Err.INVALID_RECORD)
-        if batch.transactional:
-            raise Refused(Err.INVALID_TXN_STATE)  # transactions on topics are not modelled
         if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.sequence < 0):
             raise Refused(Err.INVALID_RECORD)
+        if batch.transactional:
+            self._in_transaction(replica, batch)
+        else:
+            self._take(replica, batch)
+
+    def _in_transaction(self, replica: Replica, batch: Batch) -> None:
+        """The coordinator of the transaction must know of this partition (KIP-890), which the first batch asks for."""
+        txn_id = self.req.transactional_id
+        if not txn_id or not self.ctx.may(rt.WRITE, rt.TRANSACTIONAL_ID, txn_id):
+            raise Refused(Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        known = replica.log.producers.get(batch.producer_id)
+        if known is not None and known.open_from >= 0 and known.epoch == batch.producer_epoch:
+            self._take(replica, batch)
+            return
+
+        def verified(code: Err) -> None:
+            try:
+                if code == Err.TRANSACTION_ABORTABLE and self.ctx.version < TELLS_ABORTABLE:
+                    code = Err.INVALID_TXN_STATE
+                if code == Err.PRODUCER_FENCED:
+                    code = Err.INVALID_PRODUCER_EPOCH
+                if code != Err.NONE:
+                    raise Refused(NOT_VERIFIED.get(code, code))
+                if self.ctx.node.replica(self.topic, self.part.index) is not replica or not replica.leads:
+                    raise Refused(Err.NOT_LEADER_OR_FOLLOWER)
+                self._take(replica, batch)
+            except Refused as exc:
+                self.part.error_code, self.part.base_offset = exc.code, -1
+                self.done()
+
+        who = (batch.producer_id, batch.producer_epoch)
+        place = (self.topic, self.part.index)
+        self.ctx.node.txns.join_transaction(txn_id, who, place, self.ctx.version >= TELLS_ABORTABLE, verified)
+
+    def _take(self, replica: Replica, batch: Batch) -> None:
+        node, topic = self.ctx.node, self.topic
         again = replica.log.check(batch, node.host.wall_ms(), node.settings.number("producer.id.expiration.ms"))
         self.part.log_start_offset = replica.log.start
         least = int(node.settings.topic(topic, "min.insync.replicas"))

@@ -11,7 +11,7 @@ A paused broker needs no call: its host runs nothing. `received` and `connect` m
 operating system takes bytes for a process that stands still; `read` may not, and neither while it is down.
 
 Modelled: see README.md beside this file. Not modelled: native consumer groups, share and streams groups (their APIs
-answer as a broker that has no such group), transactions on topics, Fetch on the wire, compression, quotas, SASL, TLS,
+answer as a broker that has no such group), Fetch on the wire, compression, quotas, SASL, TLS,
 reassignment, log retention, tiered storage.
 """
 
@@ -97,7 +97,7 @@ class SimCluster:
             node.later(self.draw(self.settings.delays.metadata), node.crash)
 
     def read(self, node_id: int, topic: str, partition: int, offset: int, max_records: int) -> ReadResult:
-        """What a consumer is told that fetches from this broker: committed records only."""
+        """What a consumer is told that fetches from this broker: committed records only, of transactions, too."""
         node = self.nodes[node_id]
         known = node.image.topics.get(topic)
         if not node.up or known is None or not 0 <= partition < len(known.partitions):
@@ -105,7 +105,8 @@ class SimCluster:
         replica = node.replica(topic, partition)
         if replica is None:
             return ReadResult(Err.NOT_LEADER_OR_FOLLOWER, topic_id=known.topic_id)
-        log, mark, epoch = replica.log, replica.high_watermark, replica.state.leader_epoch
+        log, epoch = replica.log, replica.state.leader_epoch
+        mark = log.stable(replica.high_watermark)
         if not log.start <= offset <= log.end:
             return ReadResult(Err.OFFSET_OUT_OF_RANGE, (), -1, mark, log.start, known.topic_id, epoch)
         found: list[Stored] = []
@@ -113,7 +114,7 @@ class SimCluster:
         for batch in log.batches[log.position(offset) :]:
             if batch.last >= mark or len(found) >= max_records:
                 break
-            rows = () if batch.marker else batch.records
+            rows = () if batch.marker or log.is_aborted(batch) else batch.records
             chosen = [r for r in rows if r.offset >= offset][: max_records - len(found)]
             found += [_stored(r) for r in chosen]
             full = len(found) >= max_records and chosen and chosen[-1].offset < batch.last

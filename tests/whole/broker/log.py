@@ -37,6 +37,10 @@ class Log:
         self.start = 0
         self.end = 0
         self.producers: dict[int, Producer] = {}
+        self.open: dict[int, int] = {}
+        """First offset of the open transaction of each producer that has one."""
+        self.aborted: list[tuple[int, int, int]] = []
+        """Producer id, first offset, and that of the marker, of each aborted transaction."""
         self.epochs: list[tuple[int, int]] = []
         """Leader epochs, each with its first offset."""
 
@@ -96,12 +100,15 @@ class Log:
             known = self.producers[batch.producer_id] = Producer(batch.producer_epoch, batch.time_ms, open_from=opened)
         known.last_time_ms = batch.time_ms
         if batch.marker:
+            if known.open_from >= 0 and batch.marker == "abort":
+                self.aborted.append((batch.producer_id, known.open_from, batch.base))
             known.open_from = -1
+            self.open.pop(batch.producer_id, None)
             return
         if batch.sequence >= 0:
             known.batches.append((batch.sequence, batch.last_sequence, batch.base))
         if batch.transactional and known.open_from < 0:
-            known.open_from = batch.base
+            known.open_from = self.open[batch.producer_id] = batch.base
 
     # ---- following ------------------------------------------------------------------------------------------
     def epoch_end(self, epoch: int) -> tuple[int, int]:
@@ -136,11 +143,20 @@ class Log:
         while self.epochs and self.epochs[-1][1] >= to:
             self.epochs.pop()
         self.end = to
-        self.producers = {}
+        self.producers, self.open, self.aborted = {}, {}, []
         for batch in self.batches:
             self._learn(batch)
 
     # ---- reading --------------------------------------------------------------------------------------------
+    def stable(self, high_watermark: int) -> int:
+        """Up to here everything is committed, or belongs to a transaction that has ended (the last stable offset)."""
+        return min(high_watermark, *self.open.values()) if self.open else high_watermark
+
+    def is_aborted(self, batch: Batch) -> bool:
+        if not batch.transactional or not self.aborted:
+            return False
+        return any(i == batch.producer_id and first <= batch.base < last for i, first, last in self.aborted)
+
     def position(self, offset: int) -> int:
         """Index of the first batch that ends at or behind this offset."""
         low, high = 0, len(self.batches)
@@ -155,14 +171,14 @@ class Log:
     def compact(self, below: int, tombstones_since_ms: int, clean_until_ms: int) -> None:
         """Keep the last value of each key; nothing at or behind `below`, or younger than `clean_until_ms`, is touched.
         Tombstones are kept that are younger than `tombstones_since_ms`."""
-        dirty = below
+        below = dirty = self.stable(below)
         for batch in self.batches:
             if batch.last >= below or batch.time_ms > clean_until_ms:
                 dirty = min(dirty, batch.base)
                 break
         last: dict[object, int] = {}
         for batch in self.batches:
-            if batch.last < dirty and not batch.marker:
+            if batch.last < dirty and not batch.marker and not self.is_aborted(batch):
                 for r in batch.records:
                     last[r.key] = r.offset
         newest = {b.producer_id: b.base for b in self.batches if b.producer_id >= 0}
@@ -174,7 +190,7 @@ class Log:
             rows = tuple(
                 r
                 for r in batch.records
-                if last[r.key] == r.offset and (r.value is not None or r.time_ms > tombstones_since_ms)
+                if last.get(r.key) == r.offset and (r.value is not None or r.time_ms > tombstones_since_ms)
             )
             if rows or newest.get(batch.producer_id) == batch.base:
                 kept.append(batch if len(rows) == len(batch.records) else replace(batch, records=rows))

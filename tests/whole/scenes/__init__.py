@@ -1,0 +1,72 @@
+"""Runs in which one thing goes wrong, at a chosen moment, and the time counts: what chance brings about too seldom, or
+what is only seen with a watch in the hand. Each raises Violation.
+
+They are part of `make test` (test_scenes.py), and some planted bugs show in them (planted.py). One with its timeline:
+
+python -m tests.whole.scenes owner_dies [--seed 3]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.whole.run import Plant, on_stage
+from tests.whole.scenes import failures, fences, offsets, state, topic
+from tests.whole.scenes.parts import Scene
+from tests.whole.world import World
+
+SCENES: Mapping[str, Scene] = {
+    scene.__name__: scene
+    for scene in (
+        failures.owner_dies,
+        failures.owner_dies_that_had_lost_its_session,
+        failures.owner_stands_still,
+        failures.all_are_killed,
+        failures.two_die_at_once,
+        failures.cold_start,
+        failures.asked_while_it_starts,
+        failures.first_bootstrap_is_silent,
+        failures.coordinator_falls_silent_in_a_join,
+        failures.leader_of_the_state_dies,
+        failures.owners_coordinator_dies,
+        failures.last_sidecar_is_cut_off,
+        failures.paused_with_its_members,
+        offsets.offsets_get_old,
+        offsets.commit_is_on_its_way,
+        offsets.commit_is_in_doubt,
+        offsets.commit_of_the_former_owner_is_on_its_way,
+        state.patterns_differ,
+        state.unreadable_group,
+        state.short_sessions,
+        topic.made_anew,
+        topic.set_to_forget,
+        fences.twins,
+        fences.fences_go_down,
+        fences.fences_are_renewed,
+        fences.fences_take_long,
+        fences.no_transactions,
+        fences.large_writes,
+    )
+}
+BROKERS: Mapping[Scene, Mapping[str, str]] = {
+    offsets.offsets_get_old: {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "5000"},
+    fences.fences_go_down: {"transactional.id.expiration.ms": "20000"},
+    fences.no_transactions: {"transaction.state.log.replication.factor": "4"},
+}
+"""Settings of the brokers in some scenes."""
+SIDECARS: Mapping[Scene, Mapping[str, Any]] = {
+    fences.fences_are_renewed: {"state.fence_interval_ms": 5_000},
+}
+"""Settings of the sidecars in some scenes."""
+
+
+def act(scene: Scene, seed: int, plant: Plant | None = None, tell: Callable[[str], None] | None = None) -> Counter[str]:
+    """What has happened how often. Raises Violation."""
+    world = World(seed, tell, BROKERS.get(scene))
+    world.more.update(SIDECARS.get(scene, {}))
+    if plant is not None:
+        plant(world)
+    on_stage(world, scene)
+    return world.judge.figures

@@ -1,0 +1,68 @@
+"""The state topic itself: finding S6."""
+
+from __future__ import annotations
+
+from sidecar.process.build import StartAnew, StartError
+from tests.whole.judge import STATE_TOPIC
+from tests.whole.run import BOUND_MS, until
+from tests.whole.scenes.parts import come, run_ms, start
+from tests.whole.timeline import FAULT
+from tests.whole.violation import Violation
+from tests.whole.world import NODES, PARTITIONS, World
+
+TOPIC = 2
+"""The resource type."""
+CALM_MS, NOTICED_MS = 3_000, 20_000
+CONFIGS = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+
+
+def made_anew(world: World) -> None:
+    """It is deleted, and in half of the seeds made anew at once. What sidecars have in memory is in no log then: they
+    start anew, members join again, and offsets are what they were. Nobody is about to write when it is deleted."""
+    start(world)
+    come(world, 2)
+    run_ms(world, CALM_MS)
+    cluster = world.kafka.cluster
+    world.say(FAULT, f"{STATE_TOPIC} is deleted")
+    cluster.delete_topic(STATE_TOPIC)
+    if world.rng.random() < 0.5:
+        run_ms(world, world.rng.uniform(0, 300))
+        world.say(FAULT, "... and made anew")
+        cluster.create_topic(STATE_TOPIC, PARTITIONS, 3, CONFIGS)
+    run_ms(world, 1_500)
+    world.judge.forget()
+    noticed = world.universe.now_ms + NOTICED_MS
+    while world.universe.now_ms < noticed:
+        run_ms(world, 500)
+        for n, s in list(world.sidecars.items()):
+            if isinstance(s.ended, StartAnew):  # the process starts again in its own place
+                world.start_sidecar(n)
+    world.start_the_stopped()
+    world.judge.read_all()
+    until(world, BOUND_MS, world.settled)
+    world.judge.at_the_end()
+
+
+def set_to_forget(world: World) -> None:
+    """Brokers that delete its records by their age, and one replica that may acknowledge alone: the first is refused at
+    the start, both are told while a sidecar runs."""
+    start(world)
+    come(world)
+    cluster = world.kafka.cluster
+    cluster.configure(TOPIC, STATE_TOPIC, {"min.insync.replicas": "1", "cleanup.policy": "delete"})
+    run_ms(world, 12_000)
+    for n, s in world.sidecars.items():
+        told = [line for line in s.lines.errors if line.startswith("the state topic is not set to keep")]
+        if len(told) < 2:
+            raise Violation(f"sidecar {n} does not say that the state topic forgets: {told}")
+    n = world.rng.choice(NODES)
+    world.sidecars[n].proc.crash()
+    world.start_sidecar(n)
+    run_ms(world, 10_000)
+    ended = world.sidecars[n].ended
+    if not isinstance(ended, StartError) or "cleanup.policy" not in str(ended):
+        raise Violation(f"sidecar {n} is started with a state topic that forgets: {ended!r}")
+    cluster.configure(TOPIC, STATE_TOPIC, CONFIGS)
+    run_ms(world, 2_000)
+    world.start_sidecar(n)
+    until(world, BOUND_MS, world.settled)
