@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import sidecar.api.offset_commit as offset_commit
+import sidecar.api.offset_fetch as offset_fetch
 import sidecar.coordinator.writer as writer_module
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.confirming import Confirming
@@ -22,7 +23,7 @@ from sidecar.coordinator.under_way import UnderWay
 from sidecar.coordinator.writer import FencedWriter
 from sidecar.core.errors import Code
 from sidecar.core.held import Waiting
-from sidecar.core.offsets import FetchCheck
+from sidecar.core.offsets import CheckReply, FetchCheck
 from sidecar.core.owner import Owner, Phase
 from sidecar.core.service import Service
 from sidecar.core.shard import Shard
@@ -260,6 +261,29 @@ def says_that_all_is_stored(patch: Patch, world: World) -> None:
         return res.encode(version)
 
     patch.setattr(offset_commit, "store", planted)
+
+
+def asks_nobody_about_transactions(patch: Patch, world: World) -> None:
+    """A TxnOffsetCommit goes on without a look at its member, and in nobody's name."""
+    world.exactly_once = True
+    real: Any = vars(offset_commit)["_check"]
+
+    def planted(call: Any, event: Any) -> Generator[Any, Any, CheckReply]:
+        return CheckReply() if event.transactional else (yield from real(call, event))
+
+    patch.setattr(offset_commit, "_check", planted)
+
+
+def shows_offsets_of_open_transactions(patch: Patch, world: World) -> None:
+    """Who asks for stable offsets is told what is committed by now."""
+    world.exactly_once = True
+    real: Any = vars(offset_fetch)["_by_keeper"]
+
+    def planted(call: Any, req: Any) -> Any:
+        req.require_stable = False
+        return real(call, req)
+
+    patch.setattr(offset_fetch, "_by_keeper", planted)
 
 
 # ---- answers --------------------------------------------------------------------------------------------------

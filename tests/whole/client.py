@@ -13,18 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sidecar.core.errors import Code, name_of
-from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_fetch as of
-from sidecar.wire.primitives import WireError
+from tests.whole.exactly_once import TROUBLE, End, Producer
 from tests.whole.loop import SimLoop
 from tests.whole.net import Net
 from tests.whole.universe import Proc
 
-TROUBLE = (ConnectionLost, TimeoutError, WireError)
 BACK_OFF_S = 0.1
-REQUEST_S = 5.0
+REQUEST_S, LAST_S = 5.0, 2.0
 COMMIT_V, FETCH_V = 9, 9
 Place = tuple[str, int]
 """Topic and partition."""
@@ -61,6 +60,9 @@ class Judge(Protocol):
     def owns(self, client: Client) -> None:
         """It has taken partitions, or given some up."""
 
+    def aborts(self, client: Client, offsets: Mapping[Place, int]) -> None:
+        """The transaction of these offsets is to be aborted."""
+
     def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None: ...
 
 
@@ -79,6 +81,8 @@ class Habits:
     """How long it takes to give a partition up."""
     idle: frozenset[Place] = frozenset()
     """Nothing comes into these: they are committed when they are taken, and never again."""
+    exactly_once: str = ""
+    """It commits in transactions: `old`, or `new` as of KIP-890."""
 
 
 @dataclass(eq=False)
@@ -111,8 +115,16 @@ class Client:
     """The host that did not answer last."""
     _said: set[Place] = field(default_factory=set)
     """What it has ever committed."""
+    _producer: Producer | None = None
+    _transaction: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One after the other."""
+    _unsure: bool = False
+    """The last one may have been committed or not."""
 
     def __post_init__(self) -> None:
+        if self.habits.exactly_once:
+            txn_id = f"{self.habits.group_id}-{self.habits.instance_id or self.name}"
+            self._producer = Producer(self, txn_id, self.habits.exactly_once == "new")
         self.loop = SimLoop(self.proc, self.net)
         self.proc.later(0, lambda: self.loop.create_task(self._main()))
 
@@ -206,12 +218,23 @@ class Client:
     # ---- offsets --------------------------------------------------------------------------------------------
     async def take(self, places: Sequence[Place]) -> bool:
         """Own these from their committed offsets on. False: that did not come about."""
-        epoch, places = self.epoch, [p for p in places if p not in self.owned]
+        places = [p for p in places if p not in self.owned]
+        found = await self._committed(places)
+        if found is None:
+            return not places
+        self.owned.update(found)
+        if places:
+            self.judge.owns(self)
+        return True
+
+    async def _committed(self, places: Sequence[Place]) -> dict[Place, int] | None:
+        """Their committed offsets, 0 where there is none. None: it is refused, or in another epoch by now."""
+        epoch = self.epoch
+        by_topic: dict[str, list[int]] = {}
+        for topic, p in places:
+            by_topic.setdefault(topic, []).append(p)
         while places and epoch == self.epoch:
             asked_ms = self.proc.universe.now_ms
-            by_topic: dict[str, list[int]] = {}
-            for topic, p in places:
-                by_topic.setdefault(topic, []).append(p)
             wanted = [of.OffsetFetchRequestTopics(name=t, partition_indexes=ps) for t, ps in by_topic.items()]
             group = of.OffsetFetchRequestGroup(self.habits.group_id, self.member_id, self.epoch, wanted)
             req = of.OffsetFetchRequest(groups=[group], require_stable=True)
@@ -225,21 +248,22 @@ class Client:
                 await self.pause(BACK_OFF_S)
                 continue
             if code != Code.NONE or epoch != self.epoch:
-                return False
+                return None
             found = {(t.name, p.partition_index): p for t in res.groups[0].topics for p in t.partitions}
             if any(p.error_code for p in found.values()):
                 await self.pause(BACK_OFF_S)
                 continue
             for place, p in found.items():
                 self.judge.fetched(self, place, p.committed_offset, asked_ms)
-                self.owned[place] = max(p.committed_offset, 0)
-            self.judge.owns(self)
-            return True
-        return not places
+            return {place: max(p.committed_offset, 0) for place, p in found.items()}
+        return None if places else {}
 
     async def commit(self) -> None:
         """What it has come to."""
-        sent = {place: n for place, n in self.owned.items() if place not in self._said or place not in self.habits.idle}
+        if self._producer is not None:
+            await self._in_transaction(self._producer)
+            return
+        sent = self._due()
         if not sent:
             return
         self._said.update(sent)
@@ -253,27 +277,74 @@ class Client:
         conn = self.conn
         if conn is None or conn.closed:
             return
+        res = await self.store(conn, oc, "OffsetCommit", req, COMMIT_V, sent)
+        for t in res.topics if res is not None else ():
+            for part in t.partitions:
+                if part.error_code == Code.NONE:
+                    place = (t.name, part.partition_index)
+                    self.judge.committed(self, place, sent[place])
+
+    async def store(
+        self, conn: BrokerConnection, module: Any, what: str, req: Any, high: int, sent: Mapping[Place, int]
+    ) -> Any:
+        """These offsets, over this connection. None: nobody has answered."""
         asked_ms = self.proc.universe.now_ms
         for place, offset in sent.items():
             self.judge.commits(self, conn.peer()[0], place, offset)
         self.committing = True
         try:
-            res = await conn.request(oc, "OffsetCommit", req, high=COMMIT_V, timeout_s=REQUEST_S)
+            res = await conn.request(module, what, req, high=high, timeout_s=REQUEST_S)
         except TROUBLE:
-            self.judge.has_none(self, "OffsetCommit", asked_ms)
+            self.judge.has_none(self, what, asked_ms)
             if conn is self.conn:
                 self.forget_coordinator()
-            return
+            return None
         finally:
             self.committing = False
         for t in res.topics:
             for part in t.partitions:
-                self.judge.answered(self, conn.peer()[0], "OffsetCommit", part.error_code, asked_ms)
-                if part.error_code == Code.NONE:
-                    place = (t.name, part.partition_index)
-                    self.judge.committed(self, place, sent[place])
-                elif part.error_code in MOVED and conn is self.conn:
+                self.judge.answered(self, conn.peer()[0], what, part.error_code, asked_ms)
+                if part.error_code in MOVED and conn is self.conn:
                     self.forget_coordinator()
+        return res
+
+    async def commit_last(self) -> None:
+        """Before it gives partitions up. It does not wait long for a transaction; whoever reads these offsets next does
+        so until its end."""
+        try:
+            async with asyncio.timeout(LAST_S):
+                await self.commit()
+        except TimeoutError:
+            return
+
+    def _due(self) -> dict[Place, int]:
+        return {place: n for place, n in self.owned.items() if place not in self._said or place not in self.habits.idle}
+
+    async def _in_transaction(self, producer: Producer) -> None:
+        async with self._transaction:
+            if self._unsure and not await self._read_again():
+                return
+            sent = self._due()
+            if not sent:
+                return
+            self._unsure = True
+            end = await producer.commit(sent)
+            if end is End.COMMITTED:
+                self._unsure = False
+                self._said.update(sent)
+                for place, offset in sent.items():
+                    self.judge.committed(self, place, offset)
+            else:
+                await self._read_again()
+
+    async def _read_again(self) -> bool:
+        """What a transaction has not committed is to be done once more."""
+        found = await self._committed([*self.owned])
+        if found is None:
+            return False
+        self.owned.update({place: n for place, n in found.items() if place in self.owned})
+        self._unsure = False
+        return True
 
     async def _commits(self) -> None:
         """It consumes, and commits what it has consumed."""

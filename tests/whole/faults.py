@@ -44,6 +44,8 @@ class Faults:
             self.groups.append("g3")
         if self.rng.random() < 0.15:
             self.groups += ["g4", "g5"]
+        self.exactly_once = self.rng.random() < 0.25 or world.exactly_once
+        """Two of three clients commit in transactions."""
         self.rowdy: Rowdy | None = None
         self.lagging: list[SimTail] = []
         self.kinds: list[tuple[int, Callable[[], None]]] = [
@@ -418,6 +420,7 @@ class Faults:
         taken = {c.habits.instance_id for c in self.world.clients if c.habits.group_id == group_id}
         number = f"i{len(taken)}"
         instance = number if self.rng.random() < 0.3 and number not in taken else None
-        habits = Habits(group_id, self.rng.choice(TOPICS), instance)
+        how = self.rng.choice(("", "old", "new")) if self.exactly_once else ""
+        habits = Habits(group_id, self.rng.choice(TOPICS), instance, exactly_once=how)
         made = self.world.add_client(self.rng.choice(MORE_GROUPS[group_id]), habits)
-        self.world.say(FAULT, f"{made.name} comes to {group_id}, instance {instance}")
+        self.world.say(FAULT, f"{made.name} comes to {group_id}, instance {instance}{how and ', exactly once'}")

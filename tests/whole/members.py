@@ -73,14 +73,14 @@ class ConsumerMember(Client):
         lost = [p for p in self.owned if p not in wanted]
         if lost:
             await self.pause(self.habits.revoke_ms / 1000)
-            await self.commit()
+            await self.commit_last()
             for place in lost:
                 self.owned.pop(place, None)
             self.judge.owns(self)
         await self.take(sorted(wanted))
 
     async def _leave(self) -> None:
-        await self.commit()
+        await self.commit_last()
         epoch = LEAVES if self.habits.instance_id is None else LEAVES_FOR_A_WHILE
         req = ch.ConsumerGroupHeartbeatRequest(self.habits.group_id, self.member_id, epoch, self.habits.instance_id)
         self.lose_all()
@@ -102,7 +102,7 @@ class ClassicMember(Client):
                 if res is None or res.error_code in (Code.NONE, *MOVED, *WAIT):
                     continue
                 if res.error_code == Code.REBALANCE_IN_PROGRESS:
-                    await self.commit()
+                    await self.commit_last()
                 elif res.error_code == Code.FENCED_INSTANCE_ID:
                     self.lose_all()
                     return

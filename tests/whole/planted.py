@@ -76,6 +76,8 @@ PLANTED = [
     Bug(bugs.keeps_a_problem, "not within.*cannot be taken over", scene="fences_take_long"),
     Bug(bugs.has_no_placeholders, STALE, HELD_UP),
     Bug(bugs.says_that_all_is_stored, "were acknowledged", HELD_UP),
+    Bug(bugs.asks_nobody_about_transactions, f"{STALE}|all is well", ("client_stands_still",)),
+    Bug(bugs.shows_offsets_of_open_transactions, STALE, ("client_comes", "client_leaves")),
     Bug(bugs.withdraws_no_grant, "all is well", ("client_comes", "client_stands_still")),
     Bug(bugs.hears_no_touch, "could be heard for"),
     Bug(bugs.tells_of_no_other_owner, "has not been answered", scene="owner_dies"),

@@ -15,7 +15,9 @@ from sidecar.wire.frames import SIZE, request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import offset_commit as oc
-from tests.whole.client import TROUBLE, Client
+from tests.whole.client import Client
+from tests.whole.exactly_once import TROUBLE
+from tests.whole.judge import LOADING_MS
 from tests.whole.loop import SimLoop
 from tests.whole.universe import Proc
 from tests.whole.violation import Violation
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 FAR = 10**12
 """No member comes to such an offset."""
 PIPELINED = 300
-LOADING_MS = 2_900
-"""So long a request waits for a takeover, almost."""
 
 
 class Rowdy:

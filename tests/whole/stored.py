@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
+from tests.whole.broker.batches import Batch
 from tests.whole.client import Place
 from tests.whole.kafka import Kafka
 from tests.whole.violation import Violation
@@ -31,10 +32,24 @@ class StoredOffsets:
         """Who has sent which offset to whom."""
         self._last: dict[Kept, int] = {}
         self._seen: dict[Kept, set[int]] = defaultdict(set)
+        self._last_at: dict[Kept, int] = {}
+        """The offset of the record that says so."""
+        self._pending: dict[tuple[int, int], list[tuple[Kept, int | None, int]]] = defaultdict(list)
+        """By partition and producer id: what is in an open transaction, and the offsets of its records."""
+        self._aborted: dict[Kept, set[int]] = defaultdict(set)
         self._acknowledged: dict[Kept, set[int]] = defaultdict(set)
 
     def sending(self, sender: Sender, kept: Kept, offset: int) -> None:
         self._senders[kept][offset].add(sender)
+        self._aborted[kept].discard(offset)
+
+    def aborts(self, kept: Kept, offset: int) -> None:
+        """It is not to be seen, if it has not been committed before."""
+        if offset not in self._seen[kept] and offset not in self._acknowledged[kept]:
+            self._aborted[kept].add(offset)
+
+    def is_aborted(self, kept: Kept, offset: int) -> bool:
+        return offset in self._aborted[kept]
 
     def acknowledged(self, kept: Kept, offset: int) -> None:
         self._acknowledged[kept].add(offset)
@@ -53,24 +68,39 @@ class StoredOffsets:
                 break
             if batch.last < at:
                 continue
+            pending = self._pending[partition, batch.producer_id] if batch.transactional else None
             for r in batch.records:
                 if isinstance(r.key, tuple) and r.key[0] == "offset" and r.offset >= at:
                     _, group_id, topic, p = r.key
-                    self._take((group_id, (topic, p)), r.value.offset if r.value is not None else None)
+                    found = ((group_id, (topic, p)), r.value.offset if r.value is not None else None, r.offset)
+                    if pending is None:
+                        self._take(*found)
+                    else:
+                        pending.append(found)
+            if batch.marker:
+                self._end(partition, batch)
             at = batch.last + 1
         self._position[partition] = at
 
-    def _take(self, kept: Kept, offset: int | None) -> None:
+    def _end(self, partition: int, marker: Batch) -> None:
+        """As the broker does it: what has been committed behind a record of the transaction stays."""
+        for kept, offset, at in self._pending.pop((partition, marker.producer_id), []):
+            if marker.marker == "commit" and at > self._last_at.get(kept, -1):
+                self._take(kept, offset, at)
+
+    def _take(self, kept: Kept, offset: int | None, at: int) -> None:
         if kept not in self._senders:
             return  # of a group that no client is in: the sidecars' own
         last = self._last.get(kept)
         if offset is None:
             raise Violation(f"the offset {last} of {kept} is deleted at the broker")
+        if self.is_aborted(kept, offset):
+            raise Violation(f"the offset {offset} of {kept} was in an aborted transaction, and is at the broker")
         senders = self._senders[kept]
         if last is not None and offset < last and not self._overtaken(kept[0], senders[offset], senders[last]):
             who = f"{sorted(senders[last])} had committed {last}, now {sorted(senders[offset])}"
             raise Violation(f"the offset of {kept} at the broker goes back: {who}: {offset}")
-        self._last[kept] = offset
+        self._last[kept], self._last_at[kept] = offset, at
         self._seen[kept].add(offset)
 
     def _overtaken(self, group_id: str, late: set[Sender], before: set[Sender]) -> bool:

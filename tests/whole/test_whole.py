@@ -26,6 +26,8 @@ LEAST = {
     "members removed for silence": 0.5,
     "Heartbeat: REBALANCE_IN_PROGRESS": 0.8,
     "ConsumerGroupHeartbeat: NOT_COORDINATOR": 2,
+    "TxnOffsetCommit: NONE": 20,
+    "transactions aborted": 2,
 }
 """For each seed, on average: the runs are about something."""
 EACH_FAULT = 0.05

@@ -34,6 +34,7 @@ BROKER = {
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",
 }
@@ -91,6 +92,8 @@ class World:
         self.clients: list[Client] = self.judge.clients
         self.include: dict[int, tuple[str, ...]] = {}
         """Which groups a sidecar's own settings name, where that is not all of them."""
+        self.exactly_once = False
+        """Clients commit in transactions in any case, and not only where chance wants it."""
         self.more: dict[str, Any] = {}
         """Settings of all sidecars, by `section.name`, over those that they have in every run."""
         self._desks: list[SimLoop] = []

@@ -10,7 +10,8 @@ from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_fetch as of
-from tests.whole.client import TROUBLE, Habits
+from tests.whole.client import Habits
+from tests.whole.exactly_once import TROUBLE
 from tests.whole.faults import GROUPS
 from tests.whole.judge import STATE_TOPIC
 from tests.whole.kafka import SIDECAR_PORT, host_of
