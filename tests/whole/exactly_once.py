@@ -56,6 +56,7 @@ class Producer:
 
     async def commit(self, offsets: Mapping[Place, int]) -> End:
         """One transaction. Whoever cancels this leaves it to its timeout, or to the next InitProducerId."""
+        member = self._client.epoch, self._client.member_id
         ready = self._id >= 0
         who, self._id = (self._id, self._epoch), -1
         if not ready:
@@ -64,7 +65,7 @@ class Producer:
             req = ao.AddOffsetsToTxnRequest(self._txn_id, *who, self._client.habits.group_id)
             if (await self._until(ao, "AddOffsetsToTxn", req, 3)).error_code != Code.NONE:
                 return End.UNKNOWN
-        taken = await self._send(who, offsets)
+        taken = await self._send(who, member, offsets)
         commit = taken and self._client.proc.universe.rng.random() >= ABORTS
         if not commit:
             self._client.judge.aborts(self._client, offsets)
@@ -81,8 +82,8 @@ class Producer:
                 return res.producer_id, res.producer_epoch
             await self._client.pause(PAUSE_S)
 
-    async def _send(self, who: tuple[int, int], offsets: Mapping[Place, int]) -> bool:
-        """To the coordinator of the group. Whether all of them were taken."""
+    async def _send(self, who: tuple[int, int], member: tuple[int, str], offsets: Mapping[Place, int]) -> bool:
+        """To the coordinator of the group, as the member that it was when it began. Whether all of them were taken."""
         c, h = self._client, self._client.habits
         conn = c.conn
         if conn is None or conn.closed:
@@ -92,7 +93,7 @@ class Producer:
             by_topic.setdefault(topic, []).append(tc.TxnOffsetCommitRequestPartition(p, offset))
         topics = [tc.TxnOffsetCommitRequestTopic(t, ps) for t, ps in by_topic.items()]
         req = tc.TxnOffsetCommitRequest(
-            self._txn_id, h.group_id, *who, c.epoch, c.member_id, h.instance_id, topics
+            self._txn_id, h.group_id, *who, *member, h.instance_id, topics
         )  # fmt: skip
         res = await c.store(conn, tc, "TxnOffsetCommit", req, 5 if self._newer else 4, offsets)
         codes = (
