@@ -37,6 +37,7 @@ SCENES: Mapping[str, Scene] = {
         offsets.commit_is_on_its_way,
         offsets.commit_is_in_doubt,
         offsets.commit_of_the_former_owner_is_on_its_way,
+        offsets.leaves_right_behind_its_transaction,
         state.patterns_differ,
         state.unreadable_group,
         state.short_sessions,

@@ -23,6 +23,7 @@ from tests.whole.world import NODES, World
 REMOVED_MS = 9_000
 """A member falls silent: so long until another one has its partitions, and has committed. A request to a broker is
 given up after 10 s."""
+SLOW_MS = 700.0
 DOUBT_MS = 16_000
 """Longer than a commit is waited for."""
 
@@ -159,3 +160,24 @@ def commit_of_the_former_owner_is_on_its_way(world: World) -> None:
     _arrives(world, 5_000)
     world.start_sidecar(lost.owner)
     _ends(world, lost)
+
+
+def leaves_right_behind_its_transaction(world: World) -> None:
+    """A member commits in a transaction and leaves. It knows that all is committed before the offsets can be read:
+    their broker is slow to write the marker. Who has its partitions next waits for that, and reads them."""
+    start(world)
+    for group_id, kind in GROUPS.items():
+        for how in ("old", "new", "old"):
+            world.add_client(kind, Habits(group_id, ("t1", "t2"), heartbeat_ms=300, exactly_once=how))
+    until(world, BOUND_MS, world.settled)
+    for node_id in {world.kafka.leader(OFFSETS, world.judge.fold.partition_of(g)) for g in GROUPS} - {None}:
+        world.say(FAULT, f"the disk of broker {node_id} is slow")
+        world.kafka.cluster.slow_disk_ms[node_id or 0] = SLOW_MS
+    for group_id in GROUPS:
+        leaves = next(c for c in world.clients if c.habits.group_id == group_id)
+        world.say(FAULT, f"{leaves.name} leaves")
+        leaves.leaving = True
+    run_ms(world, 10_000)
+    world.kafka.cluster.slow_disk_ms.clear()
+    until(world, BOUND_MS, world.settled)
+    world.judge.at_the_end()
