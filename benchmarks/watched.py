@@ -34,8 +34,10 @@ class Reader(cluster.MetadataReader):
     fakes = fake_topics()
     kept: ClassVar[dict[int, cluster.ClusterView]] = {}
 
-    async def read(self, conn: BrokerConnection, known: cluster.Cluster | None) -> cluster.ClusterView:
-        view = await super().read(conn, known)
+    async def read(
+        self, conn: BrokerConnection, known: cluster.Cluster | None, timeout_s: float = 10.0
+    ) -> cluster.ClusterView:
+        view = await super().read(conn, known, timeout_s)
         if not self.fakes:
             return view
         if id(view) not in self.kept:

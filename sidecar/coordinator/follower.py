@@ -184,7 +184,7 @@ class Follower:
         """Topics and client addresses from the broker beside us, leaders from whichever broker answers."""
         s = self._settings
         try:
-            await self._control.look()
+            await self._control.look(s.broker_gone_s)
             self._broker_seen = time.monotonic()
             self.state_topic.look(self._control.view.topics)
             self._coordinator.pin_state_topic(self.state_topic.id)

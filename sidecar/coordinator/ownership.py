@@ -114,6 +114,8 @@ class Ownership:
         """Where another sidecar is that has this node id, and was started later."""
         self._double_since_s = 0.0
         self._started_ms = int(time.time() * 1000)
+        self._removed: dict[str, int] = {}
+        """Member ids of peers that this sidecar has had removed since it last joined, and by which broker."""
         self._rejoin = asyncio.Event()
         self._joining = False
         self._peer_port = peer_port
@@ -253,9 +255,13 @@ class Ownership:
     async def _join(self) -> None:
         node = await self.cluster.coordinator_node(self.settings.group_id, 0)
         conn = await self.cluster.lane(node, JOIN_LANE)
+        for member_id, at in list(self._removed.items()):
+            if at != node:  # what the former coordinator did may have died with it
+                self._removed[member_id] = await self._leave(member_id)
         watch = self.tasks.spawn(self._watch_coordinator(node, conn), "ownership-coordinator")
         try:
             await self._join_at(conn)
+            self._removed.clear()
         finally:
             watch.cancel()
 
@@ -374,7 +380,7 @@ class Ownership:
 
     async def _remove(self, node: int, member_id: str, why: str) -> bool:
         try:
-            await self._leave(member_id)
+            self._removed[member_id] = await self._leave(member_id)
         except (ConnectionLost, TimeoutError, WireError) as exc:
             self.log.warning("a lost peer could not be removed yet", peer=node, error=str(exc) or "timed out")
             return False
@@ -446,15 +452,18 @@ class Ownership:
         if until.mono_ms > sent.mono_ms:
             self.listener.lease_proved(until)
 
-    async def _leave(self, member_id: str) -> None:
-        """Raises ConnectionLost, TimeoutError, WireError if the group may still have this member."""
-        conn = await self.cluster.coordinator(self.settings.group_id, 0)
+    async def _leave(self, member_id: str) -> int:
+        """Return the node id of the broker that did it. Raises ConnectionLost, TimeoutError, WireError if the group may
+        still have this member."""
+        node = await self.cluster.coordinator_node(self.settings.group_id, 0)
+        conn = await self.cluster.node(node)
         member = lg.MemberIdentity(member_id=member_id)
         req = lg.LeaveGroupRequest(group_id=self.settings.group_id, member_id=member_id, members=[member])
         res = await conn.request(lg, "LeaveGroup", req, timeout_s=2.0)
         code = res.error_code or (res.members[0].error_code if res.members else Code.NONE)
         if code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
             raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
+        return node
 
 
 class _Lost(Exception):

@@ -1,8 +1,8 @@
 """Partitions prove their owner while the brokers' coordinator of the owners' group gives no answer.
 
-When its broker dies, another one takes its place after `broker.session.timeout.ms` (9 s), and a lease lasts 6 s. The
-groups whose partitions can be written go on meanwhile: what is committed under the fence proves as much as the lease
-does (core/service.py).
+When its broker dies, another one takes its place after `broker.session.timeout.ms` (9 s), and a lease outlasts that. It
+may take longer: all replicas of that partition of `__consumer_offsets` may be gone. The groups whose own partitions can
+be written go on: what is committed under the fence proves as much as the lease does (core/service.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from sidecar.coordinator.tenure import Tenure
 from sidecar.core.service import Service
 from sidecar.core.turn import Now
 
-LOW = 0.6
-"""A partition proves its owner when less than this part of a lease is left."""
-ROUNDS = 12
+LOW = 0.2
+"""A partition proves its owner when less than this part of a lease is left. While brokers answer there is always more:
+`ownership.session_timeout_ms`."""
+ROUNDS = 30
 """So many times in a lease it is looked at."""
 
 

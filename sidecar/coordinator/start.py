@@ -54,13 +54,13 @@ class Control:
         self._reader = MetadataReader({})
         self._conn: BrokerConnection | None = None
 
-    async def look(self) -> ClusterView:
+    async def look(self, timeout_s: float = 10.0) -> ClusterView:
         """Raises ConnectionLost, TimeoutError, WireError."""
         s = self._settings
         if self._conn is None or self._conn.closed:
             most = self._cluster.response_bytes
             self._conn = await BrokerConnection.open(*s.broker, s.client_id, response_bytes=most)
-        self.view = await self._reader.read(self._conn, self._cluster if s.same_listener else None)
+        self.view = await self._reader.read(self._conn, self._cluster if s.same_listener else None, timeout_s)
         return self.view
 
 

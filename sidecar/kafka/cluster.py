@@ -238,12 +238,12 @@ class MetadataReader:
         self._last = b""
         self._view = ClusterView()
 
-    async def read(self, conn: BrokerConnection, cluster: Cluster | None) -> ClusterView:
+    async def read(self, conn: BrokerConnection, cluster: Cluster | None, timeout_s: float = 10.0) -> ClusterView:
         if not self._asked:
             self._racks.update(await racks_of_all(conn))
             self._asked = True
         req = md.MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        version, flexible, raw = await conn.exchange(md, "Metadata", req)
+        version, flexible, raw = await conn.exchange(md, "Metadata", req, timeout_s=timeout_s)
         start = response_body(raw, flexible)
         body = raw[start:]
         if body != self._last:

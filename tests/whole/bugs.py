@@ -195,7 +195,7 @@ def believes_heartbeats_alone(patch: Patch, world: World) -> None:
 
 
 def removes_whom_the_former_owner_answers(patch: Patch, world: World) -> None:
-    """A new owner counts sessions and rebalance timeouts from its takeover, however long the former one's lease is."""
+    """S7: a new owner counts sessions and rebalance timeouts from its takeover, whatever the former one's lease."""
     patch.setattr(Turn, "not_in_doubt", lambda self, deadline_ms: deadline_ms)
 
 

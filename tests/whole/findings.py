@@ -9,14 +9,11 @@ import time
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from pydantic import model_validator
-
 import sidecar.coordinator.ownership as ownership_module
 import sidecar.coordinator.proofs as proofs_module
 import sidecar.coordinator.state_topic as state_topic_module
 import sidecar.front.front as front_module
 import sidecar.process.build as build
-import tests.whole.world as world_module
 from sidecar.api.call import Call
 from sidecar.coordinator import clock
 from sidecar.coordinator.coordinator import Coordinator
@@ -38,7 +35,6 @@ from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.link.messages import GroupRules
 from sidecar.process.build import Coordination
-from sidecar.process.settings import Settings
 from sidecar.state.fold import Claims
 from sidecar.state.schema import StateError
 from tests.whole.bugs import Patch, has_no_placeholders
@@ -225,18 +221,6 @@ def counts_leases_by_one_clock(patch: Patch, world: World) -> None:
 
     patch.setattr(ownership_module, "lease_end", planted)
     patch.setattr(proofs_module, "lease_end", planted)
-
-
-def _as_it_is(settings: Settings) -> Settings:
-    return settings
-
-
-def accepts_short_sessions(patch: Patch, world: World) -> None:
-    """S7: a member may be removed before the lease of its last owner ends."""
-
-    lax = type("Lax", (Settings,), {"_leased": model_validator(mode="after")(_as_it_is)})
-    patch.setattr(world_module, "Settings", lax)
-    patch.setattr(world_module, "settings_of", world_module.settings_of.__wrapped__)
 
 
 # ---- brokers that give no answer, or none yet -------------------------------------------------------------------

@@ -106,7 +106,6 @@ PLANTED = [
     Bug(findings.believes_that_the_topic_is_kept, "state topic.* forgets", scene="set_to_forget"),
     Bug(findings.counts_leases_by_the_monotonic_clock, "all is well", scene="paused_with_its_members"),
     Bug(findings.counts_leases_by_one_clock, "all is well", scene="paused_with_its_members"),
-    Bug(findings.accepts_short_sessions, "is accepted", scene="short_sessions"),
     Bug(findings.proves_no_partition, "has not been answered", scene="owners_coordinator_dies"),
     Bug(findings.says_not_why_there_is_no_fence, "does not say why", scene="no_transactions"),
     Bug(findings.expects_to_know_the_owners, "gives no answer|unknown server error", scene="asked_while_it_starts"),

@@ -110,8 +110,8 @@ class StoredOffsets:
         return any(a[0] == b[0] and (a[1] == b[1] or a[1] == owner) for a in late for b in before)
 
     def all_there(self) -> None:
-        """To be asked when nothing happens any more: what was acknowledged is in the log. The marker of a transaction that
-        is known to be committed may still be missing."""
+        """To be asked when nothing happens any more: what was acknowledged is in the log. The marker of a transaction
+        that is known to be committed may still be missing."""
         ending = {(kept, offset) for found in self._pending.values() for kept, offset, _ in found}
         for kept, offsets in self._acknowledged.items():
             if lost := {n for n in offsets - self._seen[kept] if (kept, n) not in ending}:

@@ -40,7 +40,6 @@ SCENES: Mapping[str, Scene] = {
         offsets.leaves_right_behind_its_transaction,
         state.patterns_differ,
         state.unreadable_group,
-        state.short_sessions,
         topic.made_anew,
         topic.set_to_forget,
         fences.twins,

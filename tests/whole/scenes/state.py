@@ -65,17 +65,3 @@ def unreadable_group(world: World) -> None:
     kept = [key for key in world.judge.fold.parts[p].values if key.group_id == UNREADABLE]
     if len(kept) != 2 or any(s.ended for s in world.lives):
         raise Violation(f"of the group that cannot be read {kept} are left")
-
-
-def short_sessions(world: World) -> None:
-    """Finding S7: members that are removed sooner than a lease ends could be told by their last owner, which is cut
-    off, that all is well. Such settings are refused."""
-    for section in ("consumer", "classic"):
-        world.more = {f"{section}.min_session_timeout_ms": 3_000}
-        try:
-            lease_ms = world.settings(NODES[0]).ownership.session_timeout_ms
-        except ValueError as exc:
-            if "is less than ownership.session_timeout_ms" not in str(exc):
-                raise
-        else:
-            raise Violation(f"a {section} session of 3,000 ms is accepted, and a lease of {lease_ms:,} ms")
