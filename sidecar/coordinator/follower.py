@@ -73,6 +73,7 @@ class Follower:
         self._unread = set(range(len(state.partitions)))
         self.state_topic = StateTopic(s.topic, control.view.topics, log)
         coordinator.pin_state_topic(self.state_topic.id)
+        coordinator.appender.found_another = self._found_another_topic
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks, peer_port)
@@ -137,6 +138,9 @@ class Follower:
 
     def tail_went_back(self, partition: int) -> None:
         self._tasks.broken("state-tail", self.state_topic.went_back(partition))
+
+    def _found_another_topic(self) -> None:
+        self._tasks.broken("state topic", self.state_topic.made_anew())
 
     async def _check_state_topic(self) -> None:
         while True:

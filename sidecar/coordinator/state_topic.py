@@ -79,7 +79,10 @@ class StateTopic:
         elif self._missing >= LOOKS:
             raise self._anew("has been deleted")
         elif found not in (UNKNOWN_ID, self.id):
-            raise self._anew("was deleted and made anew")
+            raise self.made_anew()
+
+    def made_anew(self) -> StartAnew:
+        return self._anew("was deleted and made anew")
 
     def went_back(self, partition: int) -> StartAnew:
         return self._anew(f"has lost records of partition {partition}")

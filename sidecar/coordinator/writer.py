@@ -279,6 +279,7 @@ class FencedWriter:
         view = await self._cluster.refresh([self.topic])
         meant = self._appender.pinned.get(self.topic, UNKNOWN_ID)
         if meant != UNKNOWN_ID and any(t.name == self.topic and t.id not in (UNKNOWN_ID, meant) for t in view.topics):
+            self._appender.found_another()
             raise WriteLost(f"{self._transactional_id}: {self.topic} is another topic now ({self._last})")
         leaders = view.leaders.get(self.topic, ())
         return leaders[self.partition] if self.partition < len(leaders) else -1

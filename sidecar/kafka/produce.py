@@ -163,6 +163,8 @@ class Appender:
         self.timeout_s = timeout_s
         self.pinned: dict[str, bytes] = {}
         """Name of a topic -> the id of the one that is meant."""
+        self.found_another: Callable[[], None] = lambda: None
+        """Called by who writes, when a pinned topic turns out to be another one now."""
         self._leaders: dict[int, _Leader] = {}
 
     def put(

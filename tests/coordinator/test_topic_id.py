@@ -67,13 +67,15 @@ def test_nothing_is_written_into_a_topic_that_was_made_anew() -> None:
 
     async def test(b: Bench) -> None:
         pin(b)
+        told: list[str] = []
+        b.appender.found_another = lambda: told.append("another")
         b.append(1)
         await until(lambda: len(b.written) == 1)
         make_anew(b)
         b.append(2)
         await until(lambda: b.failed)
         assert "__group_state is another topic now (UNKNOWN_TOPIC_ID)" in str(b.failed[0])
-        assert b.keys() == [] and b.written == [(1, 0)]
+        assert b.keys() == [] and b.written == [(1, 0)] and told == ["another"], "the sidecar starts anew at once"
         with pytest.raises(WriteLost, match="UNKNOWN_TOPIC_ID"):
             await append_unfenced(b.cluster, b.appender, None, STATE, 0, [record("setting")], 0.2)  # type: ignore[arg-type]
         assert b.keys() == []
