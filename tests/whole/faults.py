@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.whole.broker.groups import partition_for
 from tests.whole.client import Habits
+from tests.whole.damage import damage
 from tests.whole.kafka import host_of
 from tests.whole.members import ClassicMember, ConsumerMember
 from tests.whole.rowdy import Rowdy
@@ -67,6 +68,7 @@ class Faults:
             (1, self.disk_is_slow),
             (2, self.compaction),
             (2, self.tail_lags),
+            (1, self.record_is_damaged),
             (1, self.wall_clock_jumps),
             (3, self.client_crashes),
             (2, self.client_stands_still),
@@ -266,6 +268,9 @@ class Faults:
         self.world.say(FAULT, "compaction")
         for p in range(PARTITIONS):
             self.world.kafka.cluster.compact(STATE_TOPIC, p)
+
+    def record_is_damaged(self) -> None:
+        damage(self.world, self.rng.choice(self.groups))
 
     # ---- the network ----------------------------------------------------------------------------------------
     def _hosts(self) -> list[str]:

@@ -65,6 +65,8 @@ class Fold:
         """Members whose record is gone, why, and behind how many claims, as far as a batch has been read."""
         self.gone: dict[tuple[str, str], tuple[float, int, str]] = {}
         """When members were removed that have not come back, by which node's sidecar, and why."""
+        self.injected: set[StateKey] = set()
+        """Keys of records that nobody here can read, and that no sidecar writes."""
         self.foreign: set[str] = set()
         """Groups with records that nobody here can read: they are kept as they are."""
         self._codec = StateCodec()
@@ -82,6 +84,14 @@ class Fold:
         """The topic is another one, and empty."""
         self.parts = [Part() for _ in self.parts]
         self.gone.clear()
+
+    def readable(self, group_id: str) -> None:
+        """Nothing is left of this group, and it is followed again."""
+        self.foreign.discard(group_id)
+        self.injected = {key for key in self.injected if key.group_id != group_id}
+        self.parts[self.partition_of(group_id)].shard.groups.pop(group_id, None)
+        for member in [m for m in self.gone if m[0] == group_id]:
+            del self.gone[member]
 
     def read(self, p: int) -> None:
         """What has been committed to this partition since."""
@@ -132,6 +142,11 @@ class Fold:
                 self._codec.schemas.learn(r.value.decode())
             return
         if key.kind == CONFIG:
+            return
+        if key in self.injected and r.value is not None:
+            if owner_epoch_of(r.value) == part.claimed:  # else it is void for everybody
+                self.foreign.add(key.group_id)
+                _put(part.values, key, r.value)
             return
         if key.group_id in self.foreign:
             _put(part.values, key, r.value)

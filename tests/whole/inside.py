@@ -230,7 +230,7 @@ class Inside:
         if not self._fold.is_whole(p):
             return
         for group_id in sorted({*shard.groups, *part.shard.groups}):
-            if group_id in owner.loading.left:
+            if group_id in owner.loading.left or group_id in self._fold.foreign:
                 continue
             live, folded = shard.groups.get(group_id), part.shard.groups.get(group_id)
             where = f"{group_id} in sidecar {s.node_id}"

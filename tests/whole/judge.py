@@ -50,6 +50,8 @@ class Judge:
         self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
         self.unheard: set[int] = set()
         """Nodes whose owner need not be the sidecar that their clients come to."""
+        self.repaired: set[str] = set()
+        """Groups that nobody could read for a while."""
         self._problem: Exception | None = None
         """Found in the middle of a client's work, where an exception would end that client and nothing else."""
         self._epochs: dict[str, int] = {}
@@ -91,6 +93,13 @@ class Judge:
         self.inside.forget()
         for known in (self._epochs, self._kinds, self._since):
             known.clear()
+
+    def readable(self, group_id: str) -> None:
+        """What nobody could read of this group is gone, with everything else of it: it begins anew."""
+        self.fold.readable(group_id)
+        self.repaired.add(group_id)
+        for known in (self._epochs, self._kinds, self._since):
+            known.pop(group_id, None)
 
     def read_all(self) -> None:
         for p in range(len(self.fold.parts)):
@@ -139,7 +148,7 @@ class Judge:
     def no_two_owners(self, group_id: str) -> None:
         """No partition is with two clients whose commits the group would take."""
         group = self.fold.group(group_id)
-        if group is None:
+        if group is None or group_id in self.fold.foreign:
             return
         seen: dict[Place, str] = {}
         for c in self.clients:
@@ -161,7 +170,8 @@ class Judge:
             self._wrong(f"{client.name} waited {waited:.0f} ms for {what}")
         if code == Code.UNKNOWN_SERVER_ERROR:
             self._wrong(f"{client.name}: {what} was answered with an unknown server error")
-        if code == Code.NONE and not (what == "Heartbeat" and waited >= LOADING_MS):
+        is_loading = what == "Heartbeat" and waited >= LOADING_MS
+        if code == Code.NONE and not is_loading and client.habits.group_id not in self.fold.foreign:
             self._all_is_well(client, host, what, asked_ms)
 
     def _all_is_well(self, client: Client, host: str, what: str, asked_ms: float) -> None:
@@ -210,7 +220,8 @@ class Judge:
         self.universe.new = True
 
     def told(self, client: Client, what: str, epoch: int) -> None:
-        if epoch > self._highest.get(client.habits.group_id, 0):
+        group_id = client.habits.group_id
+        if epoch > self._highest.get(group_id, 0) and group_id not in self.fold.foreign:
             self._wrong(f"{client.name} is told epoch {epoch} before its records are committed: {what}")
 
     def _in_this_generation(self, client: Client, host: str, asked_ms: float) -> None:

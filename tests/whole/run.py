@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.whole.damage import repair
 from tests.whole.faults import Faults
 from tests.whole.loop import virtual_time
 from tests.whole.many import quiet, spread
@@ -84,6 +85,7 @@ def _run(world: World) -> None:
     faults.begin()
     universe.run_until(universe.now_ms + FAULTS_MS)
     faults.end()
+    repair(world)
     _settle(world)
     _calm(world)
 
