@@ -108,6 +108,8 @@ def txn_offset_commit(call: Call) -> Handler:
             return body if version == call.version and not hidden else res.encode(call.version)
         check = yield from _check_again(event, check.seat, code)
         event.again = True
+    if check.ticket:  # nothing of it is under way: nobody is to wait for it
+        yield Tell(CommitEnded(check.ticket, sure=True))
     # A transaction stands or falls as a whole.
     return _txn_failed(req, check.code if check.code != Code.NONE else check.partition_code).encode(call.version)
 

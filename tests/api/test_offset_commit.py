@@ -181,6 +181,14 @@ def test_a_transaction_is_refused_as_a_whole() -> None:
         conversation.coordinator(reply).answers(txn_told(code))
 
 
+def test_a_transaction_that_is_refused_keeps_nobody_waiting() -> None:
+    """It was let pass under a ticket, and one of its partitions was refused, so that nothing is sent."""
+    some = frozenset({("t", ZERO_UUID, 1)})
+    refused = CheckReply(partition_code=Code.ILLEGAL_GENERATION, partitions=some, seat=SEAT, ticket=7)
+    conversation = Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_read("g").coordinates(txn_check(5))
+    conversation.coordinator(refused).reports(7).answers(txn_told(Code.ILLEGAL_GENERATION))
+
+
 def test_a_transaction_without_read() -> None:
     Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_not_read("g").answers(txn_told(Code.GROUP_AUTHORIZATION_FAILED))
 
