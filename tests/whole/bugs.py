@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import sidecar.api.access as access
 import sidecar.api.offset_commit as offset_commit
 import sidecar.api.offset_fetch as offset_fetch
 import sidecar.coordinator.writer as writer_module
@@ -341,3 +342,14 @@ def forgets_who_waits_for_a_seat(patch: Patch, world: World) -> None:
 
     patch.setattr(Placeholders, "stopped", planted)
     patch.setattr(Placeholders, "tick", lambda self: None)
+
+
+def asks_nobody_for_rights(patch: Patch, world: World) -> None:
+    """Whoever comes may read every group."""
+
+    def planted(call: Any, group_id: str) -> Generator[Any, Any, Code]:
+        return Code.NONE
+        yield
+
+    patch.setattr(access, "kept_read", lambda call, group_id: Code.NONE)
+    patch.setattr(access, "refused_read", planted)

@@ -14,7 +14,7 @@ from tests.whole.sidecar import SimTail
 from tests.whole.stored import OFFSETS
 from tests.whole.timeline import FAULT
 from tests.whole.universe import Life
-from tests.whole.world import NODES, PARTITIONS, STATE_TOPIC, World
+from tests.whole.world import NODES, STATE_TOPIC, TXN_PARTITIONS, World
 
 EVERY_MS = 2_500.0
 """The mean time from one fault to the next."""
@@ -81,7 +81,16 @@ class Faults:
         if self.rng.random() < 0.25:
             self.world.say(FAULT, "somebody does not behave")
             self.rowdy = self.world.add_rowdy()
+        if self.world.authorizer:
+            self._strangers_come()
         self._next()
+
+    def _strangers_come(self) -> None:
+        """One for each group: it may not read it, or not even see it."""
+        for group_id in self.groups:
+            kind, hidden = self.rng.choice(MORE_GROUPS[group_id]), self.rng.random() < 0.3
+            made = self.world.add_stranger(kind, Habits(group_id, ("t1", "t2")), hidden)
+            self.world.say(FAULT, f"{made.name} comes to {group_id}, which it may not {'see' if hidden else 'read'}")
 
     def _next(self) -> None:
         self.world.universe.later(self.rng.expovariate(1 / EVERY_MS), self._strike)
@@ -115,6 +124,8 @@ class Faults:
             c.proc.go_on()
         if self.rowdy is not None:
             self.rowdy.proc.crash()
+        for c in w.strangers:
+            c.proc.crash()
         w.net.heal()
         w.say(FAULT, "the faults end")
 
@@ -214,7 +225,7 @@ class Faults:
 
     def majority_is_lost(self) -> None:
         """Nothing can be committed for a while, just when an owner dies. Nothing may be lost for that."""
-        w, p = self.world, self.rng.randrange(PARTITIONS)
+        w, p = self.world, self.rng.randrange(self.world.partitions)
         n = w.judge.fold.parts[p].owner
         if n not in NODES or not all(w.kafka.procs[m].life is Life.RUNS for m in NODES):
             return
@@ -234,9 +245,9 @@ class Faults:
 
     def fence_is_out_of_reach(self) -> None:
         """An owner dies while the broker that gives fences takes too long for each: the takeover fails at first."""
-        w, p = self.world, self.rng.randrange(PARTITIONS)
+        w, p = self.world, self.rng.randrange(self.world.partitions)
         n = w.judge.fold.parts[p].owner
-        giver = w.kafka.leader(TRANSACTIONS, partition_for(f"{STATE_TOPIC}-{p}", PARTITIONS))
+        giver = w.kafka.leader(TRANSACTIONS, partition_for(f"{STATE_TOPIC}-{p}", TXN_PARTITIONS))
         if n not in NODES or giver is None:
             return
         w.say(FAULT, f"the disk of broker {giver} is very slow, sidecar {n} is killed")
@@ -248,7 +259,7 @@ class Faults:
 
     def _owners_coordinator(self) -> int | None:
         group_id = self.world.settings(NODES[0]).ownership.group
-        return self.world.kafka.leader(OFFSETS, partition_for(group_id, PARTITIONS))
+        return self.world.kafka.leader(OFFSETS, partition_for(group_id, self.world.partitions))
 
     def owners_coordinator_is_cut_off(self) -> None:
         """The broker that coordinates the owners' group goes on answering the sidecar beside it."""
@@ -266,7 +277,7 @@ class Faults:
 
     def compaction(self) -> None:
         self.world.say(FAULT, "compaction")
-        for p in range(PARTITIONS):
+        for p in range(self.world.partitions):
             self.world.kafka.cluster.compact(STATE_TOPIC, p)
 
     def record_is_damaged(self) -> None:
@@ -325,7 +336,7 @@ class Faults:
 
     def owner_is_cut_off(self) -> None:
         """Just when a batch of its is under way; that arrives when another one has long taken over."""
-        w, p = self.world, self.rng.randrange(PARTITIONS)
+        w, p = self.world, self.rng.randrange(self.world.partitions)
         n = w.judge.fold.parts[p].owner
         if n not in NODES:
             return
@@ -347,7 +358,7 @@ class Faults:
     def commit_is_held_up(self) -> None:
         """On its way from an owner to the broker that keeps the offsets, until another owner has long taken over. They
         are on two hosts only while the sidecar beside that broker is down."""
-        w, p = self.world, self.rng.randrange(PARTITIONS)
+        w, p = self.world, self.rng.randrange(self.world.partitions)
         keeper = w.kafka.leader(OFFSETS, p)
         if keeper is None:
             return

@@ -73,7 +73,12 @@ class Kafka:
     """`settings`: of all brokers, by Kafka's names."""
 
     def __init__(
-        self, universe: Universe, net: Net, racks: Mapping[int, str | None], settings: Mapping[str, str]
+        self,
+        universe: Universe,
+        net: Net,
+        racks: Mapping[int, str | None],
+        settings: Mapping[str, str],
+        authorizer: bool = False,
     ) -> None:
         self.universe, self.net = universe, net
         self.rng: random.Random = universe.rng
@@ -82,7 +87,8 @@ class Kafka:
         addresses |= {(n, CLIENT): (host_of(n), SIDECAR_PORT) for n in racks}
         hosts = {n: _Machine(self, n) for n in racks}
         controller = Proc(universe, "controller", "controllers")
-        self.cluster = SimCluster(self, hosts, controller, ClusterSettings(racks, addresses, broker=settings))
+        chosen = ClusterSettings(racks, addresses, broker=settings, authorizer=authorizer)
+        self.cluster = SimCluster(self, hosts, controller, chosen)
         self.on_commit: list[Callable[[str, int], None]] = [self._wake]
         """Called when something has been committed to a partition."""
         self._longing: dict[tuple[str, int], list[Work]] = {}

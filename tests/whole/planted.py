@@ -78,6 +78,7 @@ PLANTED = [
     Bug(bugs.says_that_all_is_stored, "were acknowledged", HELD_UP),
     Bug(bugs.asks_nobody_about_transactions, f"{STALE}|all is well", ("client_stands_still",)),
     Bug(bugs.shows_offsets_of_open_transactions, STALE, scene="leaves_right_behind_its_transaction"),
+    Bug(bugs.asks_nobody_for_rights, "which may not come to", scene="strangers_come"),
     Bug(bugs.withdraws_no_grant, "all is well", ("client_comes", "client_stands_still")),
     Bug(bugs.hears_no_touch, "could be heard for"),
     Bug(bugs.tells_of_no_other_owner, "has not been answered", scene="owner_dies"),

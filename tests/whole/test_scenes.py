@@ -15,6 +15,7 @@ MUST = {
     "fences_go_down": "fences went down",
     "large_writes": "large writes",
     "owners_coordinator_dies": "groups that go on",
+    "strangers_come": "strangers refused",
     "asked_while_it_starts": "early answers",
 }
 """What a scene is about, and chance decides whether it comes to that: in some of the seeds it must."""

@@ -13,7 +13,9 @@ from sidecar.kafka.net import BrokerConnection
 from sidecar.process.settings import Settings
 from sidecar.wire.generated import incremental_alter_configs as ia
 from tests.whole.broker.image import Image
+from tests.whole.broker.rights import GROUP, READ
 from tests.whole.client import Client, Habits
+from tests.whole.doorkeeper import Doorkeeper
 from tests.whole.judge import STATE_TOPIC, Judge
 from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
 from tests.whole.loop import SimLoop
@@ -27,11 +29,16 @@ from tests.whole.violation import Violation
 
 NODES = (1, 2, 3)
 PARTITIONS = 2
+"""Of the state topic and of the brokers' offsets, in scenes and in half of the seeds."""
+MORE_PARTITIONS = (2, 2, 3, 5)
+TXN_PARTITIONS = 2
 TOLD_TOPICS = (STATE_TOPIC, "__consumer_offsets", "__transaction_state")
+AUTHORIZED = 0.1
+"""So many seeds have an authorizer."""
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BROKER = {
-    "offsets.topic.num.partitions": str(PARTITIONS),
     "offsets.topic.replication.factor": "3",
-    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.num.partitions": str(TXN_PARTITIONS),
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
@@ -68,19 +75,29 @@ def settings_of(node_id: int, include: tuple[str, ...], more: tuple[tuple[str, A
 
 class World:
     def __init__(
-        self, seed: int, tell: Callable[[str], None] | None = None, broker: Mapping[str, str] | None = None
+        self,
+        seed: int,
+        tell: Callable[[str], None] | None = None,
+        broker: Mapping[str, str] | None = None,
+        partitions: int = 0,
+        authorizer: bool | None = False,
     ) -> None:
-        """`broker`: settings of all brokers, over those that the seed chooses."""
+        """`broker`: settings of all brokers, over those that the seed chooses. It chooses how many partitions there
+        are, if that is 0, and whether there is an authorizer, if that is None."""
         self.universe = Universe(seed)
         self.rng = self.universe.rng
         self.net = Net(self.universe)
         self.tell = tell
-        self.kafka = Kafka(
-            self.universe, self.net, dict.fromkeys(NODES), {**BROKER, **self._rare_settings(), **(broker or {})}
-        )
-        for topic, partitions in PARTITIONS_OF.items():
-            self.kafka.cluster.create_topic(topic, partitions, 3)
-        self.judge = Judge(self.universe, self.kafka, PARTITIONS)
+        self.partitions = partitions or self.rng.choice(MORE_PARTITIONS)
+        self.authorizer = self.rng.random() < AUTHORIZED if authorizer is None else authorizer
+        given = {**BROKER, "offsets.topic.num.partitions": str(self.partitions), **self._rare_settings()}
+        if self.authorizer:
+            given["authorizer.class.name"] = AUTHORIZER
+        every = {**given, **(broker or {})}
+        self.kafka = Kafka(self.universe, self.net, dict.fromkeys(NODES), every, self.authorizer)
+        for topic, count in PARTITIONS_OF.items():
+            self.kafka.cluster.create_topic(topic, count, 3)
+        self.judge = Judge(self.universe, self.kafka, self.partitions)
         if tell is not None:
             self.judge.say = self.judge.fold.say = self.say
             self.kafka.cluster.on_image = self._changed
@@ -98,6 +115,8 @@ class World:
         """Settings of all sidecars, by `section.name`, over those that they have in every run."""
         self._desks: list[SimLoop] = []
         self._rowdies: list[Rowdy] = []
+        self.strangers: list[Client] = []
+        """Who comes to a group and may not."""
         self.lives: list[Sidecar] = []
         """All that ever were."""
 
@@ -143,7 +162,7 @@ class World:
     def prepare_state_topic(self, replicas: int = 3) -> None:
         """As a sidecar would create it."""
         configs = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
-        self.kafka.cluster.create_topic(STATE_TOPIC, PARTITIONS, replicas, configs)
+        self.kafka.cluster.create_topic(STATE_TOPIC, self.partitions, replicas, configs)
         self.universe.run_until(self.universe.now_ms + 500)
 
     def at_a_desk(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -193,6 +212,17 @@ class World:
         brokers = [(host_of(n), SIDECAR_PORT) for n in NODES]
         made = kind(proc, self.net, brokers, habits, self.judge, self._topic_ids)
         self.clients.append(made)
+        return made
+
+    def add_stranger(self, kind: type[Client], habits: Habits, hidden: bool) -> Client:
+        """`hidden`: it may not even see the group; else it may not read it."""
+        name = f"stranger-{len(self.strangers)}"
+        denied = () if hidden else (READ,)
+        self.kafka.cluster.rights.deny(name, GROUP, habits.group_id, *denied)
+        proc = Proc(self.universe, name, name)
+        brokers = [(host_of(n), SIDECAR_PORT) for n in NODES]
+        made = kind(proc, self.net, brokers, habits, Doorkeeper(self.judge, self.say), self._topic_ids)
+        self.strangers.append(made)
         return made
 
     def add_rowdy(self) -> Rowdy:
@@ -256,7 +286,7 @@ class World:
             *self._desks,
             *(r.loop for r in self._rowdies),
             *(s.loop for s in self.lives),
-            *(c.loop for c in self.clients),
+            *(c.loop for c in (*self.clients, *self.strangers)),
         ]
 
 

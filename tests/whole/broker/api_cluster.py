@@ -52,7 +52,7 @@ def metadata(ctx: Context, req: md.MetadataRequest, reply: Reply) -> None:
     if req.include_topic_authorized_operations and ctx.version >= 8:
         for t in found:
             if t.name is not None and t.error_code != Err.TOPIC_AUTHORIZATION_FAILED:
-                t.topic_authorized_operations = ctx.rights.operations(ctx.client_id, rt.TOPIC, t.name)
+                t.topic_authorized_operations = ctx.rights.operations(ctx.principal, rt.TOPIC, t.name)
     listed = []
     for n in sorted(image.alive):
         host, port = node.cluster.settings.addresses[n, ctx.listener]
@@ -60,7 +60,7 @@ def metadata(ctx: Context, req: md.MetadataRequest, reply: Reply) -> None:
     operations = NO_OPERATIONS
     if req.include_cluster_authorized_operations and 8 <= ctx.version <= 10:
         may = ctx.may(rt.DESCRIBE, rt.CLUSTER, rt.CLUSTER_NAME)
-        operations = ctx.rights.operations(ctx.client_id, rt.CLUSTER, rt.CLUSTER_NAME) if may else 0
+        operations = ctx.rights.operations(ctx.principal, rt.CLUSTER, rt.CLUSTER_NAME) if may else 0
     controller = node.cluster.world.rng.choice(sorted(image.alive)) if image.alive else -1
     reply(md.MetadataResponse(0, listed, node.cluster.settings.cluster_id, controller, found, operations))
 

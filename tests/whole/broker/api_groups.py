@@ -138,7 +138,7 @@ def describe_groups(ctx: Context, req: dg.DescribeGroupsRequest, reply: Reply) -
         if g not in denied:
             told = _described(ctx, g)
             if ctx.version >= 3 and req.include_authorized_operations and told.error_code == Err.NONE:
-                told.authorized_operations = ctx.rights.operations(ctx.client_id, rt.GROUP, g)
+                told.authorized_operations = ctx.rights.operations(ctx.principal, rt.GROUP, g)
             found.append(told)
     reply(dg.DescribeGroupsResponse(0, found))
 

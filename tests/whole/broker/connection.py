@@ -38,6 +38,7 @@ class SimConnection:
         self._send = send
         self._close = close
         self._open = True
+        self._principal: str | None = None
         self._buffer = bytearray()
         self._frames: deque[bytes] = deque()
         self._busy = False
@@ -103,7 +104,8 @@ class SimConnection:
         client_id, body = header_end(frame, PREFIX.size, version >= api.flexible_from)
         request = api.decode(version, frame, body)
         self._busy = True
-        context = Context(self.node, self.listener, self.peer, client_id or "", version)
+        self._principal = self._principal if self._principal is not None else client_id or ""
+        context = Context(self.node, self.listener, self.peer, client_id or "", version, self._principal)
         incarnation = self.node.incarnation
         answered = False
 

@@ -15,17 +15,18 @@ Reply = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`principal` is the client id: see rights.py."""
+    """`principal`: see rights.py."""
 
     node: Node
     listener: str
     peer: str
     client_id: str
     version: int
+    principal: str
 
     @property
     def rights(self) -> Rights:
         return self.node.cluster.rights
 
     def may(self, operation: int, kind: int, name: str) -> bool:
-        return self.rights.may(self.client_id, operation, kind, name)
+        return self.rights.may(self.principal, operation, kind, name)

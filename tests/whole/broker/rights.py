@@ -1,5 +1,5 @@
-"""The authorizer: everybody may do everything, except what was forbidden to them. A principal is a client id, as there
-is no login in the simulation. Without an authorizer nothing is forbidden."""
+"""The authorizer: everybody may do everything, except what was forbidden to them. There is no login in the simulation:
+the first client id on a connection says who is at its other end. Without an authorizer nothing is forbidden."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 from tests.whole.run import Plant, on_stage
 from tests.whole.scenes import failures, fences, offsets, state, topic
 from tests.whole.scenes.parts import Scene
-from tests.whole.world import World
+from tests.whole.world import PARTITIONS, World
 
 SCENES: Mapping[str, Scene] = {
     scene.__name__: scene
@@ -40,6 +40,7 @@ SCENES: Mapping[str, Scene] = {
         offsets.leaves_right_behind_its_transaction,
         state.patterns_differ,
         state.unreadable_group,
+        state.strangers_come,
         topic.made_anew,
         topic.set_to_forget,
         fences.twins,
@@ -64,7 +65,7 @@ SIDECARS: Mapping[Scene, Mapping[str, Any]] = {
 
 def act(scene: Scene, seed: int, plant: Plant | None = None, tell: Callable[[str], None] | None = None) -> Counter[str]:
     """What has happened how often. Raises Violation."""
-    world = World(seed, tell, BROKERS.get(scene))
+    world = World(seed, tell, BROKERS.get(scene), PARTITIONS, scene is state.strangers_come)
     world.more.update(SIDECARS.get(scene, {}))
     if plant is not None:
         plant(world)

@@ -12,7 +12,7 @@ from tests.whole.kafka import host_of
 from tests.whole.run import BOUND_MS, START_MS, until
 from tests.whole.stored import OFFSETS
 from tests.whole.violation import Violation
-from tests.whole.world import NODES, PARTITIONS, World
+from tests.whole.world import NODES, PARTITIONS, TXN_PARTITIONS, World
 
 Scene = Callable[[World], None]
 STEP_MS = 100
@@ -77,7 +77,7 @@ def an_owner(world: World) -> int:
 
 def giver(world: World, p: int) -> int | None:
     """The broker that gives fences for this partition."""
-    return world.kafka.leader(TRANSACTIONS, partition_for(f"{STATE_TOPIC}-{p}", PARTITIONS))
+    return world.kafka.leader(TRANSACTIONS, partition_for(f"{STATE_TOPIC}-{p}", TXN_PARTITIONS))
 
 
 def owners_coordinator(world: World) -> int:

@@ -10,7 +10,7 @@ from tests.whole.faults import GROUPS
 from tests.whole.judge import STATE_TOPIC
 from tests.whole.members import ClassicMember, ConsumerMember
 from tests.whole.run import BOUND_MS, until
-from tests.whole.scenes.parts import GONE_MS, come, goes_on, run_ms, start
+from tests.whole.scenes.parts import GONE_MS, an_owner, come, goes_on, run_ms, start
 from tests.whole.timeline import FAULT
 from tests.whole.violation import Violation
 from tests.whole.world import NODES, PARTITIONS, World
@@ -65,3 +65,21 @@ def unreadable_group(world: World) -> None:
     kept = [key for key in world.judge.fold.parts[p].values if key.group_id == UNREADABLE]
     if len(kept) != 2 or any(s.ended for s in world.lives):
         raise Violation(f"of the group that cannot be read {kept} are left")
+
+
+def strangers_come(world: World) -> None:
+    """The brokers have an authorizer. Who may not read a group, or not even see it, is told so by every sidecar, also
+    while an owner is being replaced; and members notice nothing."""
+    start(world)
+    come(world)
+    for group_id, kind in GROUPS.items():
+        for hidden in (False, True):
+            world.add_stranger(kind, Habits(group_id, ("t1", "t2")), hidden)
+    run_ms(world, 5_000)
+    n = an_owner(world)
+    world.say(FAULT, f"sidecar {n} is killed")
+    world.sidecars[n].proc.crash()
+    goes_on(world, world.clients, 10_000, GONE_MS)
+    for c in world.strangers:
+        c.proc.crash()
+    until(world, BOUND_MS, world.settled)

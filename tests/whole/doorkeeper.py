@@ -1,0 +1,58 @@
+"""What is told to clients that may not come to a group: that, and nothing else, and no partition is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sidecar.core.errors import Code, name_of
+from tests.whole.client import Client, Place
+from tests.whole.judge import Judge
+from tests.whole.violation import Violation
+
+NOBODY_KNOWS = ("no answer", name_of(Code.COORDINATOR_NOT_AVAILABLE))
+
+
+class Doorkeeper:
+    """A `client.Judge` of those whom the authorizer keeps out."""
+
+    def __init__(self, judge: Judge, say: Callable[[str, str], None]) -> None:
+        self._judge, self._say = judge, say
+
+    def _wrong(self, client: Client, text: str) -> None:
+        self._judge.broke(Violation(f"{client.name}, which may not come to {client.habits.group_id}, {text}"))
+
+    def answered(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
+        self._judge.figures["strangers refused"] += 1
+        if code != Code.GROUP_AUTHORIZATION_FAILED:
+            self._wrong(client, f"is answered {name_of(code)} from {host}: {what}")
+
+    def found(self, client: Client, host: str, told: str, asked_ms: float) -> None:
+        if told == name_of(Code.GROUP_AUTHORIZATION_FAILED):
+            self._judge.figures["strangers refused"] += 1
+        elif not told.startswith(NOBODY_KNOWS):
+            self._wrong(client, f"is told of its coordinator: {told}")
+
+    def broke(self, problem: Exception) -> None:
+        self._judge.broke(problem)
+
+    def told(self, client: Client, what: str, epoch: int) -> None:
+        self._wrong(client, f"is told that all is well: {what}")
+
+    def commits(self, client: Client, host: str, place: Place, offset: int) -> None:
+        self._wrong(client, f"commits for {place}")
+
+    def committed(self, client: Client, place: Place, offset: int) -> None:
+        self._wrong(client, f"has committed for {place}")
+
+    def has_none(self, client: Client, what: str, asked_ms: float) -> None:
+        """It may lose its connection as anybody does."""
+
+    def owns(self, client: Client) -> None:
+        if client.owned:
+            self._wrong(client, f"owns {sorted(client.owned)}")
+
+    def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None:
+        self._wrong(client, f"reads {place} from {offset}")
+
+    def aborts(self, client: Client, offsets: Mapping[Place, int]) -> None:
+        """It has nothing to commit."""
