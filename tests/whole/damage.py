@@ -69,6 +69,9 @@ def put_long(out: bytearray, n: int) -> None:
 def repair(world: World) -> None:
     """When nothing else goes wrong any more. First nobody may serve the group, and none of its records may go."""
     judge = world.judge
+    for key in sorted(judge.fold.injected):  # it may have waited for its broker to be able to commit something
+        p = judge.fold.partition_of(key.group_id)
+        _wait(world, partial(judge.fold.is_whole, p), f"partition {p} has records that are not committed")
     for group_id in sorted(judge.fold.foreign):
         part = judge.fold.parts[judge.fold.partition_of(group_id)]
         _another_takeover(world, group_id)

@@ -55,7 +55,8 @@ class Judge:
         self._problem: Exception | None = None
         """Found in the middle of a client's work, where an exception would end that client and nothing else."""
         self._epochs: dict[str, int] = {}
-        self._kinds: dict[str, str] = {}
+        self._kinds: dict[str, tuple[str, set[str]]] = {}
+        """Of each group: its protocol, and its members."""
         self._highest: dict[str, int] = {}
         """The highest epoch that any group of this name has ever had in the log."""
         self._since: dict[str, tuple[float, int]] = {}
@@ -119,9 +120,10 @@ class Judge:
             self._epochs.pop(group_id, None)
             return
         epoch = group.epoch if isinstance(group, ConsumerGroup) else group.generation
-        if self._kinds.get(group_id, group.kind) != group.kind and not group.members:
+        kind, members = self._kinds.get(group_id, (group.kind, set()))
+        if kind != group.kind and members.isdisjoint(group.members):
             self._epochs.pop(group_id, None)  # nobody was left, and a member of the other protocol begins it anew
-        self._kinds[group_id] = group.kind
+        self._kinds[group_id] = group.kind, set(group.members)
         if epoch < self._epochs.get(group_id, 0):
             raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {epoch}")
         self._highest[group_id] = max(epoch, self._highest.get(group_id, 0))
