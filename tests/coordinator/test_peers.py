@@ -112,6 +112,24 @@ def test_a_peer_that_dies_while_the_others_join_is_removed_all_the_same(clock: l
     run(test)
 
 
+def test_a_peer_is_removed_again_where_another_broker_coordinates_the_group(clock: list[float]) -> None:
+    """The former coordinator has answered its removal and died before that was written down, so the next one waits for
+    it. Found by the simulation: its partitions were nobody's until its session was over."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        one, two = await linked(make, peer)
+        forgotten = brokers.faults.fail(Api.LEAVE_GROUP, Code.NONE)
+        brokers.faults.drop(Api.JOIN_GROUP)
+        await dies(two, peer, clock)
+        await until(lambda: forgotten.met)
+        brokers.down.add(1)
+        await until(lambda: one.owners == (1, 1, 1, 1), 1.0)
+        assert brokers.count(Api.LEAVE_GROUP) == 2
+
+    run(test)
+
+
 def test_a_link_that_breaks_is_made_again_when_the_peer_lives(clock: list[float]) -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         peer = Peer()
