@@ -31,6 +31,8 @@ MORE_GROUPS: dict[str, tuple[type[ConsumerMember] | type[ClassicMember], ...]] =
     "g5": (ClassicMember,),
 }
 """Which kinds of members come to a group; g3 goes from one protocol to the other while it lives."""
+SESSIONS_MS = (6_000, 6_500, 8_000)
+INCLUDED: tuple[tuple[str, ...], ...] = (("g.*",), ("other",), ("g1",), ("g2", "x.*"))
 TOPICS = (("t1",), ("t2",), ("t1", "t2"))
 
 
@@ -47,6 +49,8 @@ class Faults:
             self.groups += ["g4", "g5"]
         self.exactly_once = self.rng.random() < 0.25 or world.exactly_once
         """Two of three clients commit in transactions."""
+        self.patterns_stored = self.rng.random() < 0.2
+        """An administrator has stored which groups are managed, so that it does not matter what sidecars are told."""
         self.rowdy: Rowdy | None = None
         self.lagging: list[SimTail] = []
         self.kinds: list[tuple[int, Callable[[], None]]] = [
@@ -69,6 +73,7 @@ class Faults:
             (2, self.compaction),
             (2, self.tail_lags),
             (1, self.record_is_damaged),
+            (1, self.settings_are_rolled_out),
             (1, self.wall_clock_jumps),
             (3, self.client_crashes),
             (2, self.client_stands_still),
@@ -169,6 +174,22 @@ class Faults:
         self.world.say(FAULT, f"sidecar {n} stands still")
         proc.stand_still()
         self._after(100, 12_000, proc.go_on, f"... sidecar {n} goes on")
+
+    def settings_are_rolled_out(self) -> None:
+        """Sidecars are restarted one after the other, with other sessions for members and other patterns of groups."""
+        w = self.world
+        w.more["consumer.session_timeout_ms"] = session_ms = self.rng.choice(SESSIONS_MS)
+        w.say(FAULT, f"settings are rolled out: sessions of {session_ms:,} ms")
+        for i, n in enumerate(self.rng.sample(NODES, len(NODES))):
+            if self.patterns_stored:
+                w.include[n] = self.rng.choice(INCLUDED)
+            self._after(i * 2_000, i * 2_000 + 1_500, lambda n=n: self._restarted(n))  # type: ignore[misc]
+
+    def _restarted(self, n: int) -> None:
+        if self.world.sidecars[n].proc.life is Life.RUNS:
+            self.world.say(FAULT, f"sidecar {n} is told to stop, for other settings: {self.world.include.get(n)}")
+            self.world.sidecars[n].terminate()
+            self._restart(n)
 
     def host_is_suspended(self) -> None:
         """Broker and sidecar, and their clocks."""

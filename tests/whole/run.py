@@ -28,7 +28,7 @@ from tests.whole.world import NODES, World
 START_MS = 60_000
 FAULTS_MS = 30_000
 BOUND_MS = 120_000
-LOOK_MS = 200
+LOOK_MS, STORED_MS = 200, 1_000
 AT_LEAST_MS = 3_000
 """So long it takes until everybody has noticed what has happened last."""
 CALM_MS = 8_000
@@ -78,6 +78,9 @@ def _run(world: World) -> None:
     until(world, START_MS, lambda: "" if world.ready() else str({n: s.problems for n, s in world.sidecars.items()}))
     world.judge.figures["ms to ready"] = int(universe.now_ms)
     faults = Faults(world)
+    if faults.patterns_stored:
+        world.store_patterns("g.*")
+        universe.run_until(universe.now_ms + STORED_MS)
     for group_id in faults.groups:
         world.judge.figures[f"runs with {group_id}"] += 1
         for _ in range(rng.randrange(2, 4)):
