@@ -325,7 +325,7 @@ def forgets_who_waits(patch: Patch, world: World) -> None:
     real: Any = Owner._drop
 
     def planted(self: Any, *args: Any, **more: Any) -> None:
-        self._open.clear()
+        self._unsent.open.clear()
         real(self, *args, **more)
 
     patch.setattr(Owner, "_drop", planted)

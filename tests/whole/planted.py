@@ -47,6 +47,7 @@ class Bug:
         return self.plant.__name__
 
 
+ALONE_WITH_MEMBERS = "owner_is_alone_with_its_members"
 ALONE = ("host_is_alone", "broker_stands_still", "sidecar_stands_still")
 CUT = ("owner_is_cut_off", "client_comes", "client_crashes")
 HELD_UP = ("commit_is_held_up",)
@@ -69,7 +70,7 @@ PLANTED = [
     Bug(bugs.keeps_what_was_removed, "the tail of"),
     Bug(bugs.reads_out_of_order, "the tail of|has lost records"),
     Bug(bugs.looks_at_no_lease, "no lease|all is well", ALONE),
-    Bug(bugs.removes_whom_the_former_owner_answers, "was removed at|two owners", ("host_is_alone",)),
+    Bug(bugs.removes_whom_the_former_owner_answers, "was removed at|could be heard", scene=ALONE_WITH_MEMBERS),
     Bug(bugs.counts_the_lease_from_the_answer, "too long"),
     Bug(bugs.stays_withdrawn, "not within", ("broker_crashes", "broker_stands_still")),
     Bug(bugs.gives_no_time_back, "could be heard for", ("sidecar_stands_still",)),

@@ -31,6 +31,7 @@ SCENES: Mapping[str, Scene] = {
         failures.coordinator_falls_silent_in_a_join,
         failures.leader_of_the_state_dies,
         failures.owners_coordinator_dies,
+        failures.owner_is_alone_with_its_members,
         failures.last_sidecar_is_cut_off,
         failures.paused_with_its_members,
         offsets.offsets_get_old,
@@ -58,6 +59,7 @@ BROKERS: Mapping[Scene, Mapping[str, str]] = {
 }
 """Settings of the brokers in some scenes."""
 SIDECARS: Mapping[Scene, Mapping[str, Any]] = {
+    failures.owners_coordinator_dies: {"ownership.proof_ms": 4_000},
     fences.fences_are_renewed: {"state.fence_interval_ms": 5_000},
 }
 """Settings of the sidecars in some scenes."""

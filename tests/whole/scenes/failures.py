@@ -168,8 +168,8 @@ def coordinator_falls_silent_in_a_join(world: World) -> None:
 
 
 def owners_coordinator_dies(world: World) -> None:
-    """Finding L5: for 9 s nobody coordinates the owners' group, and a lease lasts 6 s. Groups whose partitions can be
-    written go on: those of which the broker that dies keeps no replica. Their members commit nothing here, because no
+    """Finding L5: for 9 s nobody coordinates the owners' group, and a lease lasts 4 s here. Groups whose partitions can
+    be written go on: those of which the broker that dies keeps no replica. Their members commit nothing, because no
     offset can be committed meanwhile, and an answer waits for the one before it."""
     world.prepare_state_topic(replicas=2)
     start(world)
@@ -202,6 +202,23 @@ def leader_of_the_state_dies(world: World) -> None:
     world.kafka.start(n)
     come(world)
     run_ms(world, 10_000)
+    until(world, BOUND_MS, world.settled)
+
+
+def owner_is_alone_with_its_members(world: World) -> None:
+    """It is cut off from the other hosts, and members that commit nothing hear from it that all is well, as long as it
+    has its lease. Their sessions are shorter. The next owner, which they do not know, removes none of them before."""
+    start(world)
+    for group_id, kind in GROUPS.items():
+        for _ in range(2):
+            world.add_client(kind, Habits(group_id, ("t1", "t2"), commit_ms=1e9))
+    until(world, BOUND_MS, world.settled)
+    n = an_owner(world)
+    world.say(FAULT, f"host {n}, which owns partitions, is cut off")
+    cut_off(world, n)
+    run_ms(world, 25_000)
+    world.say(FAULT, f"... host {n} is reached again")
+    world.net.heal()
     until(world, BOUND_MS, world.settled)
 
 
