@@ -66,7 +66,7 @@ def offset_commit(call: Call) -> Handler:
         places,
     )
     check = yield from _check(call, event)
-    hidden = (yield from _refused_topics(call, req)) if check.code == Code.NONE else {}
+    hidden = (yield from _refused_topics(call, req, check)) if check.code == Code.NONE else {}
     while check.code == Code.NONE:
         version = _broker_version(call)
         if check.seat is not None:
@@ -95,7 +95,7 @@ def txn_offset_commit(call: Call) -> Handler:
         req.group_id, req.member_id, req.generation_id, req.group_instance_id, call.version, True, places
     )
     check = yield from _check(call, event)
-    hidden = (yield from _txn_refused_topics(call, req)) if check.code == Code.NONE else []
+    hidden = (yield from _txn_refused_topics(call, req, check)) if check.code == Code.NONE else []
     req.topics = [t for t in req.topics if all(t.name != h.name for h in hidden)]
     while check.code == Code.NONE and not check.partition_code:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
@@ -183,11 +183,14 @@ def _merge(res: oc.OffsetCommitResponse, refused: Mapping[Place, int]) -> None:
 REFUSED_TOPIC = frozenset((Code.TOPIC_AUTHORIZATION_FAILED, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID))
 
 
-def _refused_topics(call: Call, req: oc.OffsetCommitRequest) -> Generator[Want, Any, dict[Place, int]]:
+def _refused_topics(
+    call: Call, req: oc.OffsetCommitRequest, check: CheckReply
+) -> Generator[Want, Any, dict[Place, int]]:
     """The commit will go out on the sidecar's own connection. So the client's broker, which does not keep the offsets
     and so commits nothing, is asked first: its authorizer answers for each topic."""
     if not _goes_elsewhere(call, req.group_id):
         return {}
+    yield from _owe_nothing_sent(check)
     version = _broker_version(call)
     body = yield from store_at(call, call.scope.node_id, version, req.encode(version))
     res = oc.OffsetCommitResponse.decode(version, body)
@@ -196,14 +199,21 @@ def _refused_topics(call: Call, req: oc.OffsetCommitRequest) -> Generator[Want, 
 
 
 def _txn_refused_topics(
-    call: Call, req: tc.TxnOffsetCommitRequest
+    call: Call, req: tc.TxnOffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, list[tc.TxnOffsetCommitResponseTopic]]:
     """As above. What is refused is answered as the broker said it."""
     if not _goes_elsewhere(call, req.group_id):
         return []
+    yield from _owe_nothing_sent(check)
     body = yield from store_at(call, call.scope.node_id, call.version, req.encode(call.version))
     res = tc.TxnOffsetCommitResponse.decode(call.version, body)
     return [t for t in res.topics if any(p.error_code in REFUSED_TOPIC for p in t.partitions)]
+
+
+def _owe_nothing_sent(check: CheckReply) -> Generator[Want, Any, None]:
+    """If the client goes while its broker is asked, nobody is to wait for a commit that was never sent."""
+    if check.ticket:
+        yield Owe(CommitEnded(check.ticket, sure=True))
 
 
 def _goes_elsewhere(call: Call, group_id: str) -> bool:

@@ -188,9 +188,10 @@ class Play:
         self._resume(None)
         return self
 
-    def owes(self, ticket: int) -> Play:
-        """If it is given up from now on, the coordinator hears that the commit may still arrive."""
-        assert self._take(Owe).message == CommitEnded(ticket, sure=False)
+    def owes(self, ticket: int, sent: bool = True) -> Play:
+        """If it is given up from now on, the coordinator hears that the commit may still arrive, or that it was never
+        sent."""
+        assert self._take(Owe).message == CommitEnded(ticket, sure=not sent)
         self._resume(None)
         return self
 

@@ -38,6 +38,15 @@ def committing(*topics: str) -> Play:
     return play.asks(request)
 
 
+def test_a_client_that_goes_while_its_rights_are_asked_for_keeps_nobody_waiting() -> None:
+    request = commit("mine")
+    play = Play(Api.OFFSET_COMMIT, request, 9, view=GUARDED_ELSEWHERE).may_read("g")
+    play.coordinates(CommitCheck("g", "m", 3, None, 9, False, (("mine", ZERO_UUID, 0),)))
+    play.coordinator(CheckReply(ticket=7)).owes(7, sent=False).asks(request).broker(committed(mine=AWAY))
+    play.owes(7).stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0)).reports(7)
+    play.answers(committed(mine=0))
+
+
 def test_a_topic_that_the_principal_may_not_read_is_not_committed() -> None:
     play = committing("mine", "secret").broker(committed(mine=AWAY, secret=DENIED))
     play.stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0))
@@ -66,9 +75,9 @@ def test_nor_in_a_transaction() -> None:
     request = txn("mine", "secret")
     play = Play(Api.TXN_OFFSET_COMMIT, request, 5, view=GUARDED_ELSEWHERE).may_read("g")
     places = (("mine", ZERO_UUID, 0), ("secret", ZERO_UUID, 0))
-    play.coordinates(CommitCheck("g", "m", 3, None, 5, True, places)).coordinator(CheckReply())
-    play.asks(request).broker(txn_done(mine=AWAY, secret=DENIED))
-    play.stores(OTHER, txn("mine", member="", generation=-1), 5).broker(txn_done(mine=0))
+    play.coordinates(CommitCheck("g", "m", 3, None, 5, True, places)).coordinator(CheckReply(ticket=7))
+    play.owes(7, sent=False).asks(request).broker(txn_done(mine=AWAY, secret=DENIED)).owes(7)
+    play.stores(OTHER, txn("mine", member="", generation=-1), 5).broker(txn_done(mine=0)).reports(7)
     play.answers(txn_done(mine=0, secret=DENIED))
 
 
