@@ -229,8 +229,11 @@ class Ground:
 
     # ---- waiting ------------------------------------------------------------------------------------------
     def processes(self) -> list[Process]:
+        """Return those that must run. A client that may end is looked after by `replace_ended`: it can end at any
+        moment, also between that and a look at it."""
         producer = [self.producer.process] if self.producer else []
-        return [*self.kafka.processes(), *(c.process for c in self.clients), *producer]
+        clients = [] if self.clients_may_end else [c.process for c in self.clients]
+        return [*self.kafka.processes(), *clients, *producer]
 
     def wait(self, what: str, check: Callable[[], bool], timeout_s: float, step_s: float = 0.05) -> float:
         """Wait until `check()` is true, and return the seconds it took. Raises DrillError if it takes too long, or if

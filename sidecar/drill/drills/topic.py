@@ -24,10 +24,13 @@ from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.processes import DrillError
 
 STATE_TOPIC = "__group_state"
+ANEW, READY = "starting anew", "event='ready'"
+"""What each sidecar writes to its log when it ends because of the topic, and when it is there again."""
 TOLD_S = 15.0
 """By then a sidecar must have said what is wrong, in its log or in /readyz."""
 ALONE_S = 30.0
-"""By then the groups are served without help; else the sidecars are restarted, as an operator would."""
+"""By then every sidecar is there again, and so long after that the groups are served, both without help; else the
+sidecars are restarted, as an operator would."""
 CONFIG = {"cleanup.policy": "compact", "min.insync.replicas": "2", "min.compaction.lag.ms": "604800000"}
 
 
@@ -104,16 +107,34 @@ class StateTopic(Drill):
         return ""
 
     def heal(self, ground: Ground, i: int) -> None:
-        if i % len(FAULTS) == FAULTS.index(("set to cleanup.policy=delete", _forget)):
+        if self._forgets(i):
             _set_policy(ground, "compact")
         try:
+            if not self._forgets(i):  # the sidecars notice one after the other, and serve until then
+                ground.wait("every sidecar to be there again", lambda: self._all_anew(ground), ALONE_S)
             ground.settled(ALONE_S)
-        except DrillError:
-            self.find(f"{self.what}: served again without help", f"not within {ALONE_S:g} s", ok=False)
+        except DrillError as exc:
+            found = f"not within {ALONE_S:g} s: {str(exc)[:200]}"
+            self.find(f"{self.what}: served again without help", found, ok=False)
             for node in ground.kafka.nodes:
                 replace_one(self, ground, node)
         else:
             self.find(f"{self.what}: served again without help", "yes", ok=True)
+
+    @staticmethod
+    def _forgets(i: int) -> bool:
+        return FAULTS[i % len(FAULTS)][1] is _forget
+
+    def _all_anew(self, ground: Ground) -> bool:
+        """Return whether each sidecar has noticed, has started anew because of it, and is ready since."""
+        nodes = ground.kafka.nodes
+        told = (_log(ground, n.node_id)[self.read_from[n.node_id] :] for n in nodes)
+        return all(map(came_back, told)) and all(ground.kafka.get(n, "/readyz") for n in nodes)
+
+
+def came_back(log: str) -> bool:
+    """Return whether the sidecar that wrote this has ended because of the topic, and has been ready since."""
+    return READY in log.partition(ANEW)[2]
 
 
 def _log(ground: Ground, node_id: int) -> str:
