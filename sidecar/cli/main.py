@@ -18,7 +18,14 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker."
 )
 app.add_typer(groups, name="groups")
+ANEW = "--anew"
+"""Not for users: a sidecar that starts anew (StartAnew) tells its successor so."""
 ConfigPath = Annotated[Path | None, typer.Option(help="A YAML file of settings. It is optional.")]
+
+
+def again(executable: str, argv: list[str]) -> list[str]:
+    """The command that starts this process anew, in the interpreter and with the options that it has."""
+    return [executable, *(a for a in argv[1:] if a != ANEW), ANEW]
 
 
 @app.command()
@@ -27,6 +34,7 @@ def run(
     broker: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The broker's own listener.")] = None,
     node_id: Annotated[int | None, typer.Option(help="The broker's node id.")] = None,
     config: ConfigPath = None,
+    anew: Annotated[bool, typer.Option(ANEW, hidden=True)] = False,
 ) -> None:
     """Run one sidecar. Settings can also come from the environment: SIDECAR_LISTEN, SIDECAR_GROUPS__INCLUDE, ..."""
     import asyncio
@@ -46,7 +54,7 @@ def run(
         raise typer.Exit(2) from None
 
     async def main() -> None:
-        await App(settings, STARTED).run()
+        await App(settings, STARTED, anew=anew).run()
 
     try:
         import uvloop
@@ -55,7 +63,7 @@ def run(
             runner.run(main())
     except StartAnew:
         # In the same process, so that it needs nobody who would start it again. Its sockets close with it.
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        os.execv(sys.executable, again(sys.executable, sys.orig_argv))
     except StartError as exc:
         typer.echo(f"sidecar: {exc}", err=True)
         sys.exit(1)

@@ -94,7 +94,7 @@ class Coordinator:
         self._configs, self._background, self._figures = configs, background, figures
         self._log = log
         self._tasks = tasks
-        limits = (settings.batch_bytes, settings.lease_ms)
+        limits = (settings.batch_bytes, settings.lease_ms, settings.anew)
         ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
         self._tenures: dict[int, Tenure] = {}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sidecar.coordinator.moves import MoveSettings
 from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.writer import BATCH_BYTES
+from sidecar.core.anew import Anew
 from sidecar.core.service import ServiceSettings
 from sidecar.kafka.cluster import Address
 
@@ -25,3 +26,4 @@ class CoordinatorSettings:
     """How long a committed write proves who the owner is."""
     batch_bytes: int = BATCH_BYTES
     load_slice_s: float = 0.005
+    anew: Anew = Anew()

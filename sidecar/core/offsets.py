@@ -53,6 +53,9 @@ class CommitCheck(Event):
     again: bool = False
     sent_as: Seat | None = None
 
+    def as_member(self) -> bool:
+        return self.member_epoch >= 0
+
 
 class FetchCheck(Event):
     """May this member fetch offsets? (OffsetFetch v9 and newer)."""

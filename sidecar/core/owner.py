@@ -175,7 +175,8 @@ class Owner:
         self._unsent.begin()
         self.loading = Loading(self._log.groups(self.partition))
         doubt_until_ms = now.mono_ms + self._ports.lease_ms
-        self.shard = Shard(self._registry, self._ports, self.image, doubt_until_ms)
+        closed_until_ms = self._ports.anew.closed_until_ms(now.mono_ms)
+        self.shard = Shard(self._registry, self._ports, self.image, doubt_until_ms, closed_until_ms)
         self._served_ms = now.mono_ms
         ms = now.mono_ms - self._since_ms
         groups = len(self.loading.left)

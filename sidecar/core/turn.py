@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.assign.spec import Assignor
+from sidecar.core.anew import Anew
 from sidecar.core.effects import Effects, Grant, Reply
 from sidecar.core.events import NO_TOKEN, Answer
 from sidecar.core.records import Record
@@ -59,6 +60,8 @@ class Ports:
     """What one request may make a single record hold: a batch takes no more."""
     lease_ms: int = 0
     """For so long the former owner of a partition may still tell members that all is well."""
+    anew: Anew = Anew()
+    """Whether the log of the groups was lost, and what is done about former members."""
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
 from sidecar.coordinator.background import Background, BackgroundCollector
+from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.follower import Follower, FollowerSettings, NewTail
@@ -33,14 +34,15 @@ from sidecar.coordinator.start import (
     offsets_leaders,
     state_topic,
 )
-from sidecar.coordinator.state_topic import policy_fault, read_configs
+from sidecar.coordinator.state_topic import LOOKS, policy_fault, read_configs
 from sidecar.coordinator.tail import StateLog, Tail
+from sidecar.core.anew import Anew
 from sidecar.core.patterns import Patterns
 from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
 from sidecar.front.front import Front, FrontSettings
 from sidecar.front.session import Session
-from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
 from sidecar.native import COMPILED
@@ -59,6 +61,8 @@ from sidecar.wire.primitives import WireError
 
 ADMIN_AFTER_S = 1.0
 READY_TICK_S = 0.01
+OTHERS_START_MS = 60_000
+"""Plenty: once they have noticed that the log of the groups is lost, they are there again within seconds."""
 GC_THRESHOLDS = (700, 10, 10_000)
 __all__ = ["App", "StartAnew", "StartError"]
 
@@ -155,6 +159,36 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
     )
 
 
+def began_anew(s: Settings, log: Logger) -> Anew:
+    """The others notice the loss after so many looks at the topics, and then they have to start."""
+    log.warning("nobody joins a group at first, so that former members hear of it", ms=s.state.quarantine_ms)
+    return Anew(s.state.quarantine_ms, now().mono_ms + OTHERS_START_MS + LOOKS * s.metadata_refresh_ms)
+
+
+def coordinator_settings(s: Settings, address: Address, anew: Anew) -> CoordinatorSettings:
+    service = ServiceSettings(
+        s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms, fence_spread=s.state.fence_spread
+    )
+    return CoordinatorSettings(
+        s.state.topic,
+        s.node_id,
+        address,
+        s.state.write_timeout_ms / 1000,
+        s.state.claims_kept,
+        service,
+        PlaceholderSettings(
+            s.offsets.placeholder_session_timeout_ms,
+            s.offsets.placeholder_wait_ms,
+            s.offsets.placeholder_first_joins,
+            s.limits.parked_replies,
+        ),
+        lease_ms=s.ownership.proof_ms,
+        batch_bytes=s.state.max_message_bytes // 2,
+        load_slice_s=s.takeover_slice_ms / 1000,
+        anew=anew,
+    )
+
+
 class Coordination:
     """The coordinator's half of a process: made when everything it needs is there."""
 
@@ -179,26 +213,8 @@ class Coordination:
         named = managed_by(s)
         rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
         configs = Configs(own, codec, state, rules, app.log)
-        service = ServiceSettings(
-            s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms, fence_spread=s.state.fence_spread
-        )
-        settings = CoordinatorSettings(
-            s.state.topic,
-            s.node_id,
-            control.view.brokers[s.node_id],
-            s.state.write_timeout_ms / 1000,
-            s.state.claims_kept,
-            service,
-            PlaceholderSettings(
-                s.offsets.placeholder_session_timeout_ms,
-                s.offsets.placeholder_wait_ms,
-                s.offsets.placeholder_first_joins,
-                s.limits.parked_replies,
-            ),
-            lease_ms=s.ownership.proof_ms,
-            batch_bytes=s.state.max_message_bytes // 2,
-            load_slice_s=s.takeover_slice_ms / 1000,
-        )
+        anew = began_anew(s, app.log) if app.anew else Anew()
+        settings = coordinator_settings(s, control.view.brokers[s.node_id], anew)
         self.coordinator = Coordinator(
             settings,
             cluster,
@@ -282,8 +298,9 @@ class Elsewhere(Starting):
 class Shared:
     """What both halves of a process use: log, metrics, tasks, background threads."""
 
-    def __init__(self, s: Settings, edges: Edges) -> None:
+    def __init__(self, s: Settings, edges: Edges, anew: bool) -> None:
         self.edges = edges
+        self.anew = anew
         self.log = edges.new_logger(s.log.level, s.log.format, node_id=s.node_id)
         self.metrics = Metrics()
         self.tasks = Supervisor()
@@ -298,10 +315,11 @@ class Shared:
 class App:
     """A whole sidecar, or the half of it that the role says."""
 
-    def __init__(self, settings: Settings, started: float, edges: Edges = REAL) -> None:
+    def __init__(self, settings: Settings, started: float, edges: Edges = REAL, anew: bool = False) -> None:
+        """`anew`: the process that was here before ended with StartAnew."""
         self.settings = settings
         self.started = started
-        self.shared = Shared(settings, edges)
+        self.shared = Shared(settings, edges, anew)
         self.log = self.shared.log
         self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}")
         self.loopback = Loopback(asyncio.get_running_loop().call_soon)

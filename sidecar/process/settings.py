@@ -154,6 +154,13 @@ class State(_Section):
         "out in several, and a request that would make a single record greater is refused.",
     )
     write_timeout_ms: int = Field(10_000, ge=100, description="An append not committed by then: the shard is rebuilt.")
+    quarantine_ms: int = Field(
+        7_000,
+        ge=0,
+        description="When the state topic was deleted, was made anew or has lost records, nobody joins a group for so long after "
+        "its takeover, so that every former member hears first that it owns nothing: what members have between two "
+        "heartbeats (5 s in consumer groups, 3 s in classic ones), and time to find the coordinator. 0: not at all.",
+    )
     claims_kept: int = Field(200, ge=1, description="Owner claims kept for each partition.")
     fence_interval_ms: int = Field(
         3_600_000, ge=1_000, description="How often a writer renews its fence; brokers forget them."

@@ -25,6 +25,7 @@ from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.state_topic import StateTopic
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.writer import FencedWriter, WriteLost
+from sidecar.core.anew import Anew
 from sidecar.core.errors import InvariantError
 from sidecar.core.events import FOR_EVER_MS
 from sidecar.core.owner import Owner
@@ -194,6 +195,11 @@ def goes_on_without_its_topic(patch: Patch, world: World) -> None:
     """S6: what is in memory is served, though it is in no log any more."""
     patch.setattr(StateTopic, "look", lambda self, topics: None)
     patch.setattr(Follower, "tail_went_back", lambda self, partition: None)
+
+
+def lets_anybody_join_at_once(patch: Patch, world: World) -> None:
+    """When the state topic was lost, whoever comes back first is given what others still work on."""
+    patch.setattr(Anew, "closed_until_ms", lambda self, now_ms: 0)
 
 
 def believes_that_the_topic_is_kept(patch: Patch, world: World) -> None:

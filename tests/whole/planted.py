@@ -105,6 +105,7 @@ PLANTED = [
     Bug(bugs.forgets_commits_in_doubt, STALE, scene="commit_is_in_doubt"),
     Bug(bugs.holds_requests_for_ever, "longer than it should", scene="fences_take_long"),
     Bug(findings.goes_on_without_its_topic, "behind the claim|the tail of", scene="made_anew"),
+    Bug(findings.lets_anybody_join_at_once, "is worked on by", scene="made_anew"),
     Bug(findings.believes_that_the_topic_is_kept, "state topic.* forgets", scene="set_to_forget"),
     Bug(findings.counts_leases_by_the_monotonic_clock, "all is well", scene="paused_with_its_members"),
     Bug(findings.counts_leases_by_one_clock, "all is well", scene="paused_with_its_members"),

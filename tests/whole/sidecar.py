@@ -185,6 +185,8 @@ class Sidecar:
         self.ended: BaseException | None = None
         self.app: App | None = None
         self._settings = settings
+        self.began_anew = False
+        """In the place of a process that ended with StartAnew."""
         self.tail: SimTail | None = None
         self.reads_after_ms = 0.0
         """So late its tail begins to read."""
@@ -209,7 +211,7 @@ class Sidecar:
 
     async def _main(self) -> None:
         try:
-            self.app = App(self._settings, self.proc.mono_s(), self._edges())
+            self.app = App(self._settings, self.proc.mono_s(), self._edges(), self.began_anew)
             await self.app.run()
         except (Broken, Exception) as exc:  # noqa: BLE001 - the simulation judges it
             if self.loop.buried:

@@ -55,6 +55,10 @@ class JoinGroup(Event):
     def refused(self, code: Code, message: str | None) -> Answer:
         return JoinReply(code, message, member_id=self.member_id)
 
+    def joins(self) -> bool:
+        """With a member id it comes from a member, which may own partitions while it joins again."""
+        return not self.member_id
+
     def largest_bytes(self) -> int:
         return sum(len(name) + len(metadata) for name, metadata in self.protocols)
 

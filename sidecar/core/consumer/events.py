@@ -37,6 +37,12 @@ class ConsumerHeartbeat(Event):
     new_member_id: str = ""
     """Used for a v0 request without a member id: the caller brings the randomness."""
 
+    def joins(self) -> bool:
+        return self.member_epoch == 0
+
+    def as_member(self) -> bool:
+        return self.member_epoch > 0
+
     def largest_bytes(self) -> int:
         return sum(map(len, self.topic_names)) if self.topic_names else 0
 

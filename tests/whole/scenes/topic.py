@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sidecar.process.build import StartAnew, StartError
+from tests.whole.client import Place
 from tests.whole.judge import STATE_TOPIC
 from tests.whole.run import BOUND_MS, until
 from tests.whole.scenes.parts import come, run_ms, start
@@ -12,13 +13,14 @@ from tests.whole.world import NODES, PARTITIONS, World
 
 TOPIC = 2
 """The resource type."""
-CALM_MS, NOTICED_MS = 3_000, 20_000
+CALM_MS, NOTICED_MS, LOOK_MS = 3_000, 20_000, 20
 CONFIGS = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
 
 
 def made_anew(world: World) -> None:
     """It is deleted, and in half of the seeds made anew at once. What sidecars have in memory is in no log then: they
-    start anew, members join again, and offsets are what they were. Nobody is about to write when it is deleted."""
+    start anew, members join again, and offsets are what they were. No member works on what another one has been given
+    before it has heard that it owns nothing. Nobody is about to write when it is deleted."""
     start(world)
     come(world, 2)
     run_ms(world, CALM_MS)
@@ -33,14 +35,27 @@ def made_anew(world: World) -> None:
     world.judge.forget()
     noticed = world.universe.now_ms + NOTICED_MS
     while world.universe.now_ms < noticed:
-        run_ms(world, 500)
+        for _ in range(500 // LOOK_MS):
+            run_ms(world, LOOK_MS)
+            nobody_owns_twice(world)
         for n, s in list(world.sidecars.items()):
             if isinstance(s.ended, StartAnew):  # the process starts again in its own place
                 world.start_sidecar(n)
+                world.sidecars[n].began_anew = True
     world.start_the_stopped()
     world.judge.read_all()
     until(world, BOUND_MS, world.settled)
     world.judge.at_the_end()
+
+
+def nobody_owns_twice(world: World) -> None:
+    """Not even for a coordinator that no longer knows one of the two."""
+    seen: dict[tuple[str, Place], str] = {}
+    for c in world.clients:
+        for place in c.owned if c.proc.alive else ():
+            first = seen.setdefault((c.habits.group_id, place), c.name)
+            if first != c.name:
+                raise Violation(f"{place} of {c.habits.group_id} is worked on by {first} and {c.name}")
 
 
 def set_to_forget(world: World) -> None:

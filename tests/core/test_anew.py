@@ -1,0 +1,167 @@
+"""The log of the groups was lost, and the coordinator knows no member: nobody joins before every former member has
+heard that it owns nothing (core/anew.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.assign import BUILT_IN
+from sidecar.core.anew import Anew
+from sidecar.core.classic.config import CLASSIC, ClassicConfig
+from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, SyncGroup
+from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.errors import Code
+from sidecar.core.events import Event, Standing
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.offsets import CommitCheck, FetchCheck
+from sidecar.core.service import Service, ServiceSettings
+from sidecar.core.turn import Computed, Ports
+from tests.core.test_loading import Heir, Log
+from tests.core.world import topic
+
+QUARANTINE_MS, UNTIL_MS = 7_000, 60_000
+CONFIG = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0, join_wait_ms=0)
+
+
+class Successor(Heir):
+    """A sidecar that began anew; the log is empty, or holds what was not lost."""
+
+    def __init__(self, anew: Anew, log: Log | None = None) -> None:
+        super().__init__(log or Log([]))
+        config = Computed(lambda kind, group_id: ClassicConfig() if kind == CLASSIC else CONFIG)
+        ports = Ports(BUILT_IN, config, anew=anew)
+        self.service = Service(1, 1, REGISTRY, ports, self.log, ServiceSettings())
+        self.service.lease(10**9)
+        self.service.topics((topic(1, "t", 12),), self.now)
+        self.token = 100
+
+    def code(self, event: Event) -> Code:
+        self.token += 1
+        answer = self.ask(self.token, event)
+        assert answer is not None, f"{event} waits"
+        return answer.code
+
+    def held(self, token: int) -> bool:
+        return token not in self.replies
+
+
+def beat(member_id: str, epoch: int, instance_id: str | None = None) -> ConsumerHeartbeat:
+    said = {"rebalance_timeout_ms": 30_000, "topic_names": ("t",), "owned": {}} if epoch == 0 else {}
+    return ConsumerHeartbeat("g", member_id, epoch, instance_id, **said)  # type: ignore[arg-type]
+
+
+def join(member_id: str = "", instance_id: str | None = None) -> JoinGroup:
+    protocols = (("range", b""),)
+    new_id = "" if member_id else "0"
+    return JoinGroup("g", member_id, instance_id, "x", protocols, 10_000, 10_000, None, "c", "/h", 9, new_id)
+
+
+def commit(epoch: int) -> CommitCheck:
+    return CommitCheck("g", "m", epoch, None, 9, False, (("t", bytes(16), 0),))
+
+
+def name_of(event: Event) -> str:
+    return type(event).__name__
+
+
+JOINS: list[Event] = [beat("m", 0), beat("m", 0, "static"), join(), join(instance_id="static")]
+OF_MEMBERS: list[Event] = [
+    beat("m", 3),
+    beat("m", 3, "static"),
+    join("m"),
+    join("m", "static"),
+    ClassicHeartbeat("g", "m", None, 1),
+    SyncGroup("g", "m", None, 1, "x", "range", ()),
+    commit(3),
+]
+
+
+def anew(quarantine_ms: int = QUARANTINE_MS) -> Successor:
+    made = Successor(Anew(quarantine_ms, UNTIL_MS))
+    made.take_over()
+    return made
+
+
+@pytest.mark.parametrize("event", JOINS, ids=name_of)
+def test_nobody_joins_before_its_time(event: Event) -> None:
+    heir = anew()
+    assert heir.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
+    heir.at += QUARANTINE_MS - 1
+    assert heir.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
+    assert not heir.service.known("g")
+    heir.at += 1
+    answer = heir.ask(1, event)
+    assert answer is None or answer.code in (Code.NONE, Code.MEMBER_ID_REQUIRED)
+
+
+@pytest.mark.parametrize("event", OF_MEMBERS, ids=name_of)
+def test_whoever_was_a_member_hears_at_once_that_it_is_none(event: Event) -> None:
+    """A classic member that was joining again has a member id, and may own partitions (cooperative rebalancing)."""
+    assert anew().code(event) == Code.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("event", [beat("m", 3), commit(3)], ids=name_of)
+def test_a_coordinator_that_has_lost_nothing_answers_as_kafka(event: Event) -> None:
+    """Symptom, where the group was lost: GROUP_ID_NOT_FOUND ends Java's and librdkafka's consumers for good."""
+    lost_nothing = Successor(Anew())
+    lost_nothing.take_over()
+    assert lost_nothing.code(event) == Code.GROUP_ID_NOT_FOUND
+    assert lost_nothing.code(beat("m", 0)) == Code.NONE
+    later = anew()
+    later.at = UNTIL_MS
+    assert later.code(event) == Code.GROUP_ID_NOT_FOUND, "by then every former member has heard of it"
+
+
+@pytest.mark.parametrize("event", [Standing("g"), FetchCheck("g", "m", 3), commit(-1), beat("m", -1)], ids=name_of)
+def test_whoever_owns_nothing_by_it_is_answered_as_ever(event: Event) -> None:
+    lost_nothing = Successor(Anew())
+    lost_nothing.take_over()
+    assert anew().code(event) == lost_nothing.code(event)
+
+
+def test_the_time_counts_from_each_takeover() -> None:
+    """Before, nobody could be told anything."""
+    heir = anew()
+    heir.at += QUARANTINE_MS
+    heir.service.assigned([2], 2, 2, heir.now)
+    heir.drive()
+    heir.at += 1_000
+    heir.service.assigned([1], 3, 2, heir.now)
+    heir.drive()
+    assert heir.code(beat("m", 0)) == Code.COORDINATOR_LOAD_IN_PROGRESS
+    heir.at += QUARANTINE_MS
+    assert heir.code(beat("m", 0)) == Code.NONE
+
+
+def test_it_lasts_its_time_for_a_takeover_at_the_last_moment_and_is_over_for_later_ones() -> None:
+    last = Successor(Anew(QUARANTINE_MS, UNTIL_MS))
+    last.at = UNTIL_MS - 1
+    last.take_over()
+    last.at += QUARANTINE_MS - 1
+    assert last.code(beat("m", 3)) == Code.UNKNOWN_MEMBER_ID
+    assert last.code(beat("m", 0)) == Code.COORDINATOR_LOAD_IN_PROGRESS
+    last.at += 1
+    assert last.code(beat("m", 0)) == Code.NONE
+    late = Successor(Anew(QUARANTINE_MS, UNTIL_MS))
+    late.at = UNTIL_MS
+    late.take_over()
+    assert late.code(beat("m", 0)) == Code.NONE
+
+
+def test_a_request_that_waited_for_the_takeover_does_not_slip_in() -> None:
+    heir = Successor(Anew(QUARANTINE_MS, UNTIL_MS))
+    heir.service.assigned([1], 1, 1, heir.now)
+    assert heir.service.out, "it has to be fenced first"
+    heir.service.request(1, beat("m", 0), heir.now)
+    assert heir.held(1)
+    heir.drive()
+    heir.all()
+    answer = heir.replies[1]
+    assert answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_without_a_quarantine_they_join_and_are_still_told_that_they_are_no_members() -> None:
+    heir = anew(quarantine_ms=0)
+    assert heir.code(beat("m", 3)) == Code.UNKNOWN_MEMBER_ID
+    assert heir.code(beat("m", 0)) == Code.NONE

@@ -1,0 +1,35 @@
+"""A sidecar that starts anew refuses whoever joins for as long as the settings say, and only for its first minute."""
+
+from __future__ import annotations
+
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.state_topic import LOOKS
+from sidecar.core.anew import Anew
+from sidecar.process.build import OTHERS_START_MS, began_anew, coordinator_settings
+from sidecar.process.settings import Settings
+from tests.inprocess.house import Lines
+
+
+def settings(**state: int) -> Settings:
+    needed = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:2", "node_id": 1}
+    return Settings.model_validate({**needed, "metadata_refresh_ms": 30_000, "state": state})
+
+
+def test_it_counts_until_the_slowest_of_the_others_has_noticed_and_started() -> None:
+    lines = Lines()
+    before_ms = now().mono_ms
+    made = began_anew(settings(quarantine_ms=9_000), lines)
+    after_ms = now().mono_ms
+    assert made.quarantine_ms == 9_000
+    assert before_ms <= made.until_ms - OTHERS_START_MS - LOOKS * 30_000 <= after_ms
+    assert lines.events("warning") == ["nobody joins a group at first, so that former members hear of it"]
+    assert coordinator_settings(settings(), ("h", 1), made).anew is made
+
+
+def test_by_default_it_is_longer_than_the_pause_between_two_heartbeats() -> None:
+    default = settings()
+    assert default.state.quarantine_ms > default.consumer.heartbeat_interval_ms
+
+
+def test_a_coordinator_that_has_lost_nothing_closes_no_partition() -> None:
+    assert Anew().closed_until_ms(now().mono_ms) == 0
