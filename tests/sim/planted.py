@@ -152,7 +152,7 @@ def forgets_who_waits(patch: Patch, sim: Cluster) -> None:
     real = Owner._drop
 
     def planted(self: Any, *args: Any, **more: Any) -> None:
-        self._open.clear()
+        self._unsent.open.clear()
         real(self, *args, **more)
 
     patch.setattr(Owner, "_drop", planted)
