@@ -66,6 +66,7 @@ class StateTopic:
         self.id = self._find(topics)
         """UNKNOWN_ID: it was made just now."""
         self._missing = 0
+        self._said = False
 
     def _find(self, topics: Iterable[Topic]) -> bytes:
         return next((t.id for t in topics if t.name == self._name), UNKNOWN_ID)
@@ -89,7 +90,9 @@ class StateTopic:
 
     def _anew(self, what: str) -> StartAnew:
         text = f"{self._name} {what}: what this sidecar knows of groups is in no log any more"
-        self._log.error("the state topic is another one; starting anew, members will join again", problem=text)
+        if not self._said:  # each writer finds out for itself
+            self._said = True
+            self._log.error("the state topic is another one; starting anew, members will join again", problem=text)
         return StartAnew(text)
 
     async def check(self, cluster: Cluster, brokers: int) -> None:

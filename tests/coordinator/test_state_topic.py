@@ -36,6 +36,14 @@ def test_a_topic_that_was_made_anew_makes_the_sidecar_start_anew() -> None:
     assert said == "the state topic is another one; starting anew, members will join again"
 
 
+def test_it_is_said_once_however_many_writers_find_out() -> None:
+    """Symptom: 34 lines in one second, one for each partition that had something to write."""
+    lines = Lines()
+    watch = StateTopic(NAME, [FIRST], lines)
+    assert [str(watch.made_anew()) for _ in range(3)] == [str(watch.made_anew())] * 3
+    assert len(lines.events("error")) == 1
+
+
 def test_a_topic_that_is_gone_is_looked_for_again_before_that() -> None:
     watch = StateTopic(NAME, [FIRST], Lines())
     for _ in range(LOOKS - 1):
