@@ -17,6 +17,7 @@ import sidecar.coordinator.writer as writer_module
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.confirming import Confirming
 from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.moves import Moves
 from sidecar.coordinator.ownership import Ownership
 from sidecar.coordinator.placeholders import Placeholders, _Group
 from sidecar.coordinator.tail import StateLog, Tail
@@ -285,6 +286,23 @@ def shows_offsets_of_open_transactions(patch: Patch, world: World) -> None:
         return real(call, req)
 
     patch.setattr(offset_fetch, "_by_keeper", planted)
+
+
+# ---- moves ----------------------------------------------------------------------------------------------------
+def leaves_whom_the_former_owner_took_in(patch: Patch, world: World) -> None:
+    """An owner died when it had written a group down; the next one leaves its members in the broker's group."""
+    patch.setattr(Moves, "strangers", lambda self, group_id: None)
+
+
+def a_release_ends_with_its_owner(patch: Patch, world: World) -> None:
+    """Whoever takes a group over that is on its way back to the broker keeps it."""
+    real = Moves.took_over
+
+    def planted(self: Any, partition: int) -> None:
+        self._leaving |= {g for g in self.rules.kept if self._service.partition_of(g) == partition}
+        real(self, partition)
+
+    patch.setattr(Moves, "took_over", planted)
 
 
 # ---- answers --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from tests.whole.client import Habits
 from tests.whole.damage import damage
 from tests.whole.kafka import host_of
 from tests.whole.members import ClassicMember, ConsumerMember
+from tests.whole.moving import BROKER, SIDECARS
 from tests.whole.rowdy import Rowdy
 from tests.whole.sidecar import SimTail
 from tests.whole.stored import OFFSETS
@@ -23,14 +24,19 @@ OFTEN = 12
 """So many times as often a fault strikes that is to strike often."""
 LOOKS_MS = 4_000
 """How long it is looked whether something is under way."""
+MOVES = "m1"
+"""A classic group that no pattern of this run names: it moves between the brokers and the sidecars."""
 GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
 MORE_GROUPS: dict[str, tuple[type[ConsumerMember] | type[ClassicMember], ...]] = {
     **{group_id: (kind,) for group_id, kind in GROUPS.items()},
     "g3": (ConsumerMember, ClassicMember),
     "g4": (ConsumerMember,),
     "g5": (ClassicMember,),
+    MOVES: (ClassicMember,),
 }
 """Which kinds of members come to a group; g3 goes from one protocol to the other while it lives."""
+MOVING = 0.25
+"""In so many seeds it is there, in the place of the other classic group."""
 SESSIONS_MS = (6_000, 6_500, 8_000)
 INCLUDED: tuple[tuple[str, ...], ...] = (("g.*",), ("other",), ("g1",), ("g2", "x.*"))
 TOPICS = (("t1",), ("t2",), ("t1", "t2"))
@@ -47,6 +53,10 @@ class Faults:
             self.groups.append("g3")
         if self.rng.random() < 0.15:
             self.groups += ["g4", "g5"]
+        self.moves = self.rng.random() < MOVING
+        if self.moves:
+            self.groups[self.groups.index("g2")] = MOVES
+            world.judge.moving.homes[MOVES] = BROKER
         self.exactly_once = self.rng.random() < 0.25 or world.exactly_once
         """Two of three clients commit in transactions."""
         self.patterns_stored = self.rng.random() < 0.2
@@ -75,6 +85,7 @@ class Faults:
             (1, self.record_is_damaged),
             (1, self.settings_are_rolled_out),
             (1, self.wall_clock_jumps),
+            (10 if self.moves else 0, self.group_is_moved),
             (3, self.client_crashes),
             (2, self.client_stands_still),
             (2, self.client_leaves),
@@ -302,7 +313,16 @@ class Faults:
             self.world.kafka.cluster.compact(STATE_TOPIC, p)
 
     def record_is_damaged(self) -> None:
-        damage(self.world, self.rng.choice(self.groups))
+        damage(self.world, self.rng.choice([g for g in self.groups if g != MOVES]))
+
+    def group_is_moved(self) -> None:
+        """Taken in, or given back; an order may come before the one before it has been carried out."""
+        w = self.world
+        if MOVES in w.ordering:
+            return
+        managed = w.judge.moving.homes[MOVES] != SIDECARS
+        w.say(FAULT, f"{MOVES} is to be {'taken in' if managed else 'given back'}")
+        w.order(MOVES, managed)
 
     # ---- the network ----------------------------------------------------------------------------------------
     def _hosts(self) -> list[str]:

@@ -10,6 +10,7 @@ from sidecar.assign import BUILT_IN
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import Kind as ClassicKind
+from sidecar.core.config import MANAGED
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import Kind as ConsumerKind
@@ -47,7 +48,8 @@ class Part:
 
 class Fold:
     """`changed(group_id)` is called when a batch of records about this group has been read, and
-    `removed(group_id, member_id, why, partition)` when a member's record is gone."""
+    `removed(group_id, member_id, why, partition)` when a member's record is gone, and `said(group_id, value, why)` when
+    it is said whose the group is."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Fold:
         partitions: int,
         changed: Callable[[str], None],
         removed: Callable[[str, str, str, Part], None],
+        said: Callable[[str, str | None, str], None],
     ) -> None:
         self._kafka, self._topic = kafka, topic
         self.parts = [Part() for _ in range(partitions)]
@@ -70,7 +73,7 @@ class Fold:
         self.foreign: set[str] = set()
         """Groups with records that nobody here can read: they are kept as they are."""
         self._codec = StateCodec()
-        self._changed, self._removed = changed, removed
+        self._changed, self._removed, self._said = changed, removed, said
 
     def partition_of(self, group_id: str) -> int:
         return partition_for(group_id, len(self.parts))
@@ -79,6 +82,9 @@ class Fold:
         found = self.parts[partition_for(group_id, len(self.parts))].shard.groups.get(group_id)
         assert found is None or isinstance(found, ConsumerGroup | ClassicGroup)
         return found
+
+    def has_records(self, group_id: str) -> bool:
+        return any(key.group_id == group_id for key in self.parts[self.partition_of(group_id)].values)
 
     def forget(self) -> None:
         """The topic is another one, and empty."""
@@ -119,6 +125,13 @@ class Fold:
             for group_id in groups:
                 self._changed(group_id)
 
+    def _move(self, group_id: str, r: Any) -> None:
+        body = None if r.value is None else self._codec.schemas.decode(r.value)
+        value = None if body is None else str(body["value"])
+        why = (dict(r.headers).get("why") or b"").decode() if body is None else str(body["why"])
+        self.say("log", f"{group_id}: {MANAGED} is {value}: {why}")
+        self._said(group_id, value, why)
+
     def is_whole(self, p: int) -> bool:
         """Nothing is in the log that has not been read, or that may still go away."""
         node_id = self._kafka.leader(self._topic, p)
@@ -142,6 +155,8 @@ class Fold:
                 self._codec.schemas.learn(r.value.decode())
             return
         if key.kind == CONFIG:
+            if key.group_id and key.sub_id == MANAGED:
+                self._move(key.group_id, r)
             return
         if key in self.injected and r.value is not None:
             if owner_epoch_of(r.value) == part.claimed:  # else it is void for everybody

@@ -93,14 +93,14 @@ class Inside:
         """By host and group: the generation that ends, and since when its members are to join, as the owner has it."""
         self._of_another_topic: dict[Proc, float] = {}
         """Who has read a state topic that is gone, and until when it may not know."""
-        kafka.cluster.on_asked = self._hears
 
     def forget(self) -> None:
         """The state topic is another one. Whoever runs now is to notice, soon."""
         until_ms = self._universe.now_ms + ANOTHER_TOPIC_MS
         self._of_another_topic = {s.proc: until_ms for s in self.sidecars.values()}
 
-    def _hears(self, node_id: int, group_id: str, member_id: str) -> None:
+    def hears(self, node_id: int, group_id: str, member_id: str) -> None:
+        """This broker is asked in the name of this member."""
         leader = self._kafka.leader(OFFSETS, self._kafka.cluster.nodes[node_id].groups.partition(group_id))
         if leader in (None, node_id):  # without a leader nobody else can have been told anything
             self._asked[member_id] = self._universe.now_ms

@@ -15,6 +15,7 @@ from tests.whole.client import Client, Place
 from tests.whole.fold import Fold, Part
 from tests.whole.inside import Inside
 from tests.whole.kafka import Kafka, host_of
+from tests.whole.moving import Moving
 from tests.whole.stored import OFFSETS, StoredOffsets
 from tests.whole.universe import Universe
 from tests.whole.violation import Violation
@@ -44,7 +45,8 @@ FOR_SILENCE = re.compile("timeout|in time")
 class Judge:
     def __init__(self, universe: Universe, kafka: Kafka, partitions: int) -> None:
         self.universe, self.kafka = universe, kafka
-        self.fold = Fold(kafka, STATE_TOPIC, partitions, self._changed, self._removed)
+        self.moving = Moving(kafka, partitions)
+        self.fold = Fold(kafka, STATE_TOPIC, partitions, self._changed, self._removed, self.moving.said)
         self.clients: list[Client] = []
         self.figures: Counter[str] = Counter()
         self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
@@ -63,6 +65,7 @@ class Judge:
         """Since when the epoch of a group is what it is, and by which node's sidecar."""
         self.offsets = StoredOffsets(kafka, lambda group_id: host_of(self.owner_of(group_id)))
         self.inside = Inside(universe, kafka, self.fold)
+        kafka.cluster.on_asked = self._asked
         self.say: Callable[[str, str], None] | None = None
         """Of what clients are told; with the timeline only."""
         self._last_said: dict[tuple[Client, str], str] = {}
@@ -74,6 +77,11 @@ class Judge:
         if topic in (STATE_TOPIC, OFFSETS):
             self._news[topic, partition] = None
             self.universe.new = True
+
+    def _asked(self, node_id: int, group_id: str, member_id: str) -> None:
+        """A broker, in the name of this member."""
+        self.inside.hears(node_id, group_id, member_id)
+        self.moving.hears(group_id, member_id)
 
     def look(self) -> None:
         """After every event that may concern it."""
@@ -148,13 +156,15 @@ class Judge:
                     raise Violation(f"{member_id} is removed for silence when it could be heard for {heard_ms:.0f} ms")
 
     def no_two_owners(self, group_id: str) -> None:
-        """No partition is with two clients whose commits the group would take."""
+        """No partition is with two clients whose commits the group would take, at the sidecars or at the broker."""
         group = self.fold.group(group_id)
-        if group is None or group_id in self.fold.foreign:
+        if group_id in self.fold.foreign or (group is None and group_id not in self.moving.homes):
             return
         seen: dict[Place, str] = {}
         for c in self.clients:
-            if c.habits.group_id != group_id or not c.proc.alive or not _valid(c, group):
+            if c.habits.group_id != group_id or not c.proc.alive:
+                continue
+            if not (group is not None and _valid(c, group)) and not self.moving.takes_commits(group_id, c):
                 continue
             for place in c.owned:
                 if place in seen:
@@ -178,6 +188,10 @@ class Judge:
 
     def _all_is_well(self, client: Client, host: str, what: str, asked_ms: float) -> None:
         group_id = client.habits.group_id
+        if group_id in self.moving.homes and (
+            what == "LeaveGroup" or self.moving.answers(group_id, client.member_id, asked_ms)
+        ):
+            return  # that is a broker's word, or may be
         if what in AS_A_MEMBER:
             gone_ms, remover, why = self.fold.gone.get((group_id, client.member_id), (asked_ms, -1, ""))
             if asked_ms > gone_ms + (AT_ONCE_MS if FOR_SILENCE.search(why) else _believed_ms(host, remover)):
@@ -223,7 +237,8 @@ class Judge:
 
     def told(self, client: Client, what: str, epoch: int) -> None:
         group_id = client.habits.group_id
-        if epoch > self._highest.get(group_id, 0) and group_id not in self.fold.foreign:
+        known = max(self._highest.get(group_id, 0), self.moving.highest(group_id))
+        if epoch > known and group_id not in self.fold.foreign:
             self._wrong(f"{client.name} is told epoch {epoch} before its records are committed: {what}")
 
     def _in_this_generation(self, client: Client, host: str, asked_ms: float) -> None:
@@ -273,6 +288,6 @@ def _believed_ms(host: str, changer: int) -> float:
 def _valid(c: Client, group: ConsumerGroup | ClassicGroup) -> bool:
     """Whether the group would let this client commit."""
     if isinstance(group, ClassicGroup):
-        return c.epoch == group.generation and c.member_id in group.members
+        return group.in_generation(c.epoch) and c.member_id in group.members
     member = group.members.get(c.member_id)
     return member is not None and c.epoch > 0 and c.epoch in (member.member_epoch, member.previous_epoch)

@@ -128,11 +128,15 @@ def until(world: World, bound_ms: float, missing: Callable[[], str]) -> None:
 def _calm(world: World) -> None:
     """Nothing happens any more, so nothing changes, for longer than a session."""
     universe = world.universe
-    epochs = dict(world.judge._epochs)
+    epochs, moving = dict(world.judge._epochs), world.judge.moving
+    generations = moving.generations()
     universe.run_until(universe.now_ms + CALM_MS)
     world.judge.at_the_end()
     if world.judge._epochs != epochs:
         raise Violation(f"nothing has happened, but the epochs are {world.judge._epochs}; they were {epochs}")
+    if moving.generations() != generations:
+        told = f"at the brokers generations are {moving.generations()}; they were {generations}"
+        raise Violation(f"nothing has happened, but {told}")
     until(world, AGAIN_MS, world.settled)  # partitions may have followed their leaders once more
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
 from typing import Any
 
+from sidecar.cli.groups import PASSING
+from sidecar.core import config as cf
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.errors import Code, name_of
 from sidecar.kafka.net import BrokerConnection
 from sidecar.process.settings import Settings
 from sidecar.wire.generated import incremental_alter_configs as ia
@@ -16,10 +20,12 @@ from tests.whole.broker.image import Image
 from tests.whole.broker.rights import GROUP, READ
 from tests.whole.client import Client, Habits
 from tests.whole.doorkeeper import Doorkeeper
+from tests.whole.exactly_once import TROUBLE
 from tests.whole.judge import STATE_TOPIC, Judge
 from tests.whole.kafka import PORTS, SIDECAR_PORT, Kafka, host_of
 from tests.whole.loop import SimLoop
 from tests.whole.members import PARTITIONS_OF, ClassicMember, ConsumerMember
+from tests.whole.moving import BROKER as AT_BROKER
 from tests.whole.net import Net
 from tests.whole.rowdy import Rowdy
 from tests.whole.sidecar import Sidecar
@@ -36,6 +42,8 @@ TOLD_TOPICS = (STATE_TOPIC, "__consumer_offsets", "__transaction_state")
 AUTHORIZED = 0.1
 """So many seeds have an authorizer."""
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SAID_AGAIN_S, ORDERED_S = 0.2, 5.0
+"""An order that was not recorded is said again; so long its answer is waited for."""
 BROKER = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.num.partitions": str(TXN_PARTITIONS),
@@ -111,6 +119,8 @@ class World:
         """Which groups a sidecar's own settings name, where that is not all of them."""
         self.exactly_once = False
         """Clients commit in transactions in any case, and not only where chance wants it."""
+        self.ordering: set[str] = set()
+        """Groups of which somebody says where they are to be, and no sidecar has answered that this is recorded."""
         self.more: dict[str, Any] = {}
         """Settings of all sidecars, by `section.name`, over those that they have in every run."""
         self._desks: list[SimLoop] = []
@@ -194,6 +204,39 @@ class World:
 
         self.at_a_desk(say)
 
+    def order(self, group_id: str, managed: bool) -> None:
+        """As `sidecar groups adopt` and `release` say it: to one sidecar after the other, until one has recorded it."""
+        value = "true" if managed else "false"
+        self.ordering.add(group_id)
+
+        async def say() -> None:
+            while (told := await self._ordered(group_id, value)) != Code.NONE:
+                if told is not None and told not in PASSING:
+                    raise Violation(f"{group_id}: sidecar.managed={value} is refused: {name_of(told)}")
+                await asyncio.sleep(SAID_AGAIN_S)
+            self.ordering.discard(group_id)
+
+        self.at_a_desk(say)
+
+    async def _ordered(self, group_id: str, value: str) -> int | None:
+        """What a sidecar answers; None: nothing."""
+        host = host_of(self.rng.choice(NODES))
+        req = ia.IncrementalAlterConfigsRequest(
+            [ia.AlterConfigsResource(cf.GROUP, group_id, [ia.AlterableConfig(cf.MANAGED, 0, value)])]
+        )
+        try:
+            conn = await BrokerConnection.open(host, SIDECAR_PORT, cf.DESK, 2.0)
+            try:
+                res = await conn.request(ia, "IncrementalAlterConfigs", req, timeout_s=ORDERED_S)
+            finally:
+                conn.close()
+        except TROUBLE as exc:
+            self.say("desk", f"{group_id}: sidecar.managed={value}: no answer from {host} ({exc!r})")
+            return None
+        code = int(res.responses[0].error_code)
+        self.say("desk", f"{group_id}: sidecar.managed={value}: {name_of(code)} from {host}")
+        return code
+
     def start_the_stopped(self) -> None:
         """As whoever runs them does. One that has ended by itself is a violation."""
         for n, s in list(self.sidecars.items()):
@@ -264,7 +307,13 @@ class World:
             return f"{group_id}: {len(owned)} partitions are owned of {len(wanted)}"
         group = self.judge.fold.group(group_id)
         known = set() if group is None else set(group.members)
-        if known != {c.member_id for c in live}:
+        members = {c.member_id for c in live}
+        if group_id in self.judge.moving.homes:
+            if group_id in self.ordering:
+                return f"{group_id}: where it is to be has not been recorded"
+            if problem := self.judge.moving.unsettled(group_id, members, self.judge.fold.has_records(group_id)):
+                return problem
+        if known != members and self.judge.moving.homes.get(group_id) != AT_BROKER:
             return f"{group_id}: its members are {sorted(known)}"
         if isinstance(group, ClassicGroup) and live and group.state is not State.STABLE:
             return f"{group_id}: it is {group.state}"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.whole.run import Plant, on_stage
-from tests.whole.scenes import failures, fences, offsets, state, topic
+from tests.whole.scenes import failures, fences, moves, offsets, state, topic
 from tests.whole.scenes.parts import Scene
 from tests.whole.world import PARTITIONS, World
 
@@ -42,6 +42,8 @@ SCENES: Mapping[str, Scene] = {
         state.patterns_differ,
         state.unreadable_group,
         state.strangers_come,
+        moves.owner_dies_while_it_takes_in,
+        moves.owner_dies_while_it_gives_back,
         topic.made_anew,
         topic.set_to_forget,
         fences.twins,

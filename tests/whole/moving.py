@@ -1,0 +1,110 @@
+"""Groups that move between the brokers and the sidecars: where the last order puts each of them, and what the broker
+that coordinates it says of it. No sidecar is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from sidecar.core import config as cf
+from sidecar.kafka.membership import INSTANCE_ID
+from tests.whole.broker.group import Group, State
+from tests.whole.broker.groups import partition_for
+from tests.whole.kafka import Kafka
+from tests.whole.stored import OFFSETS
+from tests.whole.violation import Violation
+
+BROKER, SIDECARS = "the broker", "the sidecars"
+HOMES = {"true": SIDECARS, "false": BROKER}
+ORDERED = "changed by "
+"""So the reason begins of what a client has said; what sidecars say themselves has other reasons."""
+
+
+class Named(Protocol):
+    """A member of a group, as a client knows itself."""
+
+    member_id: str
+    epoch: int
+
+
+class Moving:
+    def __init__(self, kafka: Kafka, partitions: int) -> None:
+        self._kafka, self._partitions = kafka, partitions
+        self.homes: dict[str, str] = {}
+        """Of each group that may move: where the last order puts it that is in the state topic."""
+        self._heard: dict[tuple[str, str], float] = {}
+        """When a broker was last asked in the name of this member of this group; "" has no member id yet."""
+
+    # ---- orders ---------------------------------------------------------------------------------------------
+    def said(self, group_id: str, value: str | None, why: str) -> None:
+        """`sidecar.managed` of this group stands in the state topic, or is gone from there (None). What sidecars say
+        themselves must not be against the last order."""
+        if group_id not in self.homes:
+            return
+        if why.startswith(ORDERED) and value in HOMES:
+            self.homes[group_id] = HOMES[value]
+            return
+        if (value in ("true", cf.LATER)) != (self.homes[group_id] == SIDECARS):
+            raise Violation(f"{group_id} is ordered to {self.homes[group_id]}, but a sidecar says {value}: {why}")
+
+    # ---- brokers --------------------------------------------------------------------------------------------
+    def hears(self, group_id: str, member_id: str) -> None:
+        """A broker is asked something in the name of this member."""
+        if group_id in self.homes:
+            self._heard[group_id, member_id] = self._kafka.universe.now_ms
+
+    def at_broker(self, group_id: str) -> Group | None:
+        """The group at the broker that coordinates it, as the controller has it. None: there is none, or nobody
+        coordinates it now."""
+        node_id = self._kafka.leader(OFFSETS, partition_for(group_id, self._partitions))
+        node = self._kafka.cluster.nodes[node_id] if node_id is not None else None
+        if node is None or not node.up:
+            return None
+        shard = node.groups.shards.get(node.groups.partition(group_id))
+        return shard.groups.get(group_id) if shard is not None and shard.active else None
+
+    def answers(self, group_id: str, member_id: str, asked_ms: float) -> bool:
+        """Whether the answer to what this member of a group that may move has asked may be a broker's: one has heard it
+        since, or has it as a member."""
+        heard_ms = max(self._heard.get((group_id, m), -1.0) for m in (member_id, ""))
+        group = self.at_broker(group_id)
+        return heard_ms >= asked_ms or (group is not None and member_id in group.members)
+
+    def takes_commits(self, group_id: str, c: Named) -> bool:
+        """Whether the broker would take a commit of this client."""
+        group = self.at_broker(group_id) if group_id in self.homes else None
+        return (
+            group is not None
+            and group.state is not State.COMPLETING
+            and c.member_id in group.members
+            and c.epoch == group.generation
+        )
+
+    def highest(self, group_id: str) -> int:
+        """The highest generation that any broker knows of this group."""
+        found = 0
+        for node in self._kafka.cluster.nodes.values() if group_id in self.homes else ():
+            shard = node.groups.shards.get(node.groups.partition(group_id))
+            group = shard.groups.get(group_id) if shard is not None else None
+            found = max(found, group.generation if group is not None else 0)
+        return found
+
+    def generations(self) -> dict[str, int]:
+        """At the brokers."""
+        return {g: group.generation for g in self.homes if (group := self.at_broker(g)) is not None}
+
+    # ---- the end --------------------------------------------------------------------------------------------
+    def unsettled(self, group_id: str, members: Collection[str], has_records: bool) -> str:
+        """What is wrong at the broker with a group that has these members. `has_records`: in the state topic."""
+        group = self.at_broker(group_id)
+        there = [] if group is None else list(group.members.values())
+        known = {m.member_id for m in there if m.instance_id != INSTANCE_ID}
+        if self.homes[group_id] == SIDECARS:
+            return f"{group_id}: {sorted(known)} are at the broker" if known else ""
+        if has_records:
+            return f"{group_id}: it belongs to the broker, and has records in the state topic"
+        if known != set(members) or len(there) > len(known):
+            return f"{group_id}: its members at the broker are {sorted(m.member_id for m in there)}"
+        if members and (group is None or group.state is not State.STABLE):
+            return f"{group_id}: at the broker it is {'not there' if group is None else group.state}"
+        return ""

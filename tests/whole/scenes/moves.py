@@ -1,0 +1,71 @@
+"""A group of the brokers is taken in and given back while its members live, and its owner dies meanwhile."""
+
+from __future__ import annotations
+
+from tests.whole.client import Habits
+from tests.whole.faults import MOVES
+from tests.whole.members import ClassicMember
+from tests.whole.moving import BROKER
+from tests.whole.run import BOUND_MS, until
+from tests.whole.scenes.parts import run_ms, start, watch
+from tests.whole.timeline import FAULT
+from tests.whole.violation import Violation
+from tests.whole.world import World
+
+SESSION_MS = 20_000
+"""Of members, so that a group does not only come to an end because sessions do."""
+MOVED_MS = 10_000
+"""From an order until the group is stable where it should be, with two takeovers in between."""
+SOON_MS = 800.0
+
+
+def _come(world: World) -> None:
+    """Two members, and the group is stable at the broker."""
+    start(world)
+    world.judge.moving.homes[MOVES] = BROKER
+    for _ in range(2):
+        world.add_client(ClassicMember, Habits(MOVES, ("t1", "t2"), session_ms=SESSION_MS, commit_ms=200.0))
+    until(world, BOUND_MS, world.settled)
+
+
+def _order(world: World, managed: bool) -> None:
+    world.say(FAULT, f"{MOVES} is to be {'taken in' if managed else 'given back'}")
+    world.order(MOVES, managed)
+
+
+def _owner_dies(world: World) -> None:
+    """At some moment of a move. It is started again at the end."""
+    n = world.judge.owner_of(MOVES)
+    world.say(FAULT, f"sidecar {n}, which owns {MOVES}, is killed")
+    world.sidecars[n].proc.crash()
+
+
+def _ends(world: World) -> None:
+    until(world, MOVED_MS, world.settled)
+    run_ms(world, 3_000)
+    until(world, MOVED_MS, world.settled)
+    world.judge.at_the_end()
+
+
+def owner_dies_while_it_takes_in(world: World) -> None:
+    """The group is written down, and its members may still be members at the broker: the next owner goes on."""
+    _come(world)
+    _order(world, True)
+    if not watch(world, MOVED_MS, lambda: world.judge.fold.has_records(MOVES)):
+        raise Violation(f"{MOVES} is not written down within {MOVED_MS:,} ms")
+    if world.rng.random() < 0.5:
+        run_ms(world, world.rng.uniform(0, SOON_MS))
+    _owner_dies(world)
+    _ends(world)
+
+
+def owner_dies_while_it_gives_back(world: World) -> None:
+    """Members have been told to join anew, or have left, and the seat is given up or not: the next owner goes on."""
+    _come(world)
+    _order(world, True)
+    until(world, MOVED_MS, world.settled)
+    _order(world, False)
+    watch(world, MOVED_MS, lambda: world.judge.moving.homes[MOVES] == BROKER)
+    run_ms(world, world.rng.uniform(0, SOON_MS))
+    _owner_dies(world)
+    _ends(world)
