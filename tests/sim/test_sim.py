@@ -20,7 +20,7 @@ from tests.sim.run import attempt, play
 from tests.sim.world import Violation
 
 SEEDS = 1_000
-ENOUGH = 400
+ENOUGH = 1_000
 """Seeds in which a planted bug must have shown."""
 ALL_PLANTED = {**PLANTED, **PLANTED_CLASSIC}
 
