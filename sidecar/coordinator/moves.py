@@ -411,10 +411,12 @@ class Moves:
         """Until the broker's group is stable, or it has been waited for long enough."""
         first_s = self._first_try_s.setdefault(group_id, time.monotonic())
         try:
-            while self._mine(group_id) and self.rules.overrides.get(group_id) == cf.LATER:
+            while self._waits(group_id):
                 await asyncio.sleep(self._settings.look_s)
                 try:
                     found = await self._described(group_id)
+                    if not self._waits(group_id):
+                        break  # what was said while the broker was asked counts
                     if time.monotonic() - first_s > self._settings.limit_s:
                         await self._give_up(group_id, f"it does not become stable at the broker: {found.state}")
                     elif found.kind in (native.NOBODY, native.OTHER) or found.stable:
@@ -424,6 +426,9 @@ class Moves:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
         finally:
             self._watched.discard(group_id)
+
+    def _waits(self, group_id: str) -> bool:
+        return self._mine(group_id) and self.rules.overrides.get(group_id) == cf.LATER
 
     async def _give_up(self, group_id: str, problem: str) -> None:
         self._first_try_s.pop(group_id, None)

@@ -147,6 +147,38 @@ def test_a_group_that_is_not_stable_is_waited_for(monkeypatch: pytest.MonkeyPatc
     run(test)
 
 
+@pytest.mark.parametrize("limit_s", [0.0, 300.0])
+def test_what_is_said_while_the_broker_is_asked_counts(monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
+    """The broker says that the group is stable, or it has been waited for long enough; meanwhile an administrator has
+    said something else, which must stand."""
+    broker = Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
+    word = "true" if limit_s == 0.0 else "false"
+
+    async def test(house: House) -> None:
+        await say(house, "theirs", managed="true")
+        await until(lambda: house.rules.overrides == {"theirs": "later"}, 3)
+        house.coordinator.moves._settings = replace(QUICK, limit_s=limit_s, look_s=0.01)
+
+        said = asyncio.Event()
+
+        async def describe(conn: object, group_id: str, timeout_s: float) -> Native:
+            if house.rules.overrides.get(group_id) == "later":
+                broker.group = classic("n1")
+                await say(house, group_id, managed=word)
+                await until(lambda: house.rules.overrides == {"theirs": word}, 3)
+                said.set()
+            return broker.group
+
+        monkeypatch.setattr(native, "describe", describe)
+        await asyncio.wait_for(said.wait(), 3)
+        await until(lambda: not house.coordinator.moves._watched, 3)
+        await asyncio.sleep(0.05)
+        assert house.rules.overrides == {"theirs": word}
+        assert house.rules.why("theirs", cf.MANAGED) == "changed by a test"
+
+    run(test)
+
+
 def test_what_never_becomes_stable_stays_with_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
 
