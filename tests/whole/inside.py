@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from weakref import WeakKeyDictionary
 
+from sidecar.coordinator.native_groups import SESSION_TIMEOUT_MS
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import State
 from sidecar.core.events import FOR_EVER_MS
@@ -77,7 +78,10 @@ _listen()
 
 
 class Inside:
-    def __init__(self, universe: Universe, kafka: Kafka, fold: Fold) -> None:
+    def __init__(self, universe: Universe, kafka: Kafka, fold: Fold, moving: Collection[str]) -> None:
+        """`moving`: groups that are taken in from the broker. It tells no sessions, so they have those of clients'
+        defaults, and whoever joins waits so much longer for a member that is gone."""
+        self._moving = moving
         self.sidecars: Mapping[int, Sidecar] = {}
         self._universe, self._kafka, self._fold = universe, kafka, fold
         self._asked: dict[str, float] = {}
@@ -273,6 +277,9 @@ class Inside:
         for front in s.app.fronts:
             for run in front._waiting.values():
                 waited_ms = at_ms - run.now_ms
-                if waited_ms > (joins_ms if run.api_key in LONG else bound_ms):
+                limit_ms = joins_ms if run.api_key in LONG else bound_ms
+                if run.api_key in LONG and run.event is not None and run.event.group_id in self._moving:
+                    limit_ms += SESSION_TIMEOUT_MS
+                if waited_ms > limit_ms:
                     name = Api(run.api_key).name
                     raise Violation(f"in sidecar {s.node_id} a request waits for its answer for {waited_ms} ms: {name}")

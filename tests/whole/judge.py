@@ -64,7 +64,7 @@ class Judge:
         self._since: dict[str, tuple[float, int]] = {}
         """Since when the epoch of a group is what it is, and by which node's sidecar."""
         self.offsets = StoredOffsets(kafka, lambda group_id: host_of(self.owner_of(group_id)))
-        self.inside = Inside(universe, kafka, self.fold)
+        self.inside = Inside(universe, kafka, self.fold, self.moving.homes)
         kafka.cluster.on_asked = self._asked
         self.say: Callable[[str, str], None] | None = None
         """Of what clients are told; with the timeline only."""
