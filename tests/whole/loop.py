@@ -98,6 +98,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Any = None
     ) -> _Handle:
+        # A real clock goes on by itself. Here whoever sleeps for less than it can tell would do so for ever.
+        delay = max(delay, RESOLUTION_S) if delay > 0 else delay
         return self.call_at(self.proc.mono_s() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]

@@ -128,6 +128,8 @@ class Rowdy:
             return
         epoch = c.epoch + self.rng.randrange(50, 60)
         member_id = self.rng.choice((c.member_id, "nobody"))
+        if c.habits.group_id in self.world.judge.moving.homes:
+            member_id = "nobody"  # no broker tells generations: a group just taken in takes its members' commits in any
         part = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=FAR)
         topics = [oc.OffsetCommitRequestTopic(name=t, partitions=[part]) for t in c.habits.topics]
         req = oc.OffsetCommitRequest(c.habits.group_id, epoch, member_id, None, topics=topics)

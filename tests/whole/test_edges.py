@@ -75,6 +75,20 @@ def test_hours_pass_in_no_time() -> None:
     assert seen == [pytest.approx(3_600), 7.0] and time.perf_counter() - began < 1
 
 
+def test_who_sleeps_for_less_than_the_clock_can_tell_does_not_do_so_for_ever() -> None:
+    bench = Bench()
+
+    async def sleeps() -> None:
+        began_s = time.monotonic()
+        while time.monotonic() == began_s:
+            await asyncio.sleep(1e-15)
+        bench.say("awake")
+
+    bench.process("a", sleeps())
+    bench.run(1)
+    assert [text for _, text in bench.said] == ["awake"]
+
+
 def test_words_come_back_in_order() -> None:
     b = Bench()
     b.process("a", b.echo())

@@ -66,6 +66,10 @@ def standing(world: World) -> list[str]:
         group = world.judge.fold.group(group_id)
         told = "not in the log" if group is None else f"{group.kind}, members {sorted(group.members)}"
         found.append(f"group {group_id} (partition {world.judge.fold.partition_of(group_id)}): {told}")
+        if (home := world.judge.moving.homes.get(group_id)) is not None:
+            there = world.judge.moving.at_broker(group_id)
+            told = "nothing" if there is None else f"{there.state}, members {sorted(there.members)}"
+            found.append(f"    it belongs to {home}; at the broker: {told}")
     for c in world.clients:
         if c.proc.alive:
             waits = "" if c.waits_since_ms is None else f", waits since {c.waits_since_ms:,.0f}"
