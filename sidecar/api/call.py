@@ -89,6 +89,8 @@ class Client:
     """What is known of one connection. The kept answers of the broker's authorizer belong to access.py."""
 
     host: str = ""
+    number: int = 0
+    """Of the connections of one front, each has its own."""
     broker_versions: Mapping[int, tuple[int, int]] | None = None
     """The broker's own ranges, once the client has asked for ApiVersions."""
     readable: Kept = field(default_factory=dict)

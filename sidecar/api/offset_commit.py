@@ -64,6 +64,7 @@ def offset_commit(call: Call) -> Handler:
         call.version,
         False,
         places,
+        connection=call.client.number,
     )
     check = yield from _check(call, event)
     hidden = (yield from _refused_topics(call, req, check)) if check.code == Code.NONE else {}
@@ -91,9 +92,8 @@ def txn_offset_commit(call: Call) -> Handler:
     if not call.scope.managed(req.group_id):
         return FORWARD
     places = tuple((t.name, ZERO_UUID, p.partition_index) for t in req.topics for p in t.partitions)
-    event = CommitCheck(
-        req.group_id, req.member_id, req.generation_id, req.group_instance_id, call.version, True, places
-    )
+    who = (req.group_id, req.member_id, req.generation_id, req.group_instance_id)
+    event = CommitCheck(*who, call.version, True, places, connection=call.client.number)
     check = yield from _check(call, event)
     hidden = (yield from _txn_refused_topics(call, req, check)) if check.code == Code.NONE else []
     req.topics = [t for t in req.topics if all(t.name != h.name for h in hidden)]

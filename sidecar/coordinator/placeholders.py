@@ -193,8 +193,8 @@ class Placeholders:
         if isinstance(event, FetchCheck):
             behind = self._under_way.before_fetch(event.group_id, event.member_id)
         else:
-            behind = self._under_way.before_commit(event.group_id, event.member_id, event.partitions)
-            who = (event.group_id, event.member_id, event.partitions, front)
+            who = (event.group_id, event.member_id, event.partitions, (front, event.connection))
+            behind = self._under_way.before_commit(*who)
             reply = replace(reply, seat=group.seat, ticket=self._under_way.begin(*who, now().mono_ms))
         if behind:
             self._park(group, token, event, reply, behind)

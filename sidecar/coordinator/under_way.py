@@ -1,8 +1,8 @@
 """Commits that were let pass and have not come back: under way to the broker on some connection.
 
-Two commits for one partition, of its former and of its new member, may go over two connections. So the second waits
-until the first has ended. If nobody can say any more whether the first will arrive, it is in doubt until the
-placeholder has a new member id: then the broker refuses it.
+Two commits for one partition may go over two connections: of its former and of its new member, or of one member that
+has given up waiting on the first one. So the second waits until the first has ended. If nobody can say any more whether
+the first will arrive, it is in doubt until the placeholder has a new member id: then the broker refuses it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from sidecar.core.offsets import Place
 from sidecar.wire.primitives import ZERO_UUID
 
 K = TypeVar("K")
+Way = tuple[int, int]
+"""A front, and a connection of its clients. Commits of a member that come over one keep their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class _Commit:
     group_id: str
     member_id: str
     places: tuple[Place, ...]
-    front: int
+    way: Way
     begun_ms: int
 
 
@@ -34,10 +36,10 @@ class UnderWay:
         self._of_partition: dict[tuple[str, int], set[int]] = {}
         self._last = 0
 
-    def begin(self, group_id: str, member_id: str, places: tuple[Place, ...], front: int, now_ms: int) -> int:
+    def begin(self, group_id: str, member_id: str, places: tuple[Place, ...], way: Way, now_ms: int) -> int:
         """Returns the ticket by which the front will report the end."""
         self._last = ticket = self._last + 1
-        self._commits[ticket] = _Commit(group_id, member_id, places, front, now_ms)
+        self._commits[ticket] = _Commit(group_id, member_id, places, way, now_ms)
         self._of_group.setdefault(group_id, set()).add(ticket)
         for _, _, partition in places:
             self._of_partition.setdefault((group_id, partition), set()).add(ticket)
@@ -79,13 +81,13 @@ class UnderWay:
         return len(self._commits)
 
     # ---- what must be waited for ----------------------------------------------------------------------------
-    def before_commit(self, group_id: str, member_id: str, places: Iterable[Place]) -> frozenset[int]:
-        """Commits of other members for the same partitions."""
+    def before_commit(self, group_id: str, member_id: str, places: Iterable[Place], way: Way) -> frozenset[int]:
+        """Commits for the same partitions, of other members or over other connections."""
         return frozenset(
             ticket
             for place in places
             for ticket in self._of_partition.get((group_id, place[2]), ())
-            if self._commits[ticket].member_id != member_id
+            if (self._commits[ticket].member_id, self._commits[ticket].way) != (member_id, way)
             and any(_may_be_same(place, other) for other in self._commits[ticket].places)
         )
 
@@ -98,7 +100,7 @@ class UnderWay:
 
     # ---- whose end nobody will report -----------------------------------------------------------------------
     def of_front(self, front: int) -> list[int]:
-        return [t for t, c in self._commits.items() if c.front == front]
+        return [t for t, c in self._commits.items() if c.way[0] == front]
 
     def since(self, before_ms: int) -> Iterator[int]:
         """Those that began before then and are not in doubt yet; they are in the order of their beginning."""

@@ -52,6 +52,8 @@ class CommitCheck(Event):
     partitions: tuple[Place, ...]
     again: bool = False
     sent_as: Seat | None = None
+    connection: int = 0
+    """Which of the front's connections it came over: that keeps the order of a member's commits."""
 
     def as_member(self) -> bool:
         return self.member_epoch >= 0

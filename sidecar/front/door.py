@@ -61,7 +61,7 @@ class Door:
         s, host = self.settings, session.host
         self.sessions[session] = None
         self._so_far += 1
-        session.number = self._so_far
+        session.number = session.facts.number = self._so_far
         self._opened.inc()
         self._active.inc()
         self._from[host] += 1

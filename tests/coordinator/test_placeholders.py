@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from sidecar.coordinator import placeholders as module
@@ -395,6 +396,21 @@ def test_another_member_waits_for_a_commit_that_is_under_way_to_the_same_partiti
         heard.tell(CommitEnded((await heard.reply(2)).ticket, sure=True))
         assert (await heard.reply(4)).seat == first.seat and (await heard.reply(5)).code == Code.NONE
         await waits(heard, 6, check("m1", 3, 1))
+
+    run(test)
+
+
+def test_a_member_that_has_given_up_waiting_does_not_overtake_itself() -> None:
+    """Found by the simulation, seed 599: it committed again over another connection, and when both could be written,
+    the older commit came in later. What was acknowledged had gone back."""
+
+    async def test(house: House) -> None:
+        heard = await two_members(house)
+        first = await passed(heard, 1, check("m1", 3, 0))
+        later = msgspec.structs.replace(check("m1", 3, 0), connection=1)
+        await waits(heard, 2, later)
+        heard.tell(CommitEnded(first.ticket, sure=True))
+        assert (await heard.reply(2)).seat == first.seat
 
     run(test)
 
