@@ -5,7 +5,7 @@ connection carries the heartbeats: a parked JoinGroup must not hold them up. Wha
 *lease*: it ends `proof_ms` after the last request that the coordinator could answer only with the other brokers and
 only to a live member: SyncGroup, and a commit now and then (confirming.py). It is longer than the brokers take to make
 another one coordinator when that one dies (`broker.session.timeout.ms`, 9 s), and no owner removes a silent member for
-as long after a takeover (Turn.not_in_doubt). And it ends a session timeout after the last answer of any broker, so that
+as long after a takeover (Turn.removal_ms). And it ends a session timeout after the last answer of any broker, so that
 a sidecar that is cut off sends its clients away soon.
 """
 
@@ -395,7 +395,7 @@ class Ownership:
         while True:
             await asyncio.sleep(min(beat_s, BRISK_S) if time.monotonic() < brisk_until_s else beat_s)
             self._check_double()
-            if not self.member_id or self.assignment.generation < 0:
+            if self._live_member() is None:
                 continue
             try:
                 if conn is None or conn.closed:

@@ -15,14 +15,13 @@ from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
-from sidecar.wire.primitives import WireError
+from sidecar.wire.primitives import ZERO_UUID, WireError
 
 TOPIC = 2
 """The resource type of DescribeConfigs."""
 POLICY, MIN_ISR, UNCLEAN = "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"
 LOOKS = 3
 """A topic that is missing so often in a row is gone: the list of a broker that has just started may be an old one."""
-UNKNOWN_ID = bytes(16)
 
 
 def policy_fault(topic: str, configs: Mapping[str, str]) -> str:
@@ -64,22 +63,22 @@ class StateTopic:
         self._name = name
         self._log = log
         self.id = self._find(topics)
-        """UNKNOWN_ID: it was made just now."""
+        """ZERO_UUID: it was made just now."""
         self._missing = 0
         self._said = False
 
     def _find(self, topics: Iterable[Topic]) -> bytes:
-        return next((t.id for t in topics if t.name == self._name), UNKNOWN_ID)
+        return next((t.id for t in topics if t.name == self._name), ZERO_UUID)
 
     def look(self, topics: Iterable[Topic]) -> None:
         """After each listing of all topics. Raises StartAnew."""
         found = self._find(topics)
-        self._missing = self._missing + 1 if found == UNKNOWN_ID else 0
-        if self.id == UNKNOWN_ID:
+        self._missing = self._missing + 1 if found == ZERO_UUID else 0
+        if self.id == ZERO_UUID:
             self.id = found  # as it was made just before the start
         elif self._missing >= LOOKS:
             raise self._anew("has been deleted")
-        elif found not in (UNKNOWN_ID, self.id):
+        elif found not in (ZERO_UUID, self.id):
             raise self.made_anew()
 
     def made_anew(self) -> StartAnew:

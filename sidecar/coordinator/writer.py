@@ -21,7 +21,7 @@ from sidecar.link.ports import Tasks
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import RECORD_BYTES, Encoded
 from sidecar.wire.generated import init_producer_id as ip
-from sidecar.wire.primitives import WireError
+from sidecar.wire.primitives import ZERO_UUID, WireError
 
 TRANSACTIONS = "__transaction_state"
 TOO_LARGE = {Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE}
@@ -50,7 +50,6 @@ BATCH_BYTES = 8 << 20
 INIT_LANES = 4
 INIT_S = 2.0
 """An attempt at a fence; the owner tries again, and says why it must."""
-UNKNOWN_ID = bytes(16)
 LARGE_BATCH = 2 << 20
 """Bytes; larger ones are put together in a thread. Up to here that takes the event loop less than a millisecond; a
 thread, which has to share the interpreter with it, takes many."""
@@ -277,8 +276,8 @@ class FencedWriter:
         """-1 if there is none. Raises WriteLost if the topic was deleted and made anew: what is read of it is not what
         this sidecar knows. Raises ConnectionLost, TimeoutError, WireError."""
         view = await self._cluster.refresh([self.topic])
-        meant = self._appender.pinned.get(self.topic, UNKNOWN_ID)
-        if meant != UNKNOWN_ID and any(t.name == self.topic and t.id not in (UNKNOWN_ID, meant) for t in view.topics):
+        meant = self._appender.pinned.get(self.topic, ZERO_UUID)
+        if meant != ZERO_UUID and any(t.name == self.topic and t.id not in (ZERO_UUID, meant) for t in view.topics):
             self._appender.found_another()
             raise WriteLost(f"{self._transactional_id}: {self.topic} is another topic now ({self._last})")
         leaders = view.leaders.get(self.topic, ())

@@ -172,7 +172,6 @@ class Owner:
             return
         self._go("replayed")
         self.problem = ""
-        self._unsent.begin()
         self.loading = Loading(self._log.groups(self.partition))
         doubt_until_ms = now.mono_ms + self._ports.lease_ms
         closed_until_ms = self._ports.anew.closed_until_ms(now.mono_ms)
@@ -490,7 +489,7 @@ class Owner:
             granted = tuple(g for g, soft in shard.soft.items() if soft.granted)
             if granted:
                 self._out.append(Void(granted))
-        waiting = self._unsent.end()
+        waiting, self._unsent = self._unsent.open, Unsent()
         self._tally.open -= len(waiting)
         code = Code.NOT_COORDINATOR
         self._out += [Reply(token, event.refused(code, TEXT[code])) for token, event in waiting.items()]

@@ -37,7 +37,7 @@ class Shard:
         doubt_until_ms: int = 0,
         closed_until_ms: int = 0,
     ) -> None:
-        """`doubt_until_ms`: until then a former owner may still answer members (Turn.not_in_doubt); `closed_until_ms`:
+        """`doubt_until_ms`: until then a former owner may still answer members (Turn.removal_ms); `closed_until_ms`:
         until then nobody joins (anew.py)."""
         self._closed_until_ms = closed_until_ms
         self._anew_until_ms = max(closed_until_ms, ports.anew.until_ms)

@@ -81,7 +81,7 @@ class Turn:
     fx: Effects
     runs: int = 0
     doubt_until_ms: int = 0
-    """See `not_in_doubt`."""
+    """See `removal_ms`."""
 
     def begin(self, now: Now) -> Effects:
         """The effects of the last event are used up, or belong to whoever took them."""
@@ -102,10 +102,10 @@ class Turn:
         if token != NO_TOKEN:
             self.fx.replies.append(Reply(token, answer, grant))
 
-    def not_in_doubt(self, deadline_ms: int) -> int:
-        """When a silent member may be removed whose time is over at `deadline_ms`: not as long as the former owner, of
+    def removal_ms(self, timeout_ms: int) -> int:
+        """When a member may be removed that is silent for so long from now on: not as long as the former owner, of
         which nothing may have been heard, can answer it under its lease. Then its partitions would have two owners."""
-        return max(deadline_ms, self.doubt_until_ms)
+        return max(self.now.mono_ms + timeout_ms, self.doubt_until_ms)
 
     def next_run(self) -> int:
         self.runs += 1

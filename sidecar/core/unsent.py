@@ -16,6 +16,8 @@ from sidecar.core.events import Event
 
 
 class Unsent:
+    """Of one tenure of a partition; the next one begins with another."""
+
     def __init__(self) -> None:
         self.open: dict[int, Event] = {}
         """By token."""
@@ -57,14 +59,3 @@ class Unsent:
         waiting = self._waiting
         while waiting and waiting[0][0] <= serial:
             yield heappop(waiting)[2]
-
-    def begin(self) -> None:
-        """Nothing is appended yet."""
-        self.serial = self._committed = 0
-
-    def end(self) -> dict[int, Event]:
-        """The state is forgotten. Returns whoever waits for an answer, by token."""
-        self._waiting.clear()
-        self._written.clear()
-        left, self.open = self.open, {}
-        return left

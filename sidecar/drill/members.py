@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from sidecar.coordinator.confirming import COMMIT_V
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
@@ -37,8 +38,6 @@ JOIN_S = 5.0
 LATE = 6
 """So many requests of one kind may be unanswered at once."""
 SESSION_MS = 45_000
-COMMIT_V = 9
-"""The last version of OffsetCommit that names topics."""
 LOST = (Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND, Code.ILLEGAL_GENERATION)
 ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE)
 

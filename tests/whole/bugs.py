@@ -198,7 +198,7 @@ def believes_heartbeats_alone(patch: Patch, world: World) -> None:
 
 def removes_whom_the_former_owner_answers(patch: Patch, world: World) -> None:
     """S7: a new owner counts sessions and rebalance timeouts from its takeover, whatever the former one's lease."""
-    patch.setattr(Turn, "not_in_doubt", lambda self, deadline_ms: deadline_ms)
+    patch.setattr(Turn, "removal_ms", lambda self, timeout_ms: self.now.mono_ms + timeout_ms)
 
 
 def gives_no_time_back(patch: Patch, world: World) -> None:
