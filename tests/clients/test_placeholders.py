@@ -341,12 +341,14 @@ def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_lat
         return res.producer_id, res.producer_epoch
 
     async def leave_it_to(conn: BrokerConnection) -> None:
-        """Both kinds of commit pass the check of the owner, which then falls asleep before they reach the broker."""
+        """Both kinds of commit pass the check of the owner, which then falls asleep before they reach the broker.
+
+        Each is for partitions of its own: of two connections' commits for one, the second waits for the first.
+        """
         other = await BrokerConnection.open("127.0.0.1", kafka.nodes[0].sidecar_port, "test")
-        first = asyncio.ensure_future(commit(conn, m, 100, range(PARTITIONS)))
+        first = asyncio.ensure_future(commit(conn, m, 100, range(1, PARTITIONS)))
         second = asyncio.ensure_future(other.request(tc, "TxnOffsetCommit", transactional(100), timeout_s=30))
-        while len(line.held) < 2:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, "both commits to be held", lambda: len(line.held) == 2, 20)
         former.signal(signal.SIGSTOP)
         await asyncio.to_thread(meanwhile)
         former.signal(signal.SIGCONT)
