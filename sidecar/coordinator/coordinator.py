@@ -92,8 +92,7 @@ class Coordinator:
         self.view = View()
         self._codec, self._state = codec, state
         self._configs, self._background, self._figures = configs, background, figures
-        self._log = log
-        self._tasks = tasks
+        self._log, self._tasks = log, tasks
         limits = (settings.batch_bytes, settings.lease_ms, settings.anew)
         ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
@@ -155,6 +154,7 @@ class Coordinator:
             drain=self._drain,
             store=store,
             seat_given_up=self.placeholders.given_up,
+            vacate=self.placeholders.vacate,
             tell=lambda: self._broadcast(self.moves.rules.message()),
         )
 

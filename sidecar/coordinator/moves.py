@@ -67,13 +67,15 @@ class MoveSettings:
 class MovePorts:
     """What the coordinator gives. `answer(token, answer)`; `drain()` carries out what the core wants done;
     `store(group, values, why)` writes settings; `seat_given_up(group)`: no placeholder is left there;
-    `tell(rules)` tells all fronts."""
+    `vacate(group)`: the group is not here, and a placeholder that is still there goes; `tell(rules)` tells all
+    fronts."""
 
     leader_of: Callable[[int], int]
     answer: Callable[[int, Answer], None]
     drain: Callable[[], None]
     store: Callable[[str, dict[str, str | None], str], Awaitable[None]]
     seat_given_up: Callable[[str], bool]
+    vacate: Callable[[str], None]
     tell: Callable[[], None]
 
 
@@ -137,9 +139,9 @@ class Moves:
         elif not self.rules.ready:
             self._park(self._early, token, event)
         else:
-            self._consider(token, event)
+            self._look_at(token, event)
 
-    def _consider(self, token: int, event: Event) -> None:
+    def _look_at(self, token: int, event: Event) -> None:
         group_id = event.group_id
         owner = self._service.owner_of(group_id)
         if not self._service.leased(owner.partition, now()):
@@ -206,14 +208,17 @@ class Moves:
             if self.rules.ready:
                 self.rules.dirty = False
                 self._ports.tell()
-                if group_id and self._mine(group_id) and self.rules.wanted(group_id):
-                    self._consider_intake(group_id)
+                if group_id and self._mine(group_id):
+                    self._consider(group_id)
         elif group_id and name == cf.REBALANCE and self.rules.ready:
             self.forced.stored(group_id)
 
     def took_over(self, partition: int) -> None:
         """The partition is served here now."""
         self._go_on(self._taking.pop(partition, []))
+        for group_id in self.rules.overrides:
+            if self._service.partition_of(group_id) == partition and not self.rules.wanted(group_id):
+                self._vacate(group_id)
 
     def stopped(self, partition: int) -> None:
         """The partition is not served here any more, or is taken over once more."""
@@ -307,10 +312,18 @@ class Moves:
         await self.ask(Drain(group_id, "stays with the sidecars", stop=True))
 
     # ---- taking in ----------------------------------------------------------------------------------------
-    def _consider_intake(self, group_id: str) -> None:
-        owner = self._service.owner_of(group_id)
-        if owner.shard is not None and not owner.has(group_id):
+    def _consider(self, group_id: str) -> None:
+        """It was just said where the group is to be."""
+        if not self.rules.wanted(group_id):
+            self._vacate(group_id)
+        elif not self._service.owner_of(group_id).has(group_id):
             self._intake(group_id)
+
+    def _vacate(self, group_id: str) -> None:
+        """The group is the broker's at once if nothing of it is here; but an owner that was cut off while it took the
+        group in may have left its placeholder there, and the broker lets nobody join beside that."""
+        if not self._service.owner_of(group_id).has(group_id):
+            self._ports.vacate(group_id)
 
     def _intake(self, group_id: str) -> _Intake:
         found = self._intakes.get(group_id)

@@ -153,6 +153,11 @@ class Placeholders:
         self._look_after(group)
         self._wake(group)
 
+    def vacate(self, group_id: str) -> None:
+        """Nothing of the group is here: a seat that a former owner left in the broker's group is given up."""
+        if group_id not in self._groups:
+            self._look_after(self._add(group_id, False))
+
     def stopped(self, partition: int) -> None:
         """The state of this partition is forgotten."""
         for group in [g for g in self._groups.values() if g.partition == partition]:

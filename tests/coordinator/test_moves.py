@@ -19,6 +19,7 @@ from sidecar.core.errors import Code
 from sidecar.core.owner import Phase
 from sidecar.kafka import native
 from sidecar.kafka.cluster import ConnectionLost
+from sidecar.kafka.membership import INSTANCE_ID
 from sidecar.kafka.native import Member, Native
 from sidecar.link.messages import GroupRules
 from sidecar.wire.generated import heartbeat as hb
@@ -330,6 +331,28 @@ def test_a_new_owner_goes_on_with_what_is_to_leave() -> None:
             epoch = told.member_epoch or epoch
         assert told.error_code in (Code.UNKNOWN_MEMBER_ID, Code.NOT_COORDINATOR)
         await until(lambda: not house.rules.managed("g"))
+
+    run(test)
+
+
+@pytest.mark.parametrize("order", ["to this owner", "before it took over"])
+def test_a_seat_of_an_owner_that_was_cut_off_goes_when_the_group_is_ordered_back(order: str) -> None:
+    """Its owner was cut off while it took the group in, so nothing of the group is written; its seat is at the broker,
+    which lets nobody of another protocol join beside that."""
+
+    async def test(house: House) -> None:
+        there = house.brokers.seats["g"]
+        there.instance_id, there.state = INSTANCE_ID, "Stable"
+        there.take()
+        if order == "before it took over":
+            house.assign(2)
+            await say(house, "g", managed="false")
+            await asyncio.sleep(0.02)
+            assert there.state == "Stable", "it may be the seat of another owner"
+            await house.own()
+        else:
+            await say(house, "g", managed="false")
+        await until(lambda: there.state == "Empty")
 
     run(test)
 

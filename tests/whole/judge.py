@@ -66,6 +66,7 @@ class Judge:
         self.offsets = StoredOffsets(kafka, lambda group_id: host_of(self.owner_of(group_id)))
         self.inside = Inside(universe, kafka, self.fold, self.moving.homes)
         kafka.cluster.on_asked = self._asked
+        kafka.cluster.on_joined = self.moving.joined
         self.say: Callable[[str, str], None] | None = None
         """Of what clients are told; with the timeline only."""
         self._last_said: dict[tuple[Client, str], str] = {}
@@ -237,7 +238,7 @@ class Judge:
 
     def told(self, client: Client, what: str, epoch: int) -> None:
         group_id = client.habits.group_id
-        known = max(self._highest.get(group_id, 0), self.moving.highest(group_id))
+        known = max(self._highest.get(group_id, 0), self.moving.highest.get(group_id, 0))
         if epoch > known and group_id not in self.fold.foreign:
             self._wrong(f"{client.name} is told epoch {epoch} before its records are committed: {what}")
 

@@ -32,6 +32,8 @@ class Moving:
         self._kafka, self._partitions = kafka, partitions
         self.homes: dict[str, str] = {}
         """Of each group that may move: where the last order puts it that is in the state topic."""
+        self.highest: dict[str, int] = {}
+        """The highest generation that a broker has told of each of them."""
         self._heard: dict[tuple[str, str], float] = {}
         """When a broker was last asked in the name of this member of this group; "" has no member id yet."""
 
@@ -48,6 +50,12 @@ class Moving:
             raise Violation(f"{group_id} is ordered to {self.homes[group_id]}, but a sidecar says {value}: {why}")
 
     # ---- brokers --------------------------------------------------------------------------------------------
+    def joined(self, group_id: str, generation: int) -> None:
+        """A broker answers a JoinGroup. It need not remember: one that is cut off forgets a generation that it began
+        when it hears that another broker coordinates the group."""
+        if group_id in self.homes:
+            self.highest[group_id] = max(generation, self.highest.get(group_id, 0))
+
     def hears(self, group_id: str, member_id: str) -> None:
         """A broker is asked something in the name of this member."""
         if group_id in self.homes:
@@ -79,15 +87,6 @@ class Moving:
             and c.member_id in group.members
             and c.epoch == group.generation
         )
-
-    def highest(self, group_id: str) -> int:
-        """The highest generation that any broker knows of this group."""
-        found = 0
-        for node in self._kafka.cluster.nodes.values() if group_id in self.homes else ():
-            shard = node.groups.shards.get(node.groups.partition(group_id))
-            group = shard.groups.get(group_id) if shard is not None else None
-            found = max(found, group.generation if group is not None else 0)
-        return found
 
     def generations(self) -> dict[str, int]:
         """At the brokers."""
