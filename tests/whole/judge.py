@@ -63,7 +63,7 @@ class Judge:
         """The highest epoch that any group of this name has ever had in the log."""
         self._since: dict[str, tuple[float, int]] = {}
         """Since when the epoch of a group is what it is, and by which node's sidecar."""
-        self.offsets = StoredOffsets(kafka, lambda group_id: host_of(self.owner_of(group_id)))
+        self.offsets = StoredOffsets(kafka)
         self.inside = Inside(universe, kafka, self.fold, self.moving.homes)
         kafka.cluster.on_asked = self._asked
         kafka.cluster.on_joined = self.moving.joined

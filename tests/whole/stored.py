@@ -1,14 +1,13 @@
 """The offsets as the brokers have them: what is committed in `__consumer_offsets`, in the order of the log.
 
 Clients only commit what they have come to, and whoever takes a partition begins where the last one has come to. So
-there an offset never goes back, unless a client's own commits overtake each other, as they can on a plain broker when a
-client has given up waiting for one of them and the coordinator is the same.
+there an offset never goes back, also not if a client has given up waiting for a commit and sends the next one over
+another connection: the sidecars keep the order of a member's commits, which a plain broker does not.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 
 from tests.whole.broker.batches import Batch
 from tests.whole.client import Place
@@ -23,11 +22,9 @@ Sender = tuple[str, str]
 
 
 class StoredOffsets:
-    def __init__(self, kafka: Kafka, owner_of: Callable[[str], str]) -> None:
-        """`owner_of(group)`: the host of the sidecar that owns it."""
+    def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
         self._position: dict[int, int] = {}
-        self._owner_of = owner_of
         self._senders: dict[Kept, dict[int, set[Sender]]] = defaultdict(lambda: defaultdict(set))
         """Who has sent which offset to whom."""
         self._last: dict[Kept, int] = {}
@@ -97,17 +94,11 @@ class StoredOffsets:
         if self.is_aborted(kept, offset):
             raise Violation(f"the offset {offset} of {kept} was in an aborted transaction, and is at the broker")
         senders = self._senders[kept]
-        if last is not None and offset < last and not self._overtaken(kept[0], senders[offset], senders[last]):
+        if last is not None and offset < last:
             who = f"{sorted(senders[last])} had committed {last}, now {sorted(senders[offset])}"
             raise Violation(f"the offset of {kept} at the broker goes back: {who}: {offset}")
         self._last[kept], self._last_at[kept] = offset, at
         self._seen[kept].add(offset)
-
-    def _overtaken(self, group_id: str, late: set[Sender], before: set[Sender]) -> bool:
-        """By a later commit of the same member: over another connection to the same sidecar, or to one that was the
-        owner then, while this one is so now. Commits that went through a former owner are to be refused."""
-        owner = self._owner_of(group_id)
-        return any(a[0] == b[0] and (a[1] == b[1] or a[1] == owner) for a in late for b in before)
 
     def all_there(self) -> None:
         """To be asked when nothing happens any more: what was acknowledged is in the log. The marker of a transaction
