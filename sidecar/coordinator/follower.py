@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from sidecar.coordinator.assignment import Assignment
@@ -39,6 +39,7 @@ class FollowerSettings:
     metadata_refresh_s: float
     settings_refresh_s: float
     broker_gone_s: float
+    follow_leader_s: float
     tail_wait_s: float
     ownership: OwnershipSettings
 
@@ -61,6 +62,8 @@ class Follower:
         """`leaders`: of `__consumer_offsets`, as found at the start; `peer_port`: where this sidecar answers pings."""
         self._settings = settings
         self._leaders = leaders
+        self._led_since_s: dict[int, float] = {}
+        """Of partitions of `__consumer_offsets` whose leaders have moved."""
         self._control = control
         self._cluster = cluster
         self._configs = configs
@@ -114,6 +117,10 @@ class Follower:
 
     def offsets_leaders(self) -> Sequence[int]:
         return self._leaders
+
+    def new_leaders(self) -> Set[int]:
+        before_s = time.monotonic() - self._settings.follow_leader_s
+        return {p for p, since_s in self._led_since_s.items() if since_s > before_s}
 
     # ---- the state topic ----------------------------------------------------------------------------------
     def setting_stored(self, group_id: str, name: str) -> None:
@@ -180,6 +187,8 @@ class Follower:
     def _take_leaders(self, view: ClusterView) -> None:
         leaders = view.leaders.get(OFFSETS, ())
         if len(leaders) == len(self._leaders):
+            moved = (p for p, (was, leader) in enumerate(zip(self._leaders, leaders, strict=True)) if was != leader)
+            self._led_since_s.update(dict.fromkeys(moved, time.monotonic()))
             self._leaders = leaders
         self._show()
         self.ownership.placement_changed()

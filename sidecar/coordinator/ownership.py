@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -81,6 +81,9 @@ class Listener(Protocol):
 
     def offsets_leaders(self) -> Sequence[int]:
         """Leader of each partition of `__consumer_offsets`, as known now."""
+
+    def new_leaders(self) -> Set[int]:
+        """Partitions of `__consumer_offsets` whose leaders are not to be followed yet."""
 
 
 class Ownership:
@@ -205,9 +208,12 @@ class Ownership:
     def placement_changed(self) -> None:
         """Leadership of `__consumer_offsets` moved: the group's leader asks for a new placement."""
         if self.is_leader and self.assignment.owners:
-            wanted = place(self.listener.offsets_leaders(), set(self.assignment.members), self.assignment.owners)
+            wanted = self._owners_among(set(self.assignment.members))
             if tuple(wanted) != self.assignment.owners:
                 self._rejoin.set()
+
+    def _owners_among(self, alive: Set[int]) -> list[int]:
+        return place(self.listener.offsets_leaders(), alive, self.assignment.owners, self.listener.new_leaders())
 
     # ---- the group ----------------------------------------------------------------------------------------
     async def _run(self) -> None:
@@ -371,7 +377,7 @@ class Ownership:
             patterns.pop(node, None)
             if said is not None:
                 patterns[node] = said
-        owners = place(self.listener.offsets_leaders(), set(alive), self.assignment.owners)
+        owners = self._owners_among(set(alive))
         return Assignment(0, tuple(owners), alive, patterns, ports).encode()
 
     # ---- peers --------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """Which sidecar owns which partition of `__group_state`. Pure.
 
 Partition p goes to the sidecar beside the leader of `__consumer_offsets`-p if that one is alive, so offset requests
-need no second hop; else it stays where it is; else it goes to the live one with the fewest.
+need no second hop; else it stays where it is; else it goes to the live one with the fewest. It stays, too, while the
+leader is new: when a broker comes back, all its partitions move at once, and whoever takes over then waits for the
+leaders that load (docs/decisions.md 59).
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ def partition_for(group_id: str, partitions: int) -> int:
     return (0 if h == -(1 << 31) else abs(h)) % partitions
 
 
-def place(leaders: Sequence[int], alive: Set[int], current: Sequence[int]) -> list[int]:
-    """Node id of the owner of each partition; -1 if nobody is alive. `current`: owners now, -1 or short if none."""
+def place(leaders: Sequence[int], alive: Set[int], current: Sequence[int], new: Set[int] = frozenset()) -> list[int]:
+    """Node id of the owner of each partition; -1 if nobody is alive. `current`: owners now, -1 or short if none; `new`:
+    partitions that are not to follow their leaders yet."""
     if not alive:
         return [-1] * len(leaders)
     load = dict.fromkeys(sorted(alive), 0)
@@ -35,7 +38,8 @@ def place(leaders: Sequence[int], alive: Set[int], current: Sequence[int]) -> li
     open_: list[int] = []
     for p, leader in enumerate(leaders):
         now = current[p] if p < len(current) else -1
-        owner = leader if leader in load else now if now in load else -1
+        stays = now in load and (p in new or leader not in load)
+        owner = now if stays else leader if leader in load else -1
         owners.append(owner)
         if owner < 0:
             open_.append(p)

@@ -146,6 +146,7 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
         metadata_refresh_s=s.metadata_refresh_ms / 1000,
         settings_refresh_s=s.settings_refresh_ms / 1000,
         broker_gone_s=o.broker_gone_ms / 1000,
+        follow_leader_s=o.follow_leader_ms / 1000,
         tail_wait_s=o.tail_wait_ms / 1000,
         ownership=OwnershipSettings(
             o.group,

@@ -230,6 +230,12 @@ class OwnershipSection(_Section):
         ge=100,
         description="Its broker silent for so long: the sidecar gives up what it owns, until it answers again.",
     )
+    follow_leader_ms: int = Field(
+        10_000,
+        ge=0,
+        description="A partition goes to the sidecar beside its leader in `__consumer_offsets` when that has led it for so long: "
+        "while a broker comes back, the owner that is there goes on.",
+    )
     peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
     peer_port: int = Field(
         0, ge=0, le=65_535, description="Where peers watch this sidecar, on the host of `listen`; 0: any free port."

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from sidecar.core.errors import Code
 from sidecar.core.placement import partition_for
 from sidecar.drill.local import Broker, LocalKafka
-from sidecar.drill.processes import Process, free_ports, port_open, wait_until
+from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.state.codec import owner_epoch_of
 from sidecar.state.keys import decode_key
@@ -41,14 +41,16 @@ def until_accepted(kafka: LocalKafka, skip: int, member: str, epoch: int, timeou
     end = time.monotonic() + timeout_s
     code = -1
     while time.monotonic() < end:
-        owner = kafka.owner_of(GROUP, skip=skip)
-        if owner.node_id != skip:
-            try:
+        try:
+            owner = kafka.owner_of(GROUP, skip=skip)
+            if owner.node_id != skip:
                 code, now = talk(kafka, lambda c: heartbeat(c, member, epoch), node=owner.node_id - 1)
-            except (ConnectionLost, TimeoutError):
-                code = -1
-            if code == Code.NONE:
-                return now
+                if code == Code.NONE:
+                    return now
+        except (ConnectionLost, TimeoutError):
+            code = -1
+        except DrillError:
+            code = -2  # no sidecar knows the owner now
         time.sleep(0.05)
     raise AssertionError(f"no heartbeat accepted, last code {code}")
 

@@ -91,6 +91,7 @@ def run(
             "metadata_refresh_s": 0.005,
             "settings_refresh_s": 60.0,
             "broker_gone_s": 0.03,
+            "follow_leader_s": 0.0,
             "tail_wait_s": 60.0,
             "ownership": owners,
         }
@@ -180,6 +181,18 @@ def test_leaders_are_asked_for_often_while_one_cannot_be_reached(monkeypatch: py
         assert b.brokers.count(Api.METADATA) == asked, "broker 2 leads nothing any more"
 
     run(test, monkeypatch, metadata_refresh_s=60.0)
+
+
+def test_a_leader_is_new_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        assert b.follower.new_leaders() == set(), "those of the start are not"
+        b.brokers.topics[OFFSETS].leaders[1] = 1
+        await until(lambda: b.follower.new_leaders() == {1})
+        assert b.follower.offsets_leaders() == (1, 1)
+        await until(lambda: b.follower.new_leaders() == set())
+
+    run(test, monkeypatch, follow_leader_s=0.1)
 
 
 # ---- settings

@@ -47,6 +47,8 @@ class Sidecar:
         self.suspects: list[frozenset[int]] = []
         self.lease: list[tuple[int, float]] = []
         """Until when, and when that was said."""
+        self.new: frozenset[int] = frozenset()
+        """Partitions whose leaders are new."""
         self.lines = Lines()
         self.tasks = Supervisor()
         self.tasks.watch(asyncio.get_running_loop())
@@ -70,6 +72,9 @@ class Sidecar:
 
     def offsets_leaders(self) -> Sequence[int]:
         return self.brokers.topics[OFFSETS].leaders
+
+    def new_leaders(self) -> frozenset[int]:
+        return self.new
 
     # ---- what a test asks ----
     @property
@@ -164,8 +169,12 @@ def test_a_leader_that_moves_makes_the_leader_of_the_group_place_anew() -> None:
         await asyncio.sleep(0.01)
         assert one.assigned[-1].generation == generation, "nothing has moved"
         brokers.topics[OFFSETS].leaders[0] = 2
-        for sidecar in (one, two):
-            sidecar.ownership.placement_changed()
+        for new in (frozenset([0]), frozenset()):
+            await asyncio.sleep(0.01)
+            assert one.assigned[-1].generation == generation, "a new leader is not followed yet"
+            for sidecar in (one, two):
+                sidecar.new = new
+                sidecar.ownership.placement_changed()
         await until(lambda: one.owners == two.owners == (2, 2, 1, 2))
         assert one.assigned[-1].generation == generation + 1
 

@@ -35,6 +35,11 @@ def test_place_stays_then_fills_the_least_loaded() -> None:
     assert place([1, 1], set(), [1, 1]) == [-1, -1]
 
 
+def test_place_stays_while_the_leader_is_new() -> None:
+    assert place([2, 2, 2, 1], {1, 2}, [1, 1, 3, 2], {0, 2}) == [1, 2, 2, 1]
+    assert place([-1, 3], {1, 2}, [1, 2], {0, 1}) == [1, 2]
+
+
 def test_a_deadline_moved_later_fires_late_and_once() -> None:
     t = Timers()
     t.set(("a",), 10)

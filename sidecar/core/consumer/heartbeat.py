@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sidecar.core.consumer.checks import check_request
 from sidecar.core.consumer.config import ConsumerConfig, config_of
-from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from sidecar.core.consumer.leave import leave
 from sidecar.core.consumer.moves import sent_away
@@ -31,11 +31,16 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     soft: ConsumerSoft = turn.soft_of(hb.group_id)
     if _waits(turn, hb, soft, config):
         wait(turn, hb, token, reply)
-    elif fx.records or fx.background or reply.assignment is not None or hb.member_epoch <= 0:
+    elif fx.records or fx.background or hb.member_epoch <= 0 or _tells(hb, reply, soft):
         turn.reply(token, reply)
     else:
         until_ms = turn.now.mono_ms + config.session_timeout_ms
         turn.reply(token, reply, Grant(hb.group_id, hb.member_id, soft.revision, until_ms))
+
+
+def _tells(hb: ConsumerHeartbeat, reply: HeartbeatReply, soft: ConsumerSoft) -> bool:
+    """Whether this answer names an assignment, or a later one may have to: the front would repeat the first one."""
+    return reply.assignment is not None or hb.member_id in soft.told
 
 
 def _waits(turn: Turn, hb: ConsumerHeartbeat, soft: ConsumerSoft, config: ConsumerConfig) -> bool:

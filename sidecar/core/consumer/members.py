@@ -87,6 +87,7 @@ def remove_members(turn: Turn, group: ConsumerGroup, gone: Sequence[tuple[Member
     soft: ConsumerSoft = turn.soft_of(group.group_id)
     for member, why in gone:
         _forget(turn, group, member.member_id, why)
+        soft.told.pop(member.member_id, None)
         if soft.flight is not None:
             soft.flight.gone(member.member_id)
         if member.instance_id is not None and group.static_members.get(member.instance_id) == member.member_id:
@@ -111,6 +112,7 @@ def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -
     target = group.target.of(old.member_id)
     _forget(turn, group, old.member_id, why)
     soft: ConsumerSoft = turn.soft_of(group.group_id)
+    soft.told.pop(old.member_id, None)
     if soft.flight is not None:
         soft.flight.gone(old.member_id, new.member_id)
     turn.write(member_record(group.group_id, new, why))

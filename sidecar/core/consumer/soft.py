@@ -38,6 +38,14 @@ class Waiting:
     until_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An assignment that a member has not acknowledged: when to tell it again (monotonic), and how often."""
+
+    again_ms: int
+    left: int
+
+
 @dataclass(slots=True)
 class ConsumerSoft(Soft):
     metadata_due: bool = True
@@ -54,5 +62,7 @@ class ConsumerSoft(Soft):
     """The group's regular expressions are being resolved."""
     draining: bool = False
     """The group goes back to the broker: its target is that nobody owns anything."""
+    told: dict[str, Told] = field(default_factory=dict)
+    """By member id."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """By member id: a member has one request that counts."""

@@ -22,7 +22,9 @@ from sidecar.core.consumer.members import (
 from sidecar.core.consumer.reconcile import Target, reconcile, settled
 from sidecar.core.consumer.records import Kind, StaticMemberRecord
 from sidecar.core.consumer.regexes import refresh_regexes
+from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.consumer.target import update_target
+from sidecar.core.consumer.told import tell
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.records import Epochs, Partitions, Tombstone
 from sidecar.core.regex import validate
@@ -68,11 +70,13 @@ def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) 
     )
     moved = final is not member and not _same_partitions(final.assigned, member.assigned)
     due = hb.member_epoch == 0 or full or moved
+    soft: ConsumerSoft = turn.soft_of(hb.group_id)
+    told = tell(soft, final, hb.owned, due, turn.now.mono_ms, config.heartbeat_interval_ms)
     return HeartbeatReply(
         member_id=final.member_id,
         member_epoch=final.member_epoch,
         heartbeat_interval_ms=config.heartbeat_interval_ms,
-        assignment=final.assigned_partitions() if due else None,
+        assignment=final.assigned_partitions() if told else None,
     )
 
 
