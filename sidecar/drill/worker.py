@@ -125,8 +125,9 @@ def produce(a: argparse.Namespace) -> None:
             failed += 1
             return
         p, offset = m.partition(), m.offset()
-        assert p is not None and offset is not None
-        ends[p] = max(ends.get(p, 0), offset + 1)
+        assert p is not None
+        if offset is not None:  # it is None if the broker had the message already when it was sent again
+            ends[p] = max(ends.get(p, 0), offset + 1)
         counts[p] = counts.get(p, 0) + 1
 
     sent = 0
