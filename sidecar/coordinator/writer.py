@@ -47,7 +47,9 @@ INIT_RETRIABLE = {
 RETRY_S = 0.05
 BATCH_BYTES = 8 << 20
 """Half of the topic's max.message.bytes, as the sidecar makes it."""
-INIT_LANES = 4
+INIT_LANE, INIT_LANES = -10, 16
+"""Connections to each broker for fences, from this number downwards. A broker answers the requests of a connection one
+by one, and a fence is answered when it is on the disks of all replicas."""
 INIT_S = 2.0
 """An attempt at a fence; the owner tries again, and says why it must."""
 LARGE_BATCH = 2 << 20
@@ -134,9 +136,8 @@ class FencedWriter:
         txn_id = self._transactional_id
         while True:
             try:
-                # A few connections to each broker: it answers a connection's requests one by one.
                 node_id = await self._cluster.coordinator_node(txn_id, 1)
-                conn = await self._cluster.lane(node_id, self.partition % INIT_LANES)
+                conn = await self._cluster.lane(node_id, INIT_LANE - self.partition % INIT_LANES)
                 if self.stopped:  # a later attempt may hold the fence by now, and this would shut it out
                     raise WriteLost("stopped")
                 req = ip.InitProducerIdRequest(transactional_id=txn_id, transaction_timeout_ms=60_000)
