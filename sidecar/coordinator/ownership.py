@@ -291,11 +291,14 @@ class Ownership:
         meta = json.dumps(said).encode()
         sent = now()
         timeout_ms = self.settings.session_timeout_ms
+        # That there is a rebalance is told in answers to heartbeats, which wait until commits of the coordinator are
+        # written: while a broker that died is in the in-sync set, for longer than a session.
+        rebalance_ms = max(timeout_ms, self.settings.proof_ms)
         while True:
             req = jg.JoinGroupRequest(
                 group_id=self.settings.group_id,
                 session_timeout_ms=timeout_ms,
-                rebalance_timeout_ms=timeout_ms,
+                rebalance_timeout_ms=rebalance_ms,
                 member_id=self.member_id,
                 protocol_type=PROTOCOL_TYPE,
                 protocols=[jg.JoinGroupRequestProtocol(name=PROTOCOL, metadata=meta)],

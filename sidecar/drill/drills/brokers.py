@@ -22,8 +22,7 @@ def start_again(ground: Ground, nodes: list[Broker]) -> None:
     for node in nodes:
         ground.kafka.start_broker(node)
     ground.wait("the brokers to listen", lambda: all(port_open(n.clients_port) for n in nodes), 90)
-    ground.wait_in_sync()
-    ground.kafka.wait_ready(120)
+    ground.wait_as_before()
 
 
 class _OneBroker(Drill):
@@ -75,8 +74,7 @@ class SuspendBroker(_OneBroker):
     def heal(self, ground: Ground, i: int) -> None:
         assert self.victim is not None
         broker_of(self.victim).signal(signal.SIGCONT)
-        ground.wait_in_sync()
-        ground.kafka.wait_ready(120)
+        ground.wait_as_before()
 
 
 class FullRestart(Drill):
@@ -101,5 +99,4 @@ class FullRestart(Drill):
         return [mark]
 
     def heal(self, ground: Ground, i: int) -> None:
-        ground.wait_in_sync()
-        ground.kafka.wait_ready(120)
+        ground.wait_as_before()

@@ -152,6 +152,23 @@ class Ground:
         if n > 1:
             admin.elect_leaders(ElectionType.PREFERRED, None).result(timeout=30)
 
+    def wait_as_before(self, timeout_s: float = 120) -> None:
+        """Wait until the cluster is as it was before the fault: brokers in sync, sidecars ready, and each partition
+        owned beside its leader, which a sidecar follows only after `ownership.follow_leader_ms`."""
+        self.wait_in_sync(timeout_s)
+        self.kafka.wait_ready(timeout_s)
+        admin, first = self.admin(), self.kafka.nodes[0]
+
+        def at_home() -> bool:
+            try:
+                parts = admin.list_topics(OFFSETS_TOPIC, timeout=5).topics[OFFSETS_TOPIC].partitions
+            except KafkaException:
+                return False
+            owners = (self.kafka.owners(first) or {}).get("owners", [])
+            return bool(owners) and owners == [parts[p].leader for p in sorted(parts)]
+
+        self.wait("each partition to be owned beside its leader", at_home, timeout_s, step_s=0.25)
+
     # ---- the cast of one drill ----------------------------------------------------------------------------
     def cast(self, tag: str, beside_kafka: bool) -> None:
         """Make the topic, and start the producer, the clients and the members of one drill."""

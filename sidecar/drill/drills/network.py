@@ -112,5 +112,4 @@ class CutBroker(Drill):
 
     def heal(self, ground: Ground, i: int) -> None:
         lines_of(ground).mend()
-        ground.wait_in_sync()
-        ground.kafka.wait_ready(120)
+        ground.wait_as_before()
