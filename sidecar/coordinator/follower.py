@@ -12,6 +12,7 @@ from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.ownership import Ownership, OwnershipSettings
+from sidecar.coordinator.peers import PeerListener
 from sidecar.coordinator.start import OFFSETS, Control
 from sidecar.coordinator.state_topic import StateTopic
 from sidecar.coordinator.tail import Listener, StateLog, Tail
@@ -57,9 +58,9 @@ class Follower:
         log: Logger,
         tasks: Tasks,
         new_tail: NewTail = Tail,
-        peer_port: int = 0,
+        peers: PeerListener | None = None,
     ) -> None:
-        """`leaders`: of `__consumer_offsets`, as found at the start; `peer_port`: where this sidecar answers pings."""
+        """`leaders`: of `__consumer_offsets`, as found at the start; `peers`: where this sidecar answers pings."""
         self._settings = settings
         self._leaders = leaders
         self._led_since_s: dict[int, float] = {}
@@ -79,7 +80,7 @@ class Follower:
         coordinator.appender.found_another = self._found_another_topic
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
-        self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks, peer_port)
+        self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks, peers)
         self._show()
         if not self._unread:
             self.ownership.take_part()

@@ -86,6 +86,15 @@ class Listener(Protocol):
         """Partitions of `__consumer_offsets` whose leaders are not to be followed yet."""
 
 
+class Answers(Protocol):
+    """What the other sidecars hear on their links: PeerListener."""
+
+    @property
+    def port(self) -> int: ...
+
+    def say_left(self) -> None: ...
+
+
 class Ownership:
     def __init__(
         self,
@@ -96,9 +105,9 @@ class Ownership:
         listener: Listener,
         log: Logger,
         tasks: Tasks,
-        peer_port: int = 0,
+        answers: Answers | None = None,
     ) -> None:
-        """`peer_port`: where this sidecar answers the pings of others; 0: nowhere."""
+        """`answers`: where this sidecar answers the pings of others; None: nowhere."""
         self.cluster = cluster
         self.node_id = node_id
         self.address = address
@@ -121,8 +130,9 @@ class Ownership:
         """Member ids of peers that this sidecar has had removed since it last joined, and by which broker."""
         self._rejoin = asyncio.Event()
         self._joining = False
-        self._peer_port = peer_port
-        self._peers = Peers(settings.peers, node_id, self._members, self._remove, listener.peers_suspected, tasks, log)
+        self._answers = answers
+        says = (self._remove, listener.peers_suspected, self._rejoin.set)
+        self._peers = Peers(settings.peers, node_id, self._members, *says, tasks, log)
         self._stopping = False
         self._enabled = asyncio.Event()
         self._enabled.set()
@@ -189,6 +199,8 @@ class Ownership:
         self._enabled.clear()
         member_id = self.member_id
         self._lost(why)
+        if self._answers is not None:
+            self._answers.say_left()
         self._rejoin.set()
         if member_id:
             self.tasks.spawn(self._leave_surely(member_id), "withdraw")
@@ -287,7 +299,7 @@ class Ownership:
     async def _join_at(self, conn: BrokerConnection) -> None:
         host, port = self.address
         said = {"node_id": self.node_id, "host": host, "port": port, "patterns": self.settings.patterns}
-        said |= {"started_ms": self._started_ms, "peer_port": self._peer_port}
+        said |= {"started_ms": self._started_ms, "peer_port": 0 if self._answers is None else self._answers.port}
         meta = json.dumps(said).encode()
         sent = now()
         timeout_ms = self.settings.session_timeout_ms

@@ -3,6 +3,9 @@
 Each sidecar listens for the others on a port of its own (`PeerListener`), which it tells them with its membership, and
 sends back what it gets there. So a ping goes through the event loop that coordinates, and through nothing that clients
 can fill up. Its links are no proof of anything: a peer that was removed by mistake is a member again a moment later.
+
+A sidecar whose broker is gone says so on its links (`LEFT`), so that the others need not wait until the brokers tell
+them that there is a rebalance: while a commit waits for the dead broker, no heartbeat is answered.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import cast
 
 from sidecar.link.ports import Logger, Tasks
 
-PING = b"ping"
+PING, LEFT = b"ping", b"left"
 ECHO_BYTES = 64
 """Of what comes in at once, no more is sent back."""
 LISTENS_MAX = 1_000
@@ -90,6 +93,11 @@ class PeerListener:
         server = await loop.create_server(lambda: _Echo(links), host, port, reuse_address=True)
         return PeerListener(server, links, int(server.sockets[0].getsockname()[1]))
 
+    def say_left(self) -> None:
+        """To all that are linked: this sidecar owns nothing any more."""
+        for transport in self._links:
+            cast(asyncio.Transport, transport).write(LEFT)
+
     def close(self) -> None:
         self._server.close()
         for transport in list(self._links):
@@ -98,12 +106,15 @@ class PeerListener:
 
 # ---- asking -------------------------------------------------------------------------------------------------------
 class _Link(asyncio.Protocol):
-    def __init__(self) -> None:
+    def __init__(self, left: Callable[[], None]) -> None:
         self.heard = False
+        self._left = left
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
+        if LEFT in data:
+            self._left()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.lost.done():
@@ -112,7 +123,8 @@ class _Link(asyncio.Protocol):
 
 class Peers:
     """`members()`: who is watched, by node id; `remove(node, member id, why)`: have the brokers remove it, returns
-    whether they did; `suspected(nodes)`: these may be gone, as far as this sidecar can tell now."""
+    whether they did; `suspected(nodes)`: these may be gone, as far as this sidecar can tell now; `left()`: a peer says
+    that it is out of the group."""
 
     def __init__(
         self,
@@ -121,6 +133,7 @@ class Peers:
         members: Callable[[], Mapping[int, Peer]],
         remove: Callable[[int, str, str], Awaitable[bool]],
         suspected: Callable[[frozenset[int]], None],
+        left: Callable[[], None],
         tasks: Tasks,
         log: Logger,
     ) -> None:
@@ -129,6 +142,7 @@ class Peers:
         self._members = members
         self._remove = remove
         self._suspected = suspected
+        self._left = left
         self._tasks = tasks
         self._log = log
         self._watched: dict[int, asyncio.Task[None]] = {}
@@ -191,10 +205,9 @@ class Peers:
                 return
             await asyncio.sleep(AGAIN_S)
 
-    @staticmethod
-    async def _connect(peer: Peer) -> tuple[asyncio.Transport, _Link]:
+    async def _connect(self, peer: Peer) -> tuple[asyncio.Transport, _Link]:
         loop = asyncio.get_running_loop()
-        return await loop.create_connection(_Link, peer.host, peer.port or peer.client_port)
+        return await loop.create_connection(lambda: _Link(self._left), peer.host, peer.port or peer.client_port)
 
     async def _follow(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> str:
         """Until the link ends. Returns why the peer is taken for gone; "": the link was closed, it may be there."""

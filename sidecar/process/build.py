@@ -231,9 +231,9 @@ class Coordination:
         )
         app.tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
         follow = follower_settings(s, cluster.client_id, rules)
-        made, new_tail, peer_port = self.coordinator, app.edges.new_tail, 0 if peers is None else peers.port
+        made, new_tail = self.coordinator, app.edges.new_tail
         self.follower = Follower(
-            follow, leaders, control, cluster, configs, state, made, app.log, app.tasks, new_tail, peer_port
+            follow, leaders, control, cluster, configs, state, made, app.log, app.tasks, new_tail, peers
         )
 
     def _abandoned(self, s: Settings, configs: Configs, cluster: Cluster, app: Shared) -> Abandoned:

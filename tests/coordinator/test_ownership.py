@@ -14,7 +14,7 @@ import pytest
 from sidecar.coordinator import ownership as module
 from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.ownership import PROTOCOL, PROTOCOL_TYPE, Ownership, OwnershipSettings
+from sidecar.coordinator.ownership import PROTOCOL, PROTOCOL_TYPE, Answers, Ownership, OwnershipSettings
 from sidecar.coordinator.peers import PeerSettings
 from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code
@@ -39,7 +39,12 @@ class Sidecar:
     """One sidecar's ownership, and what it says."""
 
     def __init__(
-        self, brokers: FakeBrokers, node_id: int, address: tuple[str, int], s: OwnershipSettings, peer_port: int = 0
+        self,
+        brokers: FakeBrokers,
+        node_id: int,
+        address: tuple[str, int],
+        s: OwnershipSettings,
+        answers: Answers | None = None,
     ) -> None:
         self.brokers = brokers
         self.assigned: list[Assignment] = []
@@ -53,7 +58,7 @@ class Sidecar:
         self.tasks = Supervisor()
         self.tasks.watch(asyncio.get_running_loop())
         self.cluster = FakeCluster(brokers, f"sidecar-{node_id}")
-        told = (self, self.lines, self.tasks, peer_port)
+        told = (self, self.lines, self.tasks, answers)
         self.ownership = Ownership(self.cluster, node_id, address, s, *told)
         self.ownership.take_part()
 
@@ -97,9 +102,9 @@ def run(test: Callable[[FakeBrokers, Make], Coroutine[Any, Any, None]]) -> None:
         made: list[Sidecar] = []
 
         def make(
-            node_id: int, settings: OwnershipSettings = SETTINGS, port: int = 9092, peer_port: int = 0
+            node_id: int, settings: OwnershipSettings = SETTINGS, port: int = 9092, answers: Answers | None = None
         ) -> Sidecar:
-            made.append(Sidecar(brokers, node_id, ("127.0.0.1", port), settings, peer_port))
+            made.append(Sidecar(brokers, node_id, ("127.0.0.1", port), settings, answers))
             return made[-1]
 
         try:

@@ -207,10 +207,15 @@ class Sleeper(asyncio.Protocol):
     def __init__(self) -> None:
         self.still = False
         self.pings = 0
+        self.port = 0
 
-    async def start(self) -> int:
+    async def start(self) -> Sleeper:
         server = await asyncio.get_running_loop().create_server(lambda: self, "127.0.0.1", 0)
-        return int(server.sockets[0].getsockname()[1])
+        self.port = int(server.sockets[0].getsockname()[1])
+        return self
+
+    def say_left(self) -> None:
+        raise AssertionError("it never leaves in order")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: Any = transport
@@ -228,10 +233,29 @@ async def pinged(
     that."""
     one = make(1, settings)
     await until(lambda: one.assigned)
-    two = make(2, SETTINGS, peer_port=await peer.start())
+    two = make(2, SETTINGS, answers=await peer.start())
     await agree(one, two)
     await until(lambda: peer.pings > pings)
     return one, two
+
+
+def test_a_peer_that_withdraws_says_so_to_the_others() -> None:
+    """Symptom: all sidecars were thrown out of their group while a dead broker held up the answers to heartbeats, which
+    tell of a rebalance, for longer than its timeout."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        listeners = [await PeerListener.open("127.0.0.1", 0) for _ in range(2)]
+        unheard = replace(PINGED, heartbeat_ms=60_000)
+        one, two = (make(n + 1, unheard, answers=listeners[n]) for n in range(2))
+        await agree(one, two)
+        await until(lambda: listeners[1]._links)
+        two.ownership.withdraw("its broker is gone")
+        await until(lambda: one.owners == (1, 1, 1, 1))
+        assert one.suspects == [] and two.ownership.withdrawn
+        for listener in listeners:
+            listener.close()
+
+    run(test)
 
 
 def test_a_peer_that_stands_still_is_suspected_and_then_removed() -> None:
@@ -312,7 +336,7 @@ def test_a_lost_peer_is_removed_as_soon_as_somebody_coordinates_the_group(monkey
 def test_sidecars_answer_each_others_pings() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         listeners = [await PeerListener.open("127.0.0.1", 0) for _ in range(2)]
-        one, two = (make(n + 1, PINGED, peer_port=listeners[n].port) for n in range(2))
+        one, two = (make(n + 1, PINGED, answers=listeners[n]) for n in range(2))
         await agree(one, two)
         await asyncio.sleep(0.3)
         assert one.suspects == two.suspects == [] and brokers.count(Api.LEAVE_GROUP) == 0
