@@ -148,7 +148,11 @@ class Tail:
             "fetch.wait.max.ms": 250,
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
-            "topic.metadata.refresh.fast.interval.ms": 100,
+            # When a broker dies, a takeover waits until the tail has found the new leader of the partition.
+            "topic.metadata.refresh.fast.interval.ms": 50,
+            "retry.backoff.ms": 50,
+            "retry.backoff.max.ms": 100,
+            "fetch.error.backoff.ms": 50,
             "allow.auto.create.topics": False,
             "log_level": 2,
         }
