@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from sidecar.coordinator.assignment import Assignment, OwnPatterns, own_patterns
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.confirming import Confirming
-from sidecar.coordinator.peers import Peer, Peers, PeerSettings
+from sidecar.coordinator.peers import Answers, Peer, Peers, PeerSettings
 from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
@@ -46,8 +46,7 @@ WATCH_S = 1.0
 DOUBLE_S = 30.0
 """Two sidecars with one node id: the older one ends after so long."""
 NEVER = Now(-(1 << 62), -(1 << 62))
-PROTOCOL_TYPE = "sidecar"
-PROTOCOL = "beside-leader-v1"
+PROTOCOL_TYPE, PROTOCOL = "sidecar", "beside-leader-v1"
 JOIN_LANE = -1
 """The connection for JoinGroup and SyncGroup: a JoinGroup that the broker holds back holds up all that comes behind it
 on its connection, and a LeaveGroup for a lost peer is what it waits for."""
@@ -86,15 +85,6 @@ class Listener(Protocol):
         """Partitions of `__consumer_offsets` whose leaders are not to be followed yet."""
 
 
-class Answers(Protocol):
-    """What the other sidecars hear on their links: PeerListener."""
-
-    @property
-    def port(self) -> int: ...
-
-    def say_left(self) -> None: ...
-
-
 class Ownership:
     def __init__(
         self,
@@ -128,10 +118,12 @@ class Ownership:
         self._started_ms = int(time.time() * 1000)
         self._removed: dict[str, int] = {}
         """Member ids of peers that this sidecar has had removed since it last joined, and by which broker."""
+        self._expects_until_s = 0.0
+        """A peer has said that it has left: until when a generation without it is waited for."""
         self._rejoin = asyncio.Event()
         self._joining = False
         self._answers = answers
-        says = (self._remove, listener.peers_suspected, self._rejoin.set)
+        says = (self._remove, listener.peers_suspected, self._peer_left)
         self._peers = Peers(settings.peers, node_id, self._members, *says, tasks, log)
         self._stopping = False
         self._enabled = asyncio.Event()
@@ -237,7 +229,7 @@ class Ownership:
                 if first:
                     await self._send_predecessors_away()
                     first = False
-                self._joining = True
+                self._joining, before = True, self.assignment.generation
                 await self._join()
                 self._joining = False
                 if self.withdrawn:
@@ -245,6 +237,10 @@ class Ownership:
                     raise _Lost("withdrawn while joining")
                 self._rejoin.clear()
                 self._peers.watch()
+                if self.assignment.generation == before and time.monotonic() < self._expects_until_s:
+                    await asyncio.sleep(LEAVE_AGAIN_S)
+                    continue
+                self._expects_until_s = 0.0
                 await self._rejoin.wait()
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 self.log.debug("owners' group not reached", error=str(exc) or "timed out")
@@ -264,6 +260,10 @@ class Ownership:
             if member.client_id == self.cluster.client_id:
                 self.log.info("a former member of this node is removed", member_id=member.member_id)
                 await self._leave(member.member_id)
+
+    def _peer_left(self) -> None:
+        self._expects_until_s = time.monotonic() + self.settings.session_timeout_ms / 1000
+        self._rejoin.set()
 
     def _lost(self, why: str) -> None:
         self.member_id = ""

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 from sidecar.link.ports import Logger, Tasks
 
@@ -54,6 +54,15 @@ class PeerSettings:
     @property
     def missed_max(self) -> int:
         return max(SUSPECT_PINGS, round(self.silence_s / self.ping_s))
+
+
+class Answers(Protocol):
+    """What the other sidecars hear on their links: PeerListener, or what stands for it."""
+
+    @property
+    def port(self) -> int: ...
+
+    def say_left(self) -> None: ...
 
 
 # ---- answering ----------------------------------------------------------------------------------------------------

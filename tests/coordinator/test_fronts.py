@@ -110,13 +110,16 @@ def test_the_grant_comes_with_the_answer_and_ends_with_the_next_change() -> None
     async def test(house: House) -> None:
         heard = Heard(house.coordinator)
         heard.tell(Request(1, hello("m1")))
-        epoch = (await heard.reply(1)).member_epoch
-        heard.tell(Request(2, ConsumerHeartbeat("g", "m1", epoch)))
+        joined = await heard.reply(1)
+        heard.tell(Request(2, ConsumerHeartbeat("g", "m1", joined.member_epoch)))
         await heard.reply(2)
+        assert heard.of(Reply)[-1].grant is None, "it may have to be told its partitions again"
+        heard.tell(Request(3, ConsumerHeartbeat("g", "m1", joined.member_epoch, owned=joined.assignment)))
+        await heard.reply(3)
         grant = heard.of(Reply)[-1].grant
         assert grant is not None and (grant.group_id, grant.member_id) == ("g", "m1")
-        heard.tell(Request(3, hello("m2")))
-        await heard.reply(3)
+        heard.tell(Request(4, hello("m2")))
+        await heard.reply(4)
         kinds = [type(m) for m in heard.messages]
         assert kinds.index(Void) < len(kinds) - 1, "the grant is void before the next answer is given"
 

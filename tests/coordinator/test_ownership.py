@@ -14,8 +14,8 @@ import pytest
 from sidecar.coordinator import ownership as module
 from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.clock import now
-from sidecar.coordinator.ownership import PROTOCOL, PROTOCOL_TYPE, Answers, Ownership, OwnershipSettings
-from sidecar.coordinator.peers import PeerSettings
+from sidecar.coordinator.ownership import PROTOCOL, PROTOCOL_TYPE, Ownership, OwnershipSettings
+from sidecar.coordinator.peers import Answers, PeerSettings
 from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code
 from sidecar.core.turn import Now
