@@ -2,7 +2,8 @@
 
 Clients only commit what they have come to, and whoever takes a partition begins where the last one has come to. So
 there an offset never goes back, also not if a client has given up waiting for a commit and sends the next one over
-another connection: the sidecars keep the order of a member's commits, which a plain broker does not.
+another connection: the sidecars keep the order of a member's commits, which a plain broker does not. Only a client that
+has given a commit up, and begins anew where the one before left off, may find that it came in after all.
 """
 
 from __future__ import annotations
@@ -94,11 +95,15 @@ class StoredOffsets:
         if self.is_aborted(kept, offset):
             raise Violation(f"the offset {offset} of {kept} was in an aborted transaction, and is at the broker")
         senders = self._senders[kept]
-        if last is not None and offset < last:
+        if last is not None and offset < last and not self._given_up(kept, senders[last], senders[offset]):
             who = f"{sorted(senders[last])} had committed {last}, now {sorted(senders[offset])}"
             raise Violation(f"the offset of {kept} at the broker goes back: {who}: {offset}")
         self._last[kept], self._last_at[kept] = offset, at
         self._seen[kept].add(offset)
+
+    def _given_up(self, kept: Kept, before: set[Sender], now: set[Sender]) -> bool:
+        """It had sent the last one itself, has given up waiting for it and has gone back: nobody acknowledged it."""
+        return self._last[kept] not in self._acknowledged[kept] and bool({m for m, _ in before} & {m for m, _ in now})
 
     def all_there(self) -> None:
         """To be asked when nothing happens any more: what was acknowledged is in the log. The marker of a transaction
