@@ -430,7 +430,7 @@ class Ownership:
                     generation_id=self.assignment.generation,
                     member_id=self.member_id,
                 )
-                member, sent = self.member_id, now()
+                asked, sent = self._live_member(), now()
                 res = await conn.request(hb, "Heartbeat", req, timeout_s=self.settings.session_timeout_ms / 2000)
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 self.log.debug("owners' heartbeat failed", error=str(exc) or "timed out")
@@ -439,8 +439,8 @@ class Ownership:
                 conn = None
                 brisk_until_s = time.monotonic() + BRISK_FOR_S
                 continue
-            if member != self.member_id:
-                continue
+            if asked != self._live_member():
+                continue  # it has joined again since, and that of which this answer speaks is over
             code = res.error_code
             if code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
                 self._prove(sent)

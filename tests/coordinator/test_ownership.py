@@ -444,6 +444,28 @@ def test_a_generation_that_is_over_makes_it_join_again_without_a_loss() -> None:
     run(test)
 
 
+def test_the_answer_to_a_heartbeat_of_a_former_generation_says_nothing() -> None:
+    """Symptom: now and then one generation too many. Cause: a leader that has joined again took what the broker said of
+    the generation before for a reason to join once more, and a leader that joins begins a rebalance."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        hung = brokers.faults.hang(Api.HEARTBEAT)
+        await until(lambda: hung.met)
+        two = make(2)
+        await until(lambda: len(one.group.members) == 2)
+        one.ownership._rejoin.set()  # as its heartbeat would have told it
+        await agree(one, two)
+        assert hung.met == 1 and one.assigned[-1].generation == 2
+        beats = brokers.count(Api.HEARTBEAT)
+        hung.release()
+        await until(lambda: brokers.count(Api.HEARTBEAT) > beats + 20)
+        assert one.assigned[-1].generation == 2
+
+    run(test)
+
+
 def test_the_answer_to_a_heartbeat_of_a_former_member_proves_nothing() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = make(1)

@@ -137,6 +137,8 @@ class Faults:
             w.kafka.procs[n].go_on()
             s = w.sidecars[n]
             s.proc.go_on()
+            # A transaction's time is over by the clock of its coordinator, which may be another broker by now.
+            w.kafka.procs[n].wall_offset_ms = s.proc.wall_offset_ms = 0.0
             if not s.proc.alive:
                 w.start_sidecar(n)
         for c in w.clients:
