@@ -115,6 +115,9 @@ class FencedWriter:
         self._leader = -1
         self._most_bytes = batch_bytes
         """Of a batch; the topic may turn out to take less."""
+        self._claims = True
+        """Nothing is written yet: the claim comes first. Where a broker has died many partitions have new leaders, and
+        replicas that are slow to follow them; no claim is to wait for those of another partition."""
         self._marker_due = False
         """A transaction is committed, but the partition may not have been told so yet."""
 
@@ -216,7 +219,8 @@ class FencedWriter:
         if self._leader < 0:
             self._work(self._find_leader())
         else:
-            self._appender.put(self._leader, self.topic, self.partition, self._batch, self._answered)
+            where = (self._leader, self.topic, self.partition)
+            self._appender.put(*where, self._batch, self._answered, apart=self._claims)
 
     def _answered(self, code: int, offset: int, lost: ConnectionLost | None) -> None:
         """The one place that decides what an answer means. The same batch again is safe: its sequence is the same."""
@@ -286,7 +290,7 @@ class FencedWriter:
 
     def _written(self, offset: int) -> None:
         sent, self._sending = self._sending, []
-        self._batch, self._marker_due = b"", False
+        self._batch, self._marker_due, self._claims = b"", False, False
         at = offset
         for entry in sent:
             at += len(entry.records)

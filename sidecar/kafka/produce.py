@@ -11,8 +11,8 @@ names, and so its batches go by name.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
 
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import BrokerConnection
@@ -67,6 +67,16 @@ class _Leader:
             self._due = True
             asyncio.get_running_loop().call_soon(self._flush)  # batches of one turn of the loop go together
 
+    def add_apart(self, item: _Item) -> None:
+        """Over a connection that only this batch uses: a request is answered when the replicas of all its partitions
+        have it, so others would wait for this one, and this one for them."""
+        self._spawn(self._open([item], apart=True))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
     def _flush(self) -> None:
         self._due = False
         while self.queue and self.busy < CONNECTIONS:
@@ -76,9 +86,7 @@ class _Leader:
             if self.idle:
                 self._send(self.idle.pop(), self._take())
             else:
-                task = asyncio.get_running_loop().create_task(self._open(self._take()))
-                self.tasks.add(task)
-                task.add_done_callback(self.tasks.discard)
+                self._spawn(self._open(self._take()))
 
     def _take(self) -> list[_Item]:
         """Take what goes into one request: as much as fits, but no partition twice. Of two batches for one partition a
@@ -97,15 +105,15 @@ class _Leader:
         self.queue = left
         return list(taken.values())
 
-    async def _open(self, items: list[_Item]) -> None:
+    async def _open(self, items: list[_Item], apart: bool = False) -> None:
         try:
             conn = await self.cluster.open(self.node_id)
         except (ConnectionLost, TimeoutError, WireError) as exc:
-            self._lost(None, items, exc)
+            self._lost(None, items, exc, apart)
         else:
-            self._send(conn, items)
+            self._send(conn, items, apart)
 
-    def _send(self, conn: BrokerConnection, items: list[_Item]) -> None:
+    def _send(self, conn: BrokerConnection, items: list[_Item], apart: bool = False) -> None:
         topics: dict[str, list[pr.PartitionProduceData]] = {}
         for i in items:
             topics.setdefault(i.topic, []).append(pr.PartitionProduceData(index=i.partition, records=i.batch))
@@ -117,7 +125,7 @@ class _Leader:
         try:
             version, flexible, response = conn.start(pr, "Produce", req, high)
         except (ConnectionLost, WireError) as exc:
-            asyncio.get_running_loop().call_soon(self._lost, conn, items, exc)  # never from within `put`
+            asyncio.get_running_loop().call_soon(self._lost, conn, items, exc, apart)  # never from within `put`
             return
         timer = asyncio.get_running_loop().call_later(min(self.timeout_s, SILENT_S), _late, response)
 
@@ -133,20 +141,24 @@ class _Leader:
                 }
                 told = [found[(i.topic if by_name else ids[i.topic], i.partition)] for i in items]
             except (ConnectionLost, TimeoutError, WireError, KeyError) as exc:
-                self._lost(conn, items, exc)
+                self._lost(conn, items, exc, apart)
                 return
-            self.idle.append(conn)
-            self.busy -= 1
+            if apart:
+                conn.close()
+            else:
+                self.idle.append(conn)
+                self.busy -= 1
             for i, (code, offset) in zip(items, told, strict=True):
                 i.done(code, offset, None)
             self._flush()
 
         response.add_done_callback(answered)
 
-    def _lost(self, conn: BrokerConnection | None, items: list[_Item], why: Exception) -> None:
+    def _lost(self, conn: BrokerConnection | None, items: list[_Item], why: Exception, apart: bool) -> None:
         if conn is not None:
             conn.close()
-        self.busy -= 1
+        if not apart:
+            self.busy -= 1
         for i in items:
             i.done(-1, -1, ConnectionLost(f"broker {self.node_id}: {str(why) or 'timed out'}"))
         self._flush()
@@ -175,12 +187,15 @@ class Appender:
         batch: bytes,
         done: Done,
         transactional_id: str | None = None,
+        apart: bool = False,
     ) -> None:
-        """Queue a batch, which may be part of a transaction. `done` is called later, never from within this call."""
+        """Queue a batch, which may be part of a transaction, or send it `apart`, over a connection of its own. `done`
+        is called later, never from within this call."""
         leader = self._leaders.get(node_id)
         if leader is None:
             leader = self._leaders[node_id] = _Leader(self.cluster, node_id, self.timeout_s, self.pinned)
-        leader.add(_Item(topic, partition, batch, done, transactional_id))
+        item = _Item(topic, partition, batch, done, transactional_id)
+        (leader.add_apart if apart else leader.add)(item)
 
     async def append(
         self, node_id: int, topic: str, partition: int, batch: bytes, transactional_id: str | None = None

@@ -554,3 +554,36 @@ def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
         assert len(brokers.lost) <= module.INIT_LANES + 1, "and the one that everybody is asked over"
 
     asyncio.run(whole())
+
+
+def test_no_claim_waits_for_that_of_another_partition() -> None:
+    """Symptom: when a broker died, groups that it did not lead had commits answered half a second late. Cause: their
+    records were in one request with the claims of partitions whose replicas had yet to find the new leader."""
+
+    async def whole() -> None:
+        brokers = FakeBrokers(partitions=3)
+        cluster, tasks = FakeCluster(brokers), Supervisor()
+        appender = Appender(cluster, 1.0)
+        done: list[tuple[int, int]] = []
+
+        def writer(p: int) -> FencedWriter:
+            def written(serial: int, offset: int) -> None:
+                done.append((p, serial))
+
+            return FencedWriter(cluster, appender, STATE, p, 1.0, tasks, written, lambda why: None)
+
+        writers = [writer(p) for p in range(3)]
+        await asyncio.gather(*(w.init() for w in writers))
+        slow = brokers.faults.hang(
+            Api.PRODUCE, 1, lambda req: any(p.index == 0 for t in req.topic_data for p in t.partition_data)
+        )
+        for serial in (1, 2):
+            for w in writers:
+                w.append([record("claim" if serial == 1 else "next")], serial)
+            await until(lambda: {(1, serial), (2, serial)} <= set(done))  # noqa: B023
+        assert slow.met == 1 and not [p for p, _ in done if p == 0]
+        slow.release()
+        await until(lambda: {(0, 1), (0, 2)} <= set(done))
+        assert [len(r.topic_data[0].partition_data) for r in brokers.requests(Api.PRODUCE)][:3] == [1, 1, 1]
+
+    asyncio.run(whole())
