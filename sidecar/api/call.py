@@ -98,6 +98,8 @@ class Client:
     topics: Kept = field(default_factory=dict)
     authenticates: bool = False
     """It has sent something of SASL."""
+    left: bool = False
+    """It sends nothing more, as a client that has gone, or that asks again over another connection."""
 
 
 @dataclass(slots=True)

@@ -55,6 +55,8 @@ def offset_commit(call: Call) -> Handler:
     req = oc.OffsetCommitRequest.decode(call.version, call.frame, call.pos)
     if not call.scope.managed(req.group_id):
         return FORWARD
+    if call.client.left:  # its turn came late, and newer offsets may have come over another connection
+        return _failed(req, Code.COORDINATOR_NOT_AVAILABLE).encode(call.version)
     places = tuple((t.name, t.topic_id, p.partition_index) for t in req.topics for p in t.partitions)
     event = CommitCheck(
         req.group_id,

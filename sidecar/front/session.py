@@ -162,7 +162,7 @@ class Session(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more; what it asked for is still answered."""
-        self._client_eof = True
+        self._client_eof = self.facts.left = True
         self._pass_eof()
         return True
 

@@ -81,6 +81,13 @@ def test_without_read_the_coordinator_is_not_asked() -> None:
     conversation.answers(told(("t", 0, Code.GROUP_AUTHORIZATION_FAILED)))
 
 
+def test_a_commit_whose_client_has_left_before_its_turn_is_not_carried_out() -> None:
+    """Symptom: offsets went back. Cause: a commit waited behind a slow request of its connection; the client had long
+    given it up and had committed newer offsets over another connection, when its turn came."""
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, client=Client("10.0.0.9", left=True))
+    conversation.answers(told(("t", 0, Code.COORDINATOR_NOT_AVAILABLE)))
+
+
 def test_the_offsets_leader_is_elsewhere() -> None:
     conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=ELSEWHERE).may_read("g")
     conversation.coordinates(check(ONE)).coordinator(CheckReply())

@@ -17,8 +17,9 @@ from tests.inprocess.transport import MemoryTransport
 def test_a_client_that_sends_no_more_is_still_answered() -> None:
     async def test(b: Bench) -> None:
         b.client.feed(group(1))
+        assert not b.session.facts.left
         b.client.feed_eof()
-        assert not b.client.closing
+        assert not b.client.closing and b.session.facts.left
         b.answer(0, b"ONE")
         assert b.client.taken() == b"ONE" and b.client.closing
         await turns(2)
