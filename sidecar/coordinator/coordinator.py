@@ -154,7 +154,7 @@ class Coordinator:
             drain=self._drain,
             store=store,
             seat_given_up=self.placeholders.given_up,
-            vacate=self.placeholders.vacate,
+            vacate=lambda group_id: self.placeholders.occupied(group_id, members=False),
             tell=lambda: self._broadcast(self.moves.rules.message()),
         )
 
@@ -195,6 +195,7 @@ class Coordinator:
                 else:
                     if type(event) is CommitCheck or type(event) is FetchCheck:
                         self._checks[token] = event
+                        event.asked_ms = now().mono_ms
                     self.moves.request(token, event)
             elif isinstance(message, Touch):
                 self.service.touch(message.group_id, message.member_id, now())
@@ -222,8 +223,7 @@ class Coordinator:
             reply.token >>= FRONT_BITS
             front.from_coordinator(reply)
 
-    def _check_again(self, token: int, event: Event) -> None:
-        assert isinstance(event, CommitCheck | FetchCheck)
+    def _check_again(self, token: int, event: CommitCheck | FetchCheck) -> None:
         self._checks[token] = event
         self.moves.request(token, event)
         self._drain()
@@ -273,7 +273,7 @@ class Coordinator:
         self._loader.begin(c.partition)
 
     def _occupied(self, c: Occupied) -> None:
-        self.placeholders.occupied(c.partition, c.group_id, c.members)
+        self.placeholders.occupied(c.group_id, c.members)
 
     def _prove(self, p: int, then: Callable[[], None]) -> None:
         if (tenure := self._tenures.get(p)) is not None and tenure.encoder is not None:

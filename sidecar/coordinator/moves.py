@@ -216,9 +216,8 @@ class Moves:
     def took_over(self, partition: int) -> None:
         """The partition is served here now."""
         self._go_on(self._taking.pop(partition, []))
-        for group_id in self.rules.overrides:
-            if self._service.partition_of(group_id) == partition and not self.rules.wanted(group_id):
-                self._vacate(group_id)
+        for group_id in self.rules.unwanted_in(partition):
+            self._vacate(group_id)
 
     def stopped(self, partition: int) -> None:
         """The partition is not served here any more, or is taken over once more."""
@@ -282,8 +281,8 @@ class Moves:
             if group_id not in self._leaving and self._mine(group_id):
                 self._leaving.add(group_id)
                 self._tasks.spawn(self._leave(group_id), "group leaves")
-        for group_id, said in self.rules.overrides.items():
-            if said == cf.LATER and group_id not in self._watched and self._mine(group_id):
+        for group_id in self.rules.later:
+            if group_id not in self._watched and self._mine(group_id):
                 self._watched.add(group_id)
                 self._tasks.spawn(self._watch(group_id), "group not stable")
 

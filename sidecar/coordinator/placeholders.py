@@ -55,9 +55,13 @@ UNSEATED = (
 """The broker knows no such member, or not so."""
 
 
+Waits = CommitCheck | FetchCheck | OpenOffsets
+
+
 @dataclass(frozen=True)
 class PlaceholderSettings:
-    """`wait_ms`: how long a commit waits for its placeholder; `first_joins`: JoinGroups that wait at one broker."""
+    """`wait_ms`: how long a commit waits, for a takeover and then for its placeholder; `first_joins`: JoinGroups that
+    wait at one broker."""
 
     session_timeout_ms: int = 300_000
     wait_ms: int = 5_000
@@ -76,7 +80,7 @@ class PlaceholderPorts:
     partition_of: Callable[[str], int]
     managed: Callable[[str], bool]
     prove: Callable[[int, Callable[[], None]], None]
-    again: Callable[[int, Event], None]
+    again: Callable[[int, CommitCheck | FetchCheck], None]
     answer: Callable[[int, Answer], None]
     strangers: Callable[[str], None] = lambda group_id: None
 
@@ -84,7 +88,7 @@ class PlaceholderPorts:
 @dataclass(slots=True)
 class _Parked:
     token: int
-    event: Event
+    event: Waits
     until_ms: int
     reply: CheckReply | None = None
     """Its seat is there; it only waits for commits that were let pass before."""
@@ -139,8 +143,8 @@ class Placeholders:
         tasks.spawn(self._beat(), "placeholders")
 
     # ---- what the core says -------------------------------------------------------------------------------
-    def occupied(self, partition: int, group_id: str, members: bool) -> None:
-        """The group has members now, or has none any more."""
+    def occupied(self, group_id: str, members: bool) -> None:
+        """The group has members now, or has none: then a seat that a former owner may have left there is given up."""
         wanted = members and self._ports.managed(group_id)
         group = self._groups.get(group_id)
         if group is None:
@@ -152,11 +156,6 @@ class Placeholders:
                 group.seat, group.joining, group.final, group.renew = None, None, False, False
         self._look_after(group)
         self._wake(group)
-
-    def vacate(self, group_id: str) -> None:
-        """Nothing of the group is here: a seat that a former owner left in the broker's group is given up."""
-        if group_id not in self._groups:
-            self._look_after(self._add(group_id, False))
 
     def stopped(self, partition: int) -> None:
         """The state of this partition is forgotten."""
@@ -249,7 +248,7 @@ class Placeholders:
         self,
         group: _Group,
         token: int,
-        event: Event,
+        event: Waits,
         reply: CheckReply | None = None,
         behind: frozenset[int] = frozenset(),
     ) -> None:
@@ -259,7 +258,8 @@ class Placeholders:
             return
         self._waiting += 1
         self._parked.add(group)
-        group.parked.append(_Parked(token, event, now().mono_ms + self._settings.wait_ms, reply, behind))
+        since_ms = now().mono_ms if isinstance(event, OpenOffsets) else event.asked_ms
+        group.parked.append(_Parked(token, event, since_ms + self._settings.wait_ms, reply, behind))
         self._look_after(group, urgent=True)
 
     def _wake(self, group: _Group) -> None:
@@ -291,6 +291,7 @@ class Placeholders:
         elif not reply.ticket:
             self._ports.answer(p.token, reply)
         elif group.seat is None:
+            assert not isinstance(p.event, OpenOffsets)
             self._under_way.end(reply.ticket)
             self._ports.again(p.token, p.event)
         else:

@@ -46,6 +46,8 @@ class Rules:
         """Fronts have not been told of the last change."""
         self.overrides: dict[str, str] = {}
         """Group id -> true, false or later."""
+        self.later: set[str] = set()
+        """Those of which later was said."""
         self.kept: set[str] = set()
         """Groups that have records here, though they are not wanted here."""
         self._own = own
@@ -94,6 +96,11 @@ class Rules:
         moved.update(dict.fromkeys(self._own.never, False))
         return GroupRules(self._stored.include, self._stored.exclude, moved)
 
+    def unwanted_in(self, partition: int) -> list[str]:
+        """Groups of this partition that were ordered to their broker."""
+        said = self._state.partitions[partition].configs
+        return [g for g in said if g in self.overrides and not self.wanted(g)]
+
     # ---- changes ------------------------------------------------------------------------------------------
     def begin(self) -> None:
         """The state topic has been read to its end."""
@@ -120,6 +127,7 @@ class Rules:
             del self.overrides[group_id]
         else:
             self.overrides[group_id] = now
+        (self.later.add if now == cf.LATER else self.later.discard)(group_id)
         self._since_s[group_id] = time.monotonic()
         self.dirty = True
         if self.ready:

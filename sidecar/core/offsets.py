@@ -54,6 +54,8 @@ class CommitCheck(Event):
     sent_as: Seat | None = None
     connection: int = 0
     """Which of the front's connections it came over: that keeps the order of a member's commits."""
+    asked_ms: int = 0
+    """When it came to the coordinator (monotonic), who fills it in."""
 
     def as_member(self) -> bool:
         return self.member_epoch >= 0
@@ -66,6 +68,8 @@ class FetchCheck(Event):
 
     member_id: str | None
     member_epoch: int
+    asked_ms: int = 0
+    """As of a commit."""
 
 
 def commit_to_nobody(turn: Turn, c: CommitCheck, token: int) -> None:

@@ -524,6 +524,32 @@ def test_a_fetch_is_answered_only_when_no_former_owner_can_commit_any_more() -> 
     run(test)
 
 
+def test_a_commit_that_waited_for_the_takeover_waits_no_longer_for_its_seat() -> None:
+    """Symptom: a commit was let in ten seconds after it was sent, when its member had fetched older offsets. Cause:
+    it waited five seconds for the takeover, and then five more for the seat."""
+
+    async def test(house: House) -> None:
+        _, epoch = await joined(house)
+        await house.seated()
+        joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        fences = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        house.assign(2)
+        await turns()
+        house.assign(1)
+        await until(lambda: fences.parked)
+        heard = Heard(house.coordinator)
+        check = CommitCheck("g", "m1", epoch, None, 9, False, (("orders", ZERO_UUID, 0),))
+        heard.tell(Request(1, check))
+        await asyncio.sleep(0.01)
+        fences.release()
+        await until(lambda: joins.parked)
+        await turns()
+        (parked,) = house.coordinator.placeholders._groups["g"].parked
+        assert parked.until_ms == check.asked_ms + 5_000
+
+    run(test)
+
+
 def test_a_fetch_of_a_new_group_does_not_wait_for_the_seat() -> None:
     async def test(house: House) -> None:
         house.brokers.initial_delay_s = SLOW_S
