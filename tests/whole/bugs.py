@@ -226,7 +226,7 @@ def stays_withdrawn(patch: Patch, world: World) -> None:
 # ---- offsets --------------------------------------------------------------------------------------------------
 def has_no_placeholders(patch: Patch, world: World) -> None:
     """Commits go on in nobody's name, and the broker takes those of a former owner."""
-    patch.setattr(Placeholders, "occupied", lambda self, partition, group_id, members: None)
+    patch.setattr(Placeholders, "occupied", lambda self, group_id, members: None)
 
 
 def takes_no_seat_over(patch: Patch, world: World) -> None:

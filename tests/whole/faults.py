@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from tests.whole.broker.groups import partition_for
@@ -25,7 +24,7 @@ OFTEN = 12
 """So many times as often a fault strikes that is to strike often."""
 LOOKS_MS = 4_000
 """How long it is looked whether something is under way."""
-MOVES, ASKED = "m1", "SIMULATE_MOVES"
+MOVES = "m1"
 """A classic group that no pattern of this run names: it moves between the brokers and the sidecars."""
 GROUPS: dict[str, type[ConsumerMember] | type[ClassicMember]] = {"g1": ConsumerMember, "g2": ClassicMember}
 MORE_GROUPS: dict[str, tuple[type[ConsumerMember] | type[ClassicMember], ...]] = {
@@ -37,9 +36,7 @@ MORE_GROUPS: dict[str, tuple[type[ConsumerMember] | type[ClassicMember], ...]] =
 }
 """Which kinds of members come to a group; g3 goes from one protocol to the other while it lives."""
 MOVING = 0.25
-"""The share of seeds in which one group is the brokers' at first and moves, if `run --moves` asks for that. It is not
-part of every run yet: in seed 549 the broker's group keeps a placeholder that nobody gives up, and in seed 502 the
-judge does not know of a generation that a broker without a quorum has begun."""
+"""The share of seeds in which one group is the brokers' at first, and moves."""
 SESSIONS_MS = (6_000, 6_500, 8_000)
 INCLUDED: tuple[tuple[str, ...], ...] = (("g.*",), ("other",), ("g1",), ("g2", "x.*"))
 TOPICS = (("t1",), ("t2",), ("t1", "t2"))
@@ -56,7 +53,7 @@ class Faults:
             self.groups.append("g3")
         if self.rng.random() < 0.15:
             self.groups += ["g4", "g5"]
-        self.moves = self.rng.random() < MOVING and ASKED in os.environ
+        self.moves = self.rng.random() < MOVING
         if self.moves:
             self.groups[self.groups.index("g2")] = MOVES
             world.judge.moving.homes[MOVES] = BROKER

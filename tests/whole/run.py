@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.whole.damage import repair
-from tests.whole.faults import ASKED, Faults
+from tests.whole.faults import Faults
 from tests.whole.loop import virtual_time
 from tests.whole.many import quiet, spread
 from tests.whole.timeline import LastLines, standing
@@ -212,11 +212,8 @@ def main() -> int:
     ap.add_argument("--first", type=int, default=0)
     ap.add_argument("--seed", type=int)
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
-    ap.add_argument("--moves", action="store_true", help="in a quarter of the seeds a group moves (faults.py, MOVING)")
     a = ap.parse_args()
     quiet()
-    if a.moves:
-        os.environ[ASKED] = "1"
     if a.seed is not None:
         return _replay(a.seed)
     start, figures, bad = time.monotonic(), Counter[str](), 0
