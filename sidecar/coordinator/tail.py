@@ -13,6 +13,7 @@ from typing import Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from sidecar.coordinator.ahead import Ahead, Want, some
 from sidecar.core.errors import InvariantError
 from sidecar.core.records import Key, Record
 from sidecar.link.ports import Figures, Logger
@@ -21,13 +22,13 @@ from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import StateError
 
-SLICE = 200
-"""Records handed to the event loop at once."""
 AHEAD = 2
 """Slices that the thread hands over before the loop has taken them: else a sidecar that starts would apply them for as
 long as the topic is large, and do nothing in between."""
 LOOKED_AT = 64
 """Keys."""
+LATE_S, FAR = 0.1, 10_000
+"""Who has waited for so long is helped (ahead.py), but not over so many records."""
 Item = tuple[int, int, StateKey | None, bytes | None, int]
 """Partition, offset, key, value, and of a tombstone the owner epoch, else -1. Partition -1: nothing to apply; offset
 END: there is nothing more for now."""
@@ -41,6 +42,10 @@ class StateLog:
     def __init__(self, partitions: int, codec: StateCodec, log: Logger, figures: Figures) -> None:
         self.partitions = [PartitionFold() for _ in range(partitions)]
         self.revisions: list[dict[Key, int]] = [{} for _ in range(partitions)]
+        self.ahead: list[dict[int, tuple[StateKey | None, bytes | None]]] = [{} for _ in range(partitions)]
+        """Records that were applied before the tail came to them, by offset."""
+        self.late: Callable[[int, int], None] = lambda partition, offset: None
+        """Told that somebody waits for the record at this offset."""
         self._codec = codec
         self._log = log
         figures("void_records").set_function(lambda: sum(p.owners.void for p in self.partitions))
@@ -74,9 +79,14 @@ class StateLog:
         """Until the record at `offset` has been applied."""
         if self.partitions[partition].position > offset:
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         self._waiters[partition].append((offset, future))
-        await future
+        late = loop.call_later(LATE_S, lambda: self.late(partition, offset))
+        try:
+            await future
+        finally:
+            late.cancel()
 
     def apply(
         self, partition: int, offset: int, key: StateKey | None, value: bytes | None, owner_epoch: int = -1
@@ -156,12 +166,26 @@ class Tail:
             "allow.auto.create.topics": False,
             "log_level": 2,
         }
+        self._ahead = Ahead(
+            self._config,
+            topic,
+            taken=lambda messages: self._post(self._apply_ahead, [self._item(m) for m in messages]),
+            trouble=lambda text: self._post(listener.tail_trouble, text),
+            broke=lambda exc: self._post(listener.tail_broke, exc),
+        )
+        log.late = self._late
         self._thread = threading.Thread(target=self._guarded, name="state-tail", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._stop.set()
+        self._ahead.stop()
         self._thread.join(timeout=2)
+
+    def _late(self, partition: int, offset: int) -> None:
+        position = self._log.partitions[partition].position
+        if position <= offset < position + FAR:
+            self._ahead.read(Want(partition, position, offset))
 
     # ---- the thread ---------------------------------------------------------------------------------------
     def _guarded(self) -> None:
@@ -176,9 +200,7 @@ class Tail:
         consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in partitions])
         while not self._stop.is_set():
             try:
-                # `consume` would wait for its whole count or timeout: take the first as it comes, then what is there.
-                first = consumer.poll(0.2)
-                messages = [] if first is None else [first, *consumer.consume(SLICE, 0)]
+                messages = some(consumer, 0.2)
             except KafkaException as exc:
                 self._post(self._listener.tail_trouble, str(exc))
                 continue
@@ -225,21 +247,41 @@ class Tail:
     def _apply(self, items: list[Item]) -> None:
         log = self._log
         touched: set[int] = set()
-        for partition, offset, key, value, owner_epoch in items:
+        for item in items:
+            partition, offset, key, value, _ = item
             if partition >= 0 and offset == END:
                 self._listener.tail_read(partition)
             elif partition >= 0:
+                ahead = log.ahead[partition]
                 if offset < log.partitions[partition].position:
+                    if ahead.pop(offset, None) == (key, value):
+                        continue
                     self._listener.tail_went_back(partition)
                     return
+                ahead.clear()
                 touched.add(partition)
-                log.apply(partition, offset, key, value, owner_epoch)
-                if key is not None and key.kind == CONFIG:
-                    self._listener.setting_stored(key.group_id, key.sub_id)
-                elif key is not None and key.kind == OWNER_CLAIM:
-                    self._listener.claim_read(partition)
+                self._apply_one(item)
         for partition in touched:
             log.wake(partition)
+
+    def _apply_ahead(self, items: list[Item]) -> None:
+        """The tail comes to them later, or is there already."""
+        log = self._log
+        for item in items:
+            partition, offset, key, value, _ = item
+            if offset >= log.partitions[partition].position:
+                log.ahead[partition][offset] = (key, value)
+                self._apply_one(item)
+        for partition in {item[0] for item in items}:
+            log.wake(partition)
+
+    def _apply_one(self, item: Item) -> None:
+        partition, offset, key, value, owner_epoch = item
+        self._log.apply(partition, offset, key, value, owner_epoch)
+        if key is not None and key.kind == CONFIG:
+            self._listener.setting_stored(key.group_id, key.sub_id)
+        elif key is not None and key.kind == OWNER_CLAIM:
+            self._listener.claim_read(partition)
 
 
 def _said_epoch(m: Message) -> int:

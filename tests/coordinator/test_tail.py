@@ -83,6 +83,12 @@ def group(epoch: int, group_id: str = "g") -> GroupRecord:
     return GroupRecord(group_id, epoch, 0)
 
 
+def item(b: Bench, offset: int, record: Record) -> module.Item:
+    """As the thread hands it over."""
+    encoded = b.codec.encode(record, Stamp(OWNER, 1), 1)
+    return (0, offset, decode_key(encoded.key), encoded.value, -1)
+
+
 def member(name: str) -> MemberRecord:
     return MemberRecord("g", name, None, None, "app", "/h", 1_000, ("orders",), None, None)
 
@@ -127,6 +133,53 @@ def test_gaps_in_the_offsets_are_passed_over() -> None:
         b.write(group(1))
         await asyncio.wait_for(waiting, 1)
         assert b.log.partitions[0].position == 10
+
+    run(test)
+
+
+# ---- what was read ahead of the tail --------------------------------------------------------------------------------
+def test_whoever_waits_long_is_helped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LATE_S", 0.01)
+
+    async def test(b: Bench) -> None:
+        told: list[tuple[int, int]] = []
+        b.log.late = lambda partition, offset: told.append((partition, offset))
+        waiting = asyncio.get_running_loop().create_task(b.log.wait_past(0, 1))
+        await until(lambda: told)
+        b.tail._apply_ahead([item(b, 0, group(1)), item(b, 1, group(2))])
+        await asyncio.wait_for(waiting, 1)
+        assert told == [(0, 1)] and list(b.log.records(0, "g")) == [group(2)]
+        b.write(group(1))
+        b.write(group(2))
+        b.write(group(3))
+        await turns(5)
+        assert list(b.log.records(0, "g")) == [group(3)] and b.log.partitions[0].records == 3
+        assert b.went_back == [] and not any(b.log.ahead)
+
+    run(test)
+
+
+def test_what_the_tail_had_already_is_not_applied_again() -> None:
+    async def test(b: Bench) -> None:
+        b.write(group(1))
+        b.write(group(2))
+        await turns(5)
+        b.tail._apply_ahead([item(b, 1, group(2)), item(b, 2, group(3))])
+        assert list(b.log.records(0, "g")) == [group(3)] and b.log.partitions[0].records == 3
+
+    run(test)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_another_record_than_was_read_ahead_means_that_the_log_has_lost_some(offset: int) -> None:
+    async def test(b: Bench) -> None:
+        b.write(group(1))
+        await turns(5)
+        b.tail._apply_ahead([item(b, 1, group(2)), item(b, 2, group(3))])
+        b.next[0] = offset
+        b.write(group(9))
+        await turns(5)
+        assert b.went_back == [0] and list(b.log.records(0, "g")) == [group(3)]
 
     run(test)
 

@@ -30,6 +30,7 @@ RUN_MS = 30.0
 """The longest that a background run takes, if it does not hang."""
 POLL_MS = 2.0
 BACK_OFF_MS = 100.0
+AHEAD_TRIES = 50
 NOT_LEADER, UNKNOWN_TOPIC, OUT_OF_RANGE = 6, 3, 1
 
 
@@ -128,6 +129,7 @@ class SimTail(Tail):
         """It comes to each next look so much later."""
         for partition in range(len(log.partitions)):
             self._again(partition, after_ms)
+        log.late = self._late
 
     def stop(self) -> None:
         self._ended = True
@@ -164,6 +166,33 @@ class SimTail(Tail):
             self._again(partition, rng.uniform(0.1, POLL_MS) + self.lag_ms)
 
         return done
+
+    # ---- as ahead.py ----
+    def _late(self, partition: int, offset: int) -> None:
+        self._read_ahead(partition, self._log.partitions[partition].position, offset, AHEAD_TRIES)
+
+    def _read_ahead(self, partition: int, first: int, last: int, tries: int) -> None:
+        if self._ended or first > last or tries == 0:
+            return
+
+        def again(at: int) -> None:
+            ms = self._proc.universe.rng.uniform(1, BACK_OFF_MS)
+            self._proc.later(ms, lambda: self._read_ahead(partition, at, last, tries - 1))
+
+        def done(found: Any) -> None:
+            if found is None or found.error:
+                again(first)
+                return
+            messages = [Polled(partition, r.offset, r.key, r.value, None, r.headers) for r in found.records]
+            items = [self._item(cast(Message, m)) for m in messages]
+            self._loop.call_soon_threadsafe(self._apply_ahead, items)
+            again(found.next_offset)
+
+        node = self._kafka.leader(self.topic, partition)
+        if node is None:
+            again(first)
+        else:
+            self._kafka.fetch(self._proc, node, self.topic, partition, first, done)
 
     def _take(self, partition: int, messages: list[Polled], next_offset: int, at_end: bool) -> None:
         if messages:
