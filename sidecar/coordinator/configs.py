@@ -229,7 +229,9 @@ class Configs:
         told = {n: v for n, v in found.items() if v is not None}
         if group_id:
             told[cf.STATE] = self._rules.whereabouts(group_id)
-            told[cf.WHY] = self._rules.why(group_id, cf.MANAGED)
+            told[cf.WHY] = self._rules.why(group_id)
+            if (word := self._rules.overrides.get(group_id)) is not None:
+                told[cf.MANAGED] = word
             told[cf.EPOCH] = str(last_assignment(self._state, self._codec, group_id))
         return told
 
@@ -326,6 +328,8 @@ class Configs:
     async def _store(self, change: SettingChange, client: str, append: Append) -> None:
         group_id = change.name if change.resource_type == cf.GROUP else ""
         values = {key if group_id else f"{change.name}/{key}": value for key, value in change.values.items()}
+        if group_id and cf.MANAGED in values and cf.VERDICT in self._stored(group_id):
+            values[cf.VERDICT] = None
         await self.put(group_id, values, f"changed by {client}", append)
 
     async def put(self, group_id: str, values: Mapping[str, str | None], why: str, append: Append) -> None:

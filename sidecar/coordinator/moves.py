@@ -295,7 +295,7 @@ class Moves:
 
     async def _give_back(self, group_id: str) -> None:
         began_s = time.monotonic()
-        why = self.rules.why(group_id, cf.MANAGED) or "the patterns leave it to the broker"
+        why = self.rules.why(group_id) or "the patterns leave it to the broker"
         while not self.rules.wanted(group_id):
             reply = await self.ask(Drain(group_id, f"goes back to the broker: {why}"))
             if not isinstance(reply, DrainReply) or reply.code != Code.NONE:
@@ -371,7 +371,7 @@ class Moves:
             await self._give_up(group_id, problem or "it is a share or streams group")
         elif not found.stable:
             self._first_try_s.setdefault(group_id, time.monotonic())
-            await self._store(group_id, cf.LATER, f"it is {found.state} at the broker: taken in when it is stable")
+            await self._judge(group_id, cf.LATER, f"it is {found.state} at the broker: taken in when it is stable")
         elif not self._knows(group_id, found.topics):
             raise ConnectionLost("topics that it owns are not known here yet")
         else:
@@ -382,7 +382,7 @@ class Moves:
         return shard is not None and all(t in shard.image.by_id for t in topics)
 
     async def _adopt(self, group_id: str, found: Native) -> None:
-        why = self.rules.why(group_id, cf.MANAGED) or "the patterns name it"
+        why = self.rules.why(group_id) or "the patterns name it"
         reply = await self.ask(adoption(group_id, found, f"taken over from the broker: {why}"))
         if reply.code not in (Code.NONE, Code.NON_EMPTY_GROUP):
             raise ConnectionLost(f"not taken in: {name_of(reply.code)}")
@@ -432,8 +432,7 @@ class Moves:
                     if time.monotonic() - first_s > self._settings.limit_s:
                         await self._give_up(group_id, f"it does not become stable at the broker: {found.state}")
                     elif found.kind in (native.NOBODY, native.OTHER) or found.stable:
-                        by_pattern = self.rules.matches(group_id)
-                        await self._store(group_id, None if by_pattern else "true", "it is stable at the broker now")
+                        await self._comes(group_id)
                 except TROUBLE as exc:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
         finally:
@@ -446,10 +445,18 @@ class Moves:
         self._first_try_s.pop(group_id, None)
         self._log.error("group not taken in", group_id=group_id, problem=problem)
         self._figures("moves", "sidecar", "given up").inc()
-        await self._store(group_id, "false", f"not taken in: {problem}")
+        await self._judge(group_id, "false", f"not taken in: {problem}")
 
-    async def _store(self, group_id: str, value: str | None, why: str) -> None:
-        await self._ports.store(group_id, {cf.MANAGED: value}, why)
+    async def _judge(self, group_id: str, word: str, why: str) -> None:
+        """About the order that is known now; of one that is under way, this will say nothing."""
+        await self._ports.store(group_id, {cf.VERDICT: self.rules.verdict(group_id, word)}, why)
+
+    async def _comes(self, group_id: str) -> None:
+        """It need not be waited for any more. An older sidecar has written in the place of the order."""
+        name, value = cf.VERDICT, None
+        if self.rules.value(group_id, cf.MANAGED) == cf.LATER:
+            name, value = cf.MANAGED, None if self.rules.matches(group_id) else "true"
+        await self._ports.store(group_id, {name: value}, "it is stable at the broker now")
 
 
 def _joins(event: Event) -> bool:

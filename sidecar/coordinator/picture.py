@@ -7,7 +7,6 @@ from typing import Any
 
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.tail import StateLog
-from sidecar.core import config as cf
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assigned
 from sidecar.core.consumer import records as consumer
@@ -49,7 +48,7 @@ def picture(state: StateLog, codec: StateCodec, rules: Rules, group_id: str) -> 
         "group": group_id,
         "where": rules.whereabouts(group_id),
         "managed": rules.overrides.get(group_id, "as the patterns say"),
-        "why": rules.why(group_id, cf.MANAGED),
+        "why": rules.why(group_id),
         "rebalance": rules.order(group_id),
     }
     if any(isinstance(r, classic.GroupRecord) for r in records):

@@ -45,7 +45,7 @@ class Rules:
         self.dirty = False
         """Fronts have not been told of the last change."""
         self.overrides: dict[str, str] = {}
-        """Group id -> true, false or later."""
+        """Group id -> true, false or later: what was ordered, or what the owner has found about that."""
         self.later: set[str] = set()
         """Those of which later was said."""
         self.kept: set[str] = set()
@@ -112,7 +112,7 @@ class Rules:
 
     def stored(self, group_id: str, name: str) -> bool:
         """This setting stands in the topic, or is gone from there. Returns whether that changes what is wanted."""
-        if group_id and name == cf.MANAGED:
+        if group_id and name in (cf.MANAGED, cf.VERDICT):
             return self._override(group_id)
         if not group_id and name in [f"/{n}" for n in cf.BROKER_MOVES]:
             return self._patterns()
@@ -120,11 +120,11 @@ class Rules:
 
     def _override(self, group_id: str) -> bool:
         before = self.overrides.get(group_id)
-        now = self.value(group_id, cf.MANAGED)
+        now = self._verdict(group_id) or self.value(group_id, cf.MANAGED)
         if now == before:
             return False
         if now is None:
-            del self.overrides[group_id]
+            self.overrides.pop(group_id, None)
         else:
             self.overrides[group_id] = now
         (self.later.add if now == cf.LATER else self.later.discard)(group_id)
@@ -166,16 +166,26 @@ class Rules:
             self._log.error("setting skipped", group_id=group_id, name=name, error=str(exc))
             return None
 
-    def why(self, group_id: str, name: str) -> str:
-        raw = self._raw(group_id, name)
+    def _verdict(self, group_id: str) -> str:
+        """What the owner has found about the order that stands; "" if nothing."""
+        word, _, order = (self.value(group_id, cf.VERDICT) or "").partition(": ")
+        return word if order == self.order(group_id, cf.MANAGED) else ""
+
+    def verdict(self, group_id: str, word: str) -> str:
+        """As it is stored: about the order that stands now."""
+        return f"{word}: {self.order(group_id, cf.MANAGED)}"
+
+    def why(self, group_id: str) -> str:
+        """Why the group is where it is; "" if nothing was said of it."""
+        raw = self._raw(group_id, cf.VERDICT if self._verdict(group_id) else cf.MANAGED)
         try:
             return "" if raw is None else str(self._codec.schemas.decode(raw)["why"])
         except StateError:
             return ""
 
-    def order(self, group_id: str) -> str:
-        """A rebalance that was asked for, by whom and when, which tells it from any other; empty if there is none."""
-        raw = self._raw(group_id, cf.REBALANCE)
+    def order(self, group_id: str, name: str = cf.REBALANCE) -> str:
+        """What was asked for, by whom and when, which tells it from any other order; empty if nothing was."""
+        raw = self._raw(group_id, name)
         try:
             body = None if raw is None else self._codec.schemas.decode(raw)
         except StateError:

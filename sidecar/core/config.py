@@ -24,8 +24,9 @@ BROKER_OFFLOAD = "group." + OFFLOAD
 MANAGED, REBALANCE = "sidecar.managed", "sidecar.rebalance"
 """Of any group, whoever coordinates it: `true` or `false` is stronger than the patterns; each change of the other,
 whose value is the reason, forces one rebalance."""
-LATER = "later"
-"""In the place of `true`: the sidecars wait until they can take the group in. Only they say so."""
+VERDICT, LATER = "sidecar.managed.verdict", "later"
+"""What the owner has found about the order that stands, and about no other: `later: <order>`, it waits until it can
+take the group in; or `false: <order>`, it has given up. Only owners say so, and never in the place of an order."""
 INCLUDE, EXCLUDE = "sidecar.groups.include", "sidecar.groups.exclude"
 """Of all brokers (resource ""): patterns of the groups that sidecars coordinate, in the place of their own settings."""
 STATE, WHY, EPOCH = "sidecar.state", "sidecar.why", "sidecar.epoch"

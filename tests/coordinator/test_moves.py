@@ -175,7 +175,7 @@ def test_what_is_said_while_the_broker_is_asked_counts(monkeypatch: pytest.Monke
         await until(lambda: not house.coordinator.moves._watched, 3)
         await asyncio.sleep(0.05)
         assert house.rules.overrides == {"theirs": word}
-        assert house.rules.why("theirs", cf.MANAGED) == "changed by a test"
+        assert house.rules.why("theirs") == "changed by a test"
 
     run(test)
 
@@ -188,7 +188,7 @@ def test_what_never_becomes_stable_stays_with_the_broker(monkeypatch: pytest.Mon
         await until(lambda: house.rules.overrides == {"theirs": "false"}, 3)
         assert "does not become stable" in house.lines.fields("group not taken in")["problem"]
         assert house.metrics.value("moves", "sidecar", "given up") == 1
-        assert "not taken in" in house.rules.why("theirs", cf.MANAGED)
+        assert "not taken in" in house.rules.why("theirs")
 
     run(test)
 

@@ -83,3 +83,28 @@ def test_a_record_that_was_under_way_makes_the_group_the_sidecars_again(clock: l
     clock[0] += RECOUNT_S[0]
     b.rules.tick()
     assert b.told() == {"g": True}
+
+
+def test_what_an_owner_has_found_counts_for_the_order_that_it_speaks_of() -> None:
+    """Found by the simulation: an owner took `later` back in the place of the order, while another order was under way.
+    That was acknowledged, and gone."""
+    b = Bench()
+
+    def stands(name: str, value: str | None, why: str = "test") -> str | None:
+        b.apply(b.codec.config("g", name, value, 1, 0, why))
+        b.rules.stored("g", name)
+        return b.rules.overrides.get("g")
+
+    assert stands(cf.MANAGED, "true", "first") == "true"
+    verdict = b.rules.verdict("g", cf.LATER)
+    assert stands(cf.VERDICT, verdict, "not stable") == cf.LATER and b.rules.why("g") == "not stable"
+    assert b.rules.later == {"g"}
+    assert stands(cf.MANAGED, "false", "second") == "false" and b.rules.why("g") == "second"
+    assert not b.rules.later
+    assert stands(cf.VERDICT, verdict) == "false" and stands(cf.VERDICT, None) == "false"
+    assert stands(cf.VERDICT, b.rules.verdict("g", "false")) == "false"
+    assert stands(cf.MANAGED, "true", "third") == "true", "it is ordered anew"
+    assert stands(cf.MANAGED, None) is None
+    assert stands(cf.VERDICT, b.rules.verdict("g", cf.LATER)) == cf.LATER, "of a group that the patterns name"
+    assert stands(cf.VERDICT, None) is None
+    assert stands(cf.MANAGED, cf.LATER) == cf.LATER, "as older sidecars say it"

@@ -10,7 +10,7 @@ from sidecar.assign import BUILT_IN
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import Kind as ClassicKind
-from sidecar.core.config import MANAGED
+from sidecar.core.config import MANAGED, VERDICT
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import Kind as ConsumerKind
@@ -48,8 +48,8 @@ class Part:
 
 class Fold:
     """`changed(group_id)` is called when a batch of records about this group has been read, and
-    `removed(group_id, member_id, why, partition)` when a member's record is gone, and `said(group_id, value, why)` when
-    it is said whose the group is."""
+    `removed(group_id, member_id, why, partition)` when a member's record is gone, and `said(group_id, name, value,
+    why, at)` when it is said whose the group is, or what its owner has found about that."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Fold:
         partitions: int,
         changed: Callable[[str], None],
         removed: Callable[[str, str, str, Part], None],
-        said: Callable[[str, str | None, str], None],
+        said: Callable[[str, str, str | None, str, str], None],
     ) -> None:
         self._kafka, self._topic = kafka, topic
         self.parts = [Part() for _ in range(partitions)]
@@ -125,12 +125,13 @@ class Fold:
             for group_id in groups:
                 self._changed(group_id)
 
-    def _move(self, group_id: str, r: Any) -> None:
+    def _move(self, group_id: str, name: str, r: Any) -> None:
         body = None if r.value is None else self._codec.schemas.decode(r.value)
         value = None if body is None else str(body["value"])
         why = (dict(r.headers).get("why") or b"").decode() if body is None else str(body["why"])
-        self.say("log", f"{group_id}: {MANAGED} is {value}: {why}")
-        self._said(group_id, value, why)
+        at = "" if body is None else body["time_ms"].isoformat(timespec="milliseconds")
+        self.say("log", f"{group_id}: {name} is {value}: {why}")
+        self._said(group_id, name, value, why, at)
 
     def is_whole(self, p: int) -> bool:
         """Nothing is in the log that has not been read, or that may still go away."""
@@ -155,8 +156,8 @@ class Fold:
                 self._codec.schemas.learn(r.value.decode())
             return
         if key.kind == CONFIG:
-            if key.group_id and key.sub_id == MANAGED:
-                self._move(key.group_id, r)
+            if key.group_id and key.sub_id in (MANAGED, VERDICT):
+                self._move(key.group_id, key.sub_id, r)
             return
         if key in self.injected and r.value is not None:
             if owner_epoch_of(r.value) == part.claimed:  # else it is void for everybody

@@ -32,22 +32,25 @@ class Moving:
         self._kafka, self._partitions = kafka, partitions
         self.homes: dict[str, str] = {}
         """Of each group that may move: where the last order puts it that is in the state topic."""
+        self._orders: dict[str, str] = {}
+        """That order, as verdicts name it."""
         self.highest: dict[str, int] = {}
         """The highest generation that a broker has told of each of them."""
         self._heard: dict[tuple[str, str], float] = {}
         """When a broker was last asked in the name of this member of this group; "" has no member id yet."""
 
     # ---- orders ---------------------------------------------------------------------------------------------
-    def said(self, group_id: str, value: str | None, why: str) -> None:
-        """`sidecar.managed` of this group stands in the state topic, or is gone from there (None). What sidecars say
-        themselves must not be against the last order."""
+    def said(self, group_id: str, name: str, value: str | None, why: str, at: str) -> None:
+        """`sidecar.managed` of this group, or what its owner says of that, stands in the state topic, or is gone from
+        there (None). No sidecar writes in the place of an order, and none gives up."""
         if group_id not in self.homes:
             return
-        if why.startswith(ORDERED) and value in HOMES:
-            self.homes[group_id] = HOMES[value]
-            return
-        if (value in ("true", cf.LATER)) != (self.homes[group_id] == SIDECARS):
-            raise Violation(f"{group_id} is ordered to {self.homes[group_id]}, but a sidecar says {value}: {why}")
+        if name == cf.MANAGED:
+            if not why.startswith(ORDERED) or value not in HOMES:
+                raise Violation(f"{group_id} was ordered to {self.homes[group_id]}, but a sidecar says {value}: {why}")
+            self.homes[group_id], self._orders[group_id] = HOMES[value], f"{value} ({why}, {at})"
+        elif value == f"false: {self._orders.get(group_id, '')}":
+            raise Violation(f"{group_id} is ordered to {self.homes[group_id]}, but its owner has given up: {why}")
 
     # ---- brokers --------------------------------------------------------------------------------------------
     def joined(self, group_id: str, generation: int) -> None:
