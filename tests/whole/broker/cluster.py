@@ -121,6 +121,8 @@ class SimCluster:
             found += [_stored(r) for r in chosen]
             full = len(found) >= max_records and chosen and chosen[-1].offset < batch.last
             at = chosen[-1].offset + 1 if full else batch.last + 1
+            if full:
+                break
         else:
             at = max(at, mark)
         return ReadResult(Err.NONE, tuple(found), max(at, offset), mark, log.start, known.topic_id, epoch)

@@ -206,6 +206,17 @@ def test_compaction_keeps_offsets_last_values_and_the_producers() -> None:
     assert world.cluster.read(1, "t", 0, 99, 9).error == Err.OFFSET_OUT_OF_RANGE
 
 
+def test_a_fetch_that_takes_a_part_of_the_last_batch_goes_on_behind_it() -> None:
+    world = Clockwork(1)
+    make_topic(world, replicas=1)
+    assert produce(Client(world), ["a=1", "b=1", "c=1"])[0] == 0
+    found, offset = [], 0
+    for _ in range(2):
+        res = world.cluster.read(1, "t", 0, offset, 2)
+        offset, found = res.next_offset, [*found, *(r.offset for r in res.records)]
+    assert (found, offset) == ([0, 1, 2], 3)
+
+
 def test_one_seed_is_one_trace() -> None:
     def trace(seed: int) -> list[object]:
         world = Clockwork(3, seed, Delays())
