@@ -55,8 +55,6 @@ def offset_commit(call: Call) -> Handler:
     req = oc.OffsetCommitRequest.decode(call.version, call.frame, call.pos)
     if not call.scope.managed(req.group_id):
         return FORWARD
-    if call.client.left:  # its turn came late, and newer offsets may have come over another connection
-        return _failed(req, Code.COORDINATOR_NOT_AVAILABLE).encode(call.version)
     places = tuple((t.name, t.topic_id, p.partition_index) for t in req.topics for p in t.partitions)
     event = CommitCheck(
         req.group_id,
@@ -70,7 +68,7 @@ def offset_commit(call: Call) -> Handler:
     )
     check = yield from _check(call, event)
     hidden = (yield from _refused_topics(call, req, check)) if check.code == Code.NONE else {}
-    while check.code == Code.NONE:
+    while check.code == Code.NONE and not call.client.left:
         version = _broker_version(call)
         if check.seat is not None:
             version = max(version, COMMIT_NAMES_INSTANCE)
@@ -86,7 +84,8 @@ def offset_commit(call: Call) -> Handler:
             return res.encode(call.version)
         check = yield from _check_again(event, check.seat, code)
         event.again = True
-    return _failed(req, check.code).encode(call.version)
+    yield from _not_sent(check)
+    return _failed(req, check.code or Code.COORDINATOR_NOT_AVAILABLE).encode(call.version)
 
 
 def txn_offset_commit(call: Call) -> Handler:
@@ -99,7 +98,7 @@ def txn_offset_commit(call: Call) -> Handler:
     check = yield from _check(call, event)
     hidden = (yield from _txn_refused_topics(call, req, check)) if check.code == Code.NONE else []
     req.topics = [t for t in req.topics if all(t.name != h.name for h in hidden)]
-    while check.code == Code.NONE and not check.partition_code:
+    while check.code == Code.NONE and not check.partition_code and not call.client.left:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
         req.generation_id, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
         body = yield from _send(call, req.group_id, check, version, req.encode(version))
@@ -110,10 +109,10 @@ def txn_offset_commit(call: Call) -> Handler:
             return body if version == call.version and not hidden else res.encode(call.version)
         check = yield from _check_again(event, check.seat, code)
         event.again = True
-    if check.ticket:  # nothing of it is under way: nobody is to wait for it
-        yield Tell(CommitEnded(check.ticket, sure=True))
+    yield from _not_sent(check)
     # A transaction stands or falls as a whole.
-    return _txn_failed(req, check.code if check.code != Code.NONE else check.partition_code).encode(call.version)
+    code = check.code or check.partition_code or Code.COORDINATOR_NOT_AVAILABLE
+    return _txn_failed(req, code).encode(call.version)
 
 
 def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:
@@ -132,6 +131,13 @@ def _check_again(event: CommitCheck, seat: Seat | None, code: int) -> Generator[
     check = yield from coordinate(replace_struct(event, again=True, sent_as=seat))
     assert isinstance(check, CheckReply)
     return check
+
+
+def _not_sent(check: CheckReply) -> Generator[Want, Any, None]:
+    """It was refused, or its client has left: that one has given it up, and may have committed newer offsets over
+    another connection. Nothing is under way, and nobody is to wait for it."""
+    if check.ticket:
+        yield Tell(CommitEnded(check.ticket, sure=True))
 
 
 def _send(call: Call, group_id: str, check: CheckReply, version: int, body: bytes) -> Generator[Want, Any, bytes]:

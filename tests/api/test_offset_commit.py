@@ -84,7 +84,10 @@ def test_without_read_the_coordinator_is_not_asked() -> None:
 def test_a_commit_whose_client_has_left_before_its_turn_is_not_carried_out() -> None:
     """Symptom: offsets went back. Cause: a commit waited behind a slow request of its connection; the client had long
     given it up and had committed newer offsets over another connection, when its turn came."""
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, client=Client("10.0.0.9", left=True))
+    client = Client("10.0.0.9")
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, client=client).may_read("g").coordinates(check(ONE))
+    client.left = True
+    conversation.coordinator(CheckReply(seat=SEAT, ticket=7)).reports(7)
     conversation.answers(told(("t", 0, Code.COORDINATOR_NOT_AVAILABLE)))
 
 
