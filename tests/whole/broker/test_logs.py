@@ -210,7 +210,8 @@ def test_a_fetch_that_takes_a_part_of_the_last_batch_goes_on_behind_it() -> None
     world = Clockwork(1)
     make_topic(world, replicas=1)
     assert produce(Client(world), ["a=1", "b=1", "c=1"])[0] == 0
-    found, offset = [], 0
+    found: list[int] = []
+    offset = 0
     for _ in range(2):
         res = world.cluster.read(1, "t", 0, offset, 2)
         offset, found = res.next_offset, [*found, *(r.offset for r in res.records)]
