@@ -199,6 +199,16 @@ class Ground:
         the group's offsets and its state, and neither coordinates the sidecars' own group."""
         if len(self.kafka.nodes) < 3:
             return prefix, ""
+        found, arbiter = self._leads_both(prefix)
+        if len(found) < 2:  # a broker that was late at the start leads nothing until it is given its partitions
+            self.wait_as_before()
+            found, arbiter = self._leads_both(prefix)
+        if len(found) < 2:
+            raise DrillError(f"no two brokers lead both topics of a partition: {found}, beside {arbiter}")
+        return found.popitem()[1], found.popitem()[1]
+
+    def _leads_both(self, prefix: str) -> tuple[dict[int, str], int]:
+        """Return the id of a group for each broker that may be chosen, and the one that coordinates the sidecars'."""
         topics = self.admin().list_topics(timeout=30).topics
         offsets, state = (topics[t].partitions for t in (OFFSETS_TOPIC, STATE_TOPIC))
         arbiter = offsets[partition_for(OWNERS_GROUP, STATE_PARTITIONS)].leader
@@ -207,9 +217,7 @@ class Ground:
             p = partition_for(name, STATE_PARTITIONS)
             if offsets[p].leader == state[p].leader != arbiter:
                 found.setdefault(offsets[p].leader, name)
-        if len(found) < 2:
-            raise DrillError(f"no two brokers lead both topics of a partition: {found}, beside {arbiter}")
-        return found.popitem()[1], found.popitem()[1]
+        return found, arbiter
 
     def _bystanders(self, tag: str, first: str) -> dict[str, list[Member]]:
         """Members, and newcomers, whose groups are led elsewhere."""
