@@ -146,7 +146,10 @@ async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: 
         "unclean.leader.election.enable": "false",
     }
     try:
-        code = await cluster.create_topic(s.topic, partitions, replicas, configs)
+        nodes = await _beside_offsets(cluster, partitions, replicas)
+        code = await cluster.create_topic(s.topic, partitions, replicas, configs, nodes)
+        if code == Code.INVALID_REPLICA_ASSIGNMENT:  # one of those brokers is gone for good
+            code = await cluster.create_topic(s.topic, partitions, replicas, configs)
     except (ConnectionLost, TimeoutError, WireError) as exc:
         log.warning("could not create the state topic, trying again", topic=s.topic, error=str(exc) or "timed out")
         await asyncio.sleep(0.5)
@@ -156,3 +159,10 @@ async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: 
     elif code != Code.TOPIC_ALREADY_EXISTS:
         log.warning("could not create the state topic, trying again", topic=s.topic, error_code=code)
         await asyncio.sleep(0.5)
+
+
+async def _beside_offsets(cluster: Cluster, partitions: int, replicas: int) -> list[tuple[int, ...]]:
+    """Where the replicas of `__consumer_offsets` are, if there are as many. An owner is beside the leader of its groups'
+    offsets: so its records go to that broker, too, and when that dies, both partitions get the same new leader."""
+    nodes = await cluster.replicas(OFFSETS)
+    return nodes if len(nodes) == partitions and all(len(n) == replicas for n in nodes) else []

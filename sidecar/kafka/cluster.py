@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -190,12 +190,28 @@ class Cluster:
         self.brokers[node_id] = (host, port)
         return int(node_id)
 
-    async def create_topic(self, name: str, partitions: int, replicas: int, configs: Mapping[str, str]) -> int:
-        """Create a topic and return its error code, which may be the harmless TOPIC_ALREADY_EXISTS."""
+    async def replicas(self, topic: str) -> list[tuple[int, ...]]:
+        """Node ids of each partition's replicas, its preferred leader first; nothing if there is no such topic."""
+        req = md.MetadataRequest(topics=[md.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        res = await self.ask_anyone(md, "Metadata", req)
+        parts = sorted(res.topics[0].partitions, key=lambda p: p.partition_index)
+        return [tuple(p.replica_nodes) for p in parts]
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        configs: Mapping[str, str],
+        nodes: Sequence[tuple[int, ...]] = (),
+    ) -> int:
+        """Create a topic and return its error code, which may be the harmless TOPIC_ALREADY_EXISTS. `nodes`: where the
+        replicas of each partition are to be; without it, the controller decides."""
         topic = ct.CreatableTopic(
             name=name,
-            num_partitions=partitions,
-            replication_factor=replicas,
+            num_partitions=-1 if nodes else partitions,
+            replication_factor=-1 if nodes else replicas,
+            assignments=[ct.CreatableReplicaAssignment(p, list(ids)) for p, ids in enumerate(nodes)],
             configs=[ct.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         )
         controller = await self.anyone()

@@ -74,6 +74,11 @@ class Asked(NamedTuple):
 class FakeTopic:
     topic_id: bytes
     leaders: list[int]
+    replicas: list[list[int]] = field(default_factory=list)
+    """Of each partition; nothing: its leader alone."""
+
+    def replicas_of(self, partition: int) -> list[int]:
+        return self.replicas[partition] if self.replicas else [self.leaders[partition]]
 
 
 @dataclass
@@ -224,7 +229,10 @@ def _metadata(b: FakeBrokers, node_id: int, req: md.MetadataRequest, version: in
         if there is None:
             topics.append(md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_OR_PARTITION, name))
             continue
-        parts = [md.MetadataResponsePartition(0, p, n, replica_nodes=[n]) for p, n in enumerate(there.leaders)]
+        parts = [
+            md.MetadataResponsePartition(0, p, n, replica_nodes=there.replicas_of(p))
+            for p, n in enumerate(there.leaders)
+        ]
         topics.append(md.MetadataResponseTopic(Code.NONE, name, there.topic_id, partitions=parts))
     brokers = [md.MetadataResponseBroker(n, *b.address(n)) for n in up]
     answer(md.MetadataResponse(brokers=brokers, cluster_id="in-memory", topics=topics))
@@ -363,8 +371,13 @@ def _create_topics(b: FakeBrokers, node_id: int, req: ct.CreateTopicsRequest, ve
     told = []
     for t in req.topics:
         code = Code.TOPIC_ALREADY_EXISTS if t.name in b.topics else Code.NONE
+        nodes = [a.broker_ids for a in t.assignments]
+        if any(n not in b.nodes for ids in nodes for n in ids):
+            code = Code.INVALID_REPLICA_ASSIGNMENT
         if code == Code.NONE:
-            b.add_topic(t.name, t.num_partitions)
+            made = b.add_topic(t.name, len(nodes) or t.num_partitions)
+            made.replicas = nodes
+            made.leaders = [ids[0] for ids in nodes] or made.leaders
         told.append(ct.CreatableTopicResult(t.name, error_code=code))
     answer(ct.CreateTopicsResponse(topics=told))
 

@@ -215,11 +215,16 @@ def _create(ctx: Context, t: ct.CreatableTopic, check_only: bool) -> ct.Creatabl
         if c.name not in known(TOPIC):
             raise Refused(Err.INVALID_CONFIG, f"Unknown topic config name: {c.name}")
     settings = cluster.controller.settings
+    if t.assignments and (t.replication_factor != -1 or t.num_partitions != -1):
+        what = "replication factor" if t.replication_factor != -1 else "numPartitions"
+        text = f"A manual partition assignment was specified, but {what} was not set to -1."
+        raise Refused(Err.INVALID_REQUEST, text)
+    nodes = tuple(tuple(a.broker_ids) for a in sorted(t.assignments, key=lambda a: a.partition_index))
     count = settings.number("num.partitions") if t.num_partitions == -1 else t.num_partitions
     replicas = settings.number("default.replication.factor") if t.replication_factor == -1 else t.replication_factor
     configs = {c.name: c.value for c in t.configs if c.value is not None}
     first = cluster.world.rng.randrange(len(cluster.nodes))
-    made = cluster.controller.create_topic(t.name, count, replicas, configs, first, check_only)
+    made = cluster.controller.create_topic(t.name, count, replicas, configs, first, check_only, nodes)
     told = [ct.CreatableTopicConfigs(*row) for row in _configs(ctx.node, configs)]
     size = len(made.partitions[0].replicas)
     return ct.CreatableTopicResult(t.name, made.topic_id, Err.NONE, None, 0, len(made.partitions), size, told)

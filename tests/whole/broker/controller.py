@@ -7,7 +7,7 @@ eligible leader replicas (KIP-966), which clusters of 4.3 are made with; no uncl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -187,10 +187,31 @@ class Controller:
         configs: Mapping[str, str],
         first: int,
         check_only: bool = False,
+        nodes: Sequence[tuple[int, ...]] = (),
     ) -> Topic:
-        """`first`: where the leaders begin. Raises Refused."""
+        """`first`: where the leaders begin; `nodes`: which replicas each partition is to have. Raises Refused."""
         if name in self.image.topics:
             raise Refused(Err.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        parts = self._as_wanted(nodes) if nodes else self._in_turn(partitions, replicas, first)
+        topic = Topic(name, self._around.new_id(), tuple(parts))
+        if not check_only:
+            image = self.image
+            if configs:
+                image = replace(image, configs={**image.configs, (TOPIC, name): dict(configs)})
+            self._publish(replace(image, topics={**image.topics, name: topic}))
+        return topic
+
+    def _as_wanted(self, nodes: Sequence[tuple[int, ...]]) -> list[Partition]:
+        parts = []
+        for p, chosen in enumerate(nodes):
+            alive = tuple(n for n in chosen if n in self.image.alive)
+            known = len({*chosen} & {*self.brokers}) == len(chosen) == len(nodes[0])
+            if not (alive and known):
+                raise Refused(Err.INVALID_REPLICA_ASSIGNMENT, f"The replicas of partition {p} cannot be {chosen}.")
+            parts.append(Partition(chosen, alive, alive[0]))
+        return parts
+
+    def _in_turn(self, partitions: int, replicas: int, first: int) -> list[Partition]:
         if replicas < 1:
             raise Refused(
                 Err.INVALID_REPLICATION_FACTOR,
@@ -218,13 +239,7 @@ class Controller:
             at = (first + i) % len(alive)
             chosen = tuple([*alive[at:], *alive[:at], *fenced][:replicas])
             parts.append(Partition(chosen, tuple(n for n in chosen if n in self.image.alive), chosen[0]))
-        topic = Topic(name, self._around.new_id(), tuple(parts))
-        if not check_only:
-            image = self.image
-            if configs:
-                image = replace(image, configs={**image.configs, (TOPIC, name): dict(configs)})
-            self._publish(replace(image, topics={**image.topics, name: topic}))
-        return topic
+        return parts
 
     def delete_topic(self, name: str) -> None:
         if name not in self.image.topics:
