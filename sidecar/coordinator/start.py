@@ -163,6 +163,6 @@ async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: 
 
 async def _beside_offsets(cluster: Cluster, partitions: int, replicas: int) -> list[tuple[int, ...]]:
     """Where the replicas of `__consumer_offsets` are, if there are as many. An owner is beside the leader of the
-    offsets of its groups: so its records go to that broker, too, and when that dies, both partitions get the same new leader."""
+    offsets of its groups: so its records go to that broker, too, and when that dies, both have the same new leader."""
     nodes = await cluster.replicas(OFFSETS)
     return nodes if len(nodes) == partitions and all(len(n) == replicas for n in nodes) else []

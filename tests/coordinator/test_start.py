@@ -114,8 +114,8 @@ def test_the_state_topic_is_made_if_it_is_not_there(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("gone", [False, True])
 def test_the_state_topic_is_where_the_offsets_are(monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
     """Symptom: after the death of a broker its groups waited a second longer than at Kafka's coordinator. Cause: their
-    offsets and their state got different leaders, and one of them was not ready when its follower asked first. A broker of the list
-    may be gone for good: then the controller chooses."""
+    offsets and their state got different leaders, and one of them was not ready when its follower asked first. A broker
+    of the list may be gone for good: then the controller chooses."""
 
     async def test(b: Bench) -> None:
         del b.brokers.topics[STATE]
