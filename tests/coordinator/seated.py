@@ -1,0 +1,65 @@
+"""A house whose broker gives seats, for the tests of placeholders and of the commits that go on in their names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from sidecar.core.errors import Code
+from sidecar.state.batch import encode_batch
+from sidecar.state.codec import Stamp
+from sidecar.wire.apis import Api
+from tests.inprocess.broker import STATE
+from tests.inprocess.house import House, HouseClient
+from tests.inprocess.messages import commit, join
+from tests.inprocess.seats import SeatGroup
+
+OURS = "kafka-group-sidecar"
+
+
+def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
+    async def whole() -> None:
+        async with House(**{"partitions": 1, **given}) as house:
+            await house.topics(orders=2)
+            await test(house)
+
+    asyncio.run(whole())
+
+
+def seat(house: House, group: str = "g") -> SeatGroup:
+    return house.brokers.seats[group]
+
+
+async def joined(house: House, group: str = "g") -> tuple[HouseClient, int]:
+    """A client with a member, and its epoch."""
+    client = await house.client()
+    reply = await client.ask(join(group, "m1"), 1)
+    assert reply.error_code == Code.NONE
+    return client, reply.member_epoch
+
+
+async def committed(client: HouseClient, epoch: int, group: str = "g", member: str = "m1") -> int:
+    res = await client.ask(commit(group, member, epoch, "orders", {0: 7}), 9)
+    return int(res.topics[0].partitions[0].error_code)
+
+
+async def simple_commit(client: HouseClient, group: str = "g") -> int:
+    return await committed(client, -1, group, "")
+
+
+def names(house: House) -> list[tuple[str, int]]:
+    """In whose name commits have reached the broker."""
+    return [(r.member_id, r.generation_id_or_member_epoch) for r in house.brokers.requests(Api.OFFSET_COMMIT)]
+
+
+def taken_over(house: House) -> None:
+    """Another sidecar has shut this one out of the log."""
+    made = house.brokers.init(f"{STATE}-0")
+    claim = house.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:9092", "m-2", 9, "assigned")
+    code, _ = house.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))
+    assert code == Code.NONE
+
+
+def ours(req: Any) -> bool:
+    return getattr(req, "group_instance_id", OURS) == OURS
