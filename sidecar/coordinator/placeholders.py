@@ -33,6 +33,9 @@ from sidecar.link.ports import Figures, Logger, Tasks
 
 PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
 """After trouble: doubled each time, up to the second."""
+PATIENCE_MS = 200
+"""The longest pause while commits wait, or two for each group whose commits do: when a broker has died, its successors
+load for a moment, and nobody is to wait for more than that."""
 HEARTBEATS = 3
 """In the time of one session."""
 BEAT_TICK_S = 1.0
@@ -258,6 +261,9 @@ class Placeholders:
             return
         self._waiting += 1
         self._parked.add(group)
+        if group.resting is not None and group.pause_ms > self._patience_ms:
+            group.resting.cancel()
+            self._rest(group)
         since_ms = now().mono_ms if isinstance(event, OpenOffsets) else event.asked_ms
         group.parked.append(_Parked(token, event, since_ms + self._settings.wait_ms, reply, behind))
         self._look_after(group, urgent=True)
@@ -356,12 +362,20 @@ class Placeholders:
         if chair.wanted and problem.startswith((STRANGERS, "JoinGroup")):
             self._ports.strangers(chair.group_id)
         chair.pause_ms = min(max(2 * chair.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
-        chair.resting = asyncio.get_running_loop().call_later(chair.pause_ms / 1000, self._rested, chair)
+        self._rest(chair)
         at_ms = now().mono_ms
         if chair.wanted and chair.pause_ms == PAUSE_MAX_MS and at_ms - self._said_ms >= SAY_AGAIN_MS:
             self._said_ms = at_ms
             waiting = sum(g.wanted and not g.final for g in self._groups.values())
             self._log.warning("placeholders cannot be seated", groups=waiting, group_id=chair.group_id, problem=problem)
+
+    @property
+    def _patience_ms(self) -> int:
+        return max(PATIENCE_MS, 2 * len(self._parked))
+
+    def _rest(self, group: _Group) -> None:
+        pause_ms = min(group.pause_ms, self._patience_ms) if group in self._parked else group.pause_ms
+        group.resting = asyncio.get_running_loop().call_later(pause_ms / 1000, self._rested, group)
 
     def _rested(self, group: _Group) -> None:
         group.resting = None

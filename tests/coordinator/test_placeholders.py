@@ -187,6 +187,24 @@ def test_many_first_joins_wait_for_their_turn() -> None:
     run(test, placeholders={"first_joins": 2})
 
 
+def test_nobody_rests_for_long_while_a_commit_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: after the death of a broker, commits came up to 0.8 s later than at Kafka's own coordinator. Cause: its
+    successor was still loading, and it was asked again after a pause that had doubled up to a second or two."""
+    monkeypatch.setattr(module, "PAUSE_MAX_MS", 3_600_000)
+    monkeypatch.setattr(module, "PATIENCE_MS", 10)
+
+    async def test(house: House) -> None:
+        loading = house.brokers.faults.fail(Api.JOIN_GROUP, Code.COORDINATOR_LOAD_IN_PROGRESS, ALWAYS)
+        client, epoch = await joined(house)
+        await until(lambda: loading.met == 5)  # after 75 ms; the next pause takes 160 ms
+        commits = asyncio.get_running_loop().create_task(committed(client, epoch))
+        await until(lambda: loading.met == 30)
+        loading.end()
+        assert await asyncio.wait_for(commits, 1) == Code.NONE
+
+    run(test)
+
+
 # ---- losing it ------------------------------------------------------------------------------------------------------
 def test_a_seat_that_the_broker_has_forgotten_is_taken_anew() -> None:
     async def test(house: House) -> None:
