@@ -48,7 +48,6 @@ class Bug:
 
 
 ALONE_WITH_MEMBERS = "owner_is_alone_with_its_members"
-FENCED_OUT = ("owner_is_cut_off", "host_is_alone", "fence_is_out_of_reach")
 ALONE = ("host_is_alone", "broker_stands_still", "sidecar_stands_still")
 CUT = ("owner_is_cut_off", "client_comes", "client_crashes")
 HELD_UP = ("commit_is_held_up",)
@@ -58,7 +57,7 @@ STALE = "goes back|was acknowledged"
 PLANTED = [
     Bug(bugs.answers_before_the_commit, "before its records"),
     Bug(bugs.takes_over_without_a_fence, "behind the claim|went back|differs|two owners", CUT),
-    Bug(bugs.goes_on_after_it_was_fenced, "behind the claim|differs", FENCED_OUT),
+    Bug(bugs.goes_on_after_it_was_fenced, "behind the claim|differs", CUT),
     Bug(bugs.tries_again_under_a_new_sequence, "in the log twice", ("broker_crashes", "broker_stands_still")),
     Bug(bugs.takes_a_lost_connection_for_written, "before its records|in the log|differs|live", ALONE),
     Bug(bugs.asks_the_old_leader_for_ever, "not within|waits for its answer", scene="leader_of_the_state_dies"),
