@@ -91,11 +91,10 @@ class Ahead:
                         consumer.incremental_assign([TopicPartition(self._topic, want.partition, want.first)])
                     left[want.partition] = max(want.last, left.get(want.partition, -1))
                     want = self._next()
-                messages = some(consumer, 0.02)
-                found = [m for m in messages if m.error() is None]
-                for m in messages:
+                found = [m for m in some(consumer, 0.02) if m.error() is None]
+                for m in found:
                     partition, offset = m.partition(), m.offset()
-                    if m.error() is None and partition in left and offset is not None and offset >= left[partition]:
+                    if partition in left and offset is not None and offset >= left[partition]:
                         del left[partition]
                         consumer.incremental_unassign([TopicPartition(self._topic, partition)])
                 if found:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sidecar.coordinator.tail import StateLog
 from sidecar.core import config as cf
@@ -36,6 +37,13 @@ class OwnRules:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     never: frozenset[str] = frozenset()
+
+
+def order_of(body: Mapping[str, Any] | None) -> str:
+    """What tells this setting from any other one of its name: the value, who changed it, and when. Empty for none."""
+    if body is None:
+        return ""
+    return f"{body['value']} ({body['why']}, {body['time_ms'].isoformat(timespec='milliseconds')})"
 
 
 class Rules:
@@ -124,7 +132,7 @@ class Rules:
         if now == before:
             return False
         if now is None:
-            self.overrides.pop(group_id, None)
+            del self.overrides[group_id]
         else:
             self.overrides[group_id] = now
         (self.later.add if now == cf.LATER else self.later.discard)(group_id)
@@ -177,23 +185,20 @@ class Rules:
 
     def why(self, group_id: str) -> str:
         """Why the group is where it is; "" if nothing was said of it."""
-        raw = self._raw(group_id, cf.VERDICT if self._verdict(group_id) else cf.MANAGED)
-        try:
-            return "" if raw is None else str(self._codec.schemas.decode(raw)["why"])
-        except StateError:
-            return ""
+        body = self._body(group_id, cf.VERDICT if self._verdict(group_id) else cf.MANAGED)
+        return "" if body is None else str(body["why"])
 
     def order(self, group_id: str, name: str = cf.REBALANCE) -> str:
         """What was asked for, by whom and when, which tells it from any other order; empty if nothing was."""
+        return order_of(self._body(group_id, name))
+
+    def _body(self, group_id: str, name: str) -> dict[str, Any] | None:
+        """As it stands in the topic; None if it is not there, or cannot be read."""
         raw = self._raw(group_id, name)
         try:
-            body = None if raw is None else self._codec.schemas.decode(raw)
+            return None if raw is None else self._codec.schemas.decode(raw)
         except StateError:
-            return ""
-        if body is None:
-            return ""
-        at = body["time_ms"].isoformat(timespec="milliseconds")
-        return f"{body['value']} ({body['why']}, {at})"
+            return None
 
     def groups_with(self, name: str) -> list[str]:
         """Groups of which this is said."""

@@ -118,7 +118,6 @@ class Session(asyncio.Protocol):
         self._paused = ""
         """Why the client is not read."""
         self._upstream_paused = False
-        self._client_eof = False
         self._cause = ""
         self._partial: asyncio.TimerHandle | None = None
         self._partial_of = 0
@@ -162,7 +161,7 @@ class Session(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more; what it asked for is still answered."""
-        self._client_eof = self.facts.left = True
+        self.facts.left = True
         self._pass_eof()
         return True
 
@@ -227,7 +226,7 @@ class Session(asyncio.Protocol):
         self.flow()
 
     def upstream_lost(self, exc: Exception | None) -> None:
-        self.close("client_closed" if self._client_eof else "broker_closed", str(exc or ""))
+        self.close("client_closed" if self.facts.left else "broker_closed", str(exc or ""))
 
     def _pass_eof(self) -> None:
         if self.upstream is not None:
@@ -322,7 +321,7 @@ class Session(asyncio.Protocol):
     # ---- flow control -------------------------------------------------------------------------------------
     def flow(self) -> None:
         """Read a side only while the other one takes what it sends. The end of the client's half is passed on here."""
-        if self._client_eof and self.client is not None and not self.client.is_closing():
+        if self.facts.left and self.client is not None and not self.client.is_closing():
             self._pass_eof()
         if self.client is None:
             return

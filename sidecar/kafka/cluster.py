@@ -166,11 +166,15 @@ class Cluster:
 
     async def refresh(self, topics: list[str] | None = None) -> ClusterView:
         """Read the Metadata of these topics, or of all topics."""
-        wanted = None if topics is None else [md.MetadataRequestTopic(name=t) for t in topics]
-        req = md.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        view = view_of(await self.ask_anyone(md, "Metadata", req), {})
+        view = view_of(await self._metadata(topics), {})
         self.brokers.update(view.brokers)
         return view
+
+    async def _metadata(self, topics: list[str] | None) -> md.MetadataResponse:
+        wanted = None if topics is None else [md.MetadataRequestTopic(name=t) for t in topics]
+        req = md.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        res: md.MetadataResponse = await self.ask_anyone(md, "Metadata", req)
+        return res
 
     async def coordinator(self, key: str, key_type: int) -> BrokerConnection:
         """Return a connection to the coordinator of a group (key_type 0) or of a transactional id (key_type 1). Raises
@@ -192,8 +196,7 @@ class Cluster:
 
     async def replicas(self, topic: str) -> list[tuple[int, ...]]:
         """Node ids of each partition's replicas, its preferred leader first; nothing if there is no such topic."""
-        req = md.MetadataRequest(topics=[md.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        res = await self.ask_anyone(md, "Metadata", req)
+        res = await self._metadata([topic])
         parts = sorted(res.topics[0].partitions, key=lambda p: p.partition_index)
         return [tuple(p.replica_nodes) for p in parts]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
+from sidecar.coordinator import placeholders, seating
+from sidecar.core import owner as owner_module
 from sidecar.core.errors import Code
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Stamp
@@ -16,15 +18,18 @@ from tests.inprocess.messages import commit, join
 from tests.inprocess.seats import SeatGroup
 
 OURS = "kafka-group-sidecar"
+SLOW_S = 0.3
+"""How long the broker holds back a first JoinGroup in these tests."""
 
 
-def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
-        async with House(**{"partitions": 1, **given}) as house:
-            await house.topics(orders=2)
-            await test(house)
-
-    asyncio.run(whole())
+def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses of milliseconds instead of seconds."""
+    monkeypatch.setattr(seating, "EARLY_S", 0.005)
+    monkeypatch.setattr(placeholders, "PAUSE_MS", 5)
+    monkeypatch.setattr(placeholders, "PAUSE_MAX_MS", 20)
+    monkeypatch.setattr(placeholders, "BEAT_TICK_S", 0.01)
+    monkeypatch.setattr(owner_module, "REBUILD_MS", 10)
+    monkeypatch.setattr(owner_module, "FENCED_MS", 60_000)
 
 
 def seat(house: House, group: str = "g") -> SeatGroup:

@@ -10,29 +10,19 @@ import msgspec
 import pytest
 
 from sidecar.coordinator import placeholders as module
-from sidecar.coordinator import seating
-from sidecar.core import owner as owner_module
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.link.messages import CommitEnded, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
-from tests.coordinator.seated import OURS, committed, joined, names, ours, run, seat
-from tests.inprocess.house import Heard, House, turns, until
+from tests.coordinator.seated import OURS, SLOW_S, committed, hasten, joined, names, ours, seat
+from tests.inprocess.house import Heard, House, run, turns, until
 from tests.inprocess.messages import commit, join
-
-SLOW_S = 0.3
-"""How long the broker holds back a first JoinGroup in these tests."""
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seating, "EARLY_S", 0.005)
-    monkeypatch.setattr(module, "PAUSE_MS", 5)
-    monkeypatch.setattr(module, "PAUSE_MAX_MS", 20)
-    monkeypatch.setattr(module, "BEAT_TICK_S", 0.01)
-    monkeypatch.setattr(owner_module, "REBUILD_MS", 10)
-    monkeypatch.setattr(owner_module, "FENCED_MS", 60_000)
+    hasten(monkeypatch)
 
 
 # ---- commits of two members -----------------------------------------------------------------------------------------

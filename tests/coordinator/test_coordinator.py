@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded, Stamp
 from sidecar.state.keys import StateKey, decode_key, encode_key
 from sidecar.wire.apis import Api
 from tests.inprocess.broker import STATE, FakeBrokers
-from tests.inprocess.house import Heard, House, HouseClient, turns, until
+from tests.inprocess.house import Heard, House, HouseClient, run, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 
@@ -38,17 +37,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner_module, "RETRY_MS", 5)
     monkeypatch.setattr(owner_module, "REBUILD_MS", 10)
     monkeypatch.setattr(owner_module, "FENCED_MS", 20)
-
-
-def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
-    """A house of one partition with the topic `orders`."""
-
-    async def whole() -> None:
-        async with House(**{"partitions": 1, **given}) as house:
-            await house.topics(orders=2)
-            await test(house)
-
-    asyncio.run(whole())
 
 
 def keys(house: House, since: int = 0) -> list[StateKey]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 
@@ -15,17 +13,8 @@ from sidecar.link.loopback import Loopback
 from sidecar.link.messages import AccessAnswer, GroupRules, Lease, Reply, Request, Touch, View, Void
 from sidecar.process.tasks import Broken
 from sidecar.wire.apis import Api
-from tests.inprocess.house import Heard, House, turns, until
+from tests.inprocess.house import Heard, House, run, turns, until
 from tests.inprocess.messages import assigned, beat, join
-
-
-def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
-        async with House(**{"partitions": 1, **given}) as house:
-            await house.topics(orders=2)
-            await test(house)
-
-    asyncio.run(whole())
 
 
 def hello(name: str, group_id: str = "g") -> ConsumerHeartbeat:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -373,3 +373,14 @@ class Heard:
         """The answer to the request with this token."""
         await until(lambda: any(r.token == token for r in self.of(Reply)))
         return next(r.answer for r in self.of(Reply) if r.token == token)
+
+
+def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
+    """A house of one partition with the topic `orders`."""
+
+    async def whole() -> None:
+        async with House(**{"partitions": 1, **given}) as house:
+            await house.topics(orders=2)
+            await test(house)
+
+    asyncio.run(whole())

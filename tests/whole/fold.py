@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.assign import BUILT_IN
+from sidecar.coordinator.rules import order_of
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import Kind as ClassicKind
@@ -49,7 +50,7 @@ class Part:
 class Fold:
     """`changed(group_id)` is called when a batch of records about this group has been read, and
     `removed(group_id, member_id, why, partition)` when a member's record is gone, and `said(group_id, name, value,
-    why, at)` when it is said whose the group is, or what its owner has found about that."""
+    why, order)` when it is said whose the group is, or what its owner has found about that."""
 
     def __init__(
         self,
@@ -129,9 +130,8 @@ class Fold:
         body = None if r.value is None else self._codec.schemas.decode(r.value)
         value = None if body is None else str(body["value"])
         why = (dict(r.headers).get("why") or b"").decode() if body is None else str(body["why"])
-        at = "" if body is None else body["time_ms"].isoformat(timespec="milliseconds")
         self.say("log", f"{group_id}: {name} is {value}: {why}")
-        self._said(group_id, name, value, why, at)
+        self._said(group_id, name, value, why, order_of(body))
 
     def is_whole(self, p: int) -> bool:
         """Nothing is in the log that has not been read, or that may still go away."""

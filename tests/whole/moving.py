@@ -40,17 +40,20 @@ class Moving:
         """When a broker was last asked in the name of this member of this group; "" has no member id yet."""
 
     # ---- orders ---------------------------------------------------------------------------------------------
-    def said(self, group_id: str, name: str, value: str | None, why: str, at: str) -> None:
+    def said(self, group_id: str, name: str, value: str | None, why: str, order: str) -> None:
         """`sidecar.managed` of this group, or what its owner says of that, stands in the state topic, or is gone from
-        there (None). No sidecar writes in the place of an order, and none gives up."""
+        there (None). No sidecar writes in the place of an order; what it says of the last one is only that it waits for
+        a group that is ordered to the sidecars."""
         if group_id not in self.homes:
             return
         if name == cf.MANAGED:
             if not why.startswith(ORDERED) or value not in HOMES:
                 raise Violation(f"{group_id} was ordered to {self.homes[group_id]}, but a sidecar says {value}: {why}")
-            self.homes[group_id], self._orders[group_id] = HOMES[value], f"{value} ({why}, {at})"
-        elif value == f"false: {self._orders.get(group_id, '')}":
-            raise Violation(f"{group_id} is ordered to {self.homes[group_id]}, but its owner has given up: {why}")
+            self.homes[group_id], self._orders[group_id] = HOMES[value], order
+            return
+        word, _, about = (value or "").partition(": ")
+        if value and about == self._orders.get(group_id, "") and (word, self.homes[group_id]) != (cf.LATER, SIDECARS):
+            raise Violation(f"{group_id} is ordered to {self.homes[group_id]}, but its owner says {word}: {why}")
 
     # ---- brokers --------------------------------------------------------------------------------------------
     def joined(self, group_id: str, generation: int) -> None:

@@ -110,6 +110,11 @@ class SimBackground(Background):
         self._waiting.clear()
 
 
+def polled(partition: int, found: Any) -> list[Polled]:
+    """What a fetch has found, as librdkafka hands it over."""
+    return [Polled(partition, r.offset, r.key, r.value, None, r.headers) for r in found.records]
+
+
 class SimTail(Tail):
     """Reads the partitions of the state topic as librdkafka would: from the leader, as far as it is committed."""
 
@@ -158,7 +163,7 @@ class SimTail(Tail):
                 self._next[partition] = found.log_start  # auto.offset.reset
                 self._again(partition, 1)
                 return
-            messages = [Polled(partition, r.offset, r.key, r.value, None, r.headers) for r in found.records]
+            messages = polled(partition, found)
             self._next[partition] = found.next_offset
             at_end = found.next_offset >= found.high_watermark
             # As librdkafka's thread does it: the event loop applies.
@@ -183,8 +188,7 @@ class SimTail(Tail):
             if found is None or found.error:
                 again(first)
                 return
-            messages = [Polled(partition, r.offset, r.key, r.value, None, r.headers) for r in found.records]
-            items = [self._item(cast(Message, m)) for m in messages]
+            items = [self._item(cast(Message, m)) for m in polled(partition, found)]
             self._loop.call_soon_threadsafe(self._apply_ahead, items)
             again(found.next_offset)
 
