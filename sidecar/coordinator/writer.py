@@ -116,8 +116,9 @@ class FencedWriter:
         self._most_bytes = batch_bytes
         """Of a batch; the topic may turn out to take less."""
         self._claims = True
-        """Nothing is written yet: the claim comes first. Where a broker has died many partitions have new leaders, and
-        replicas that are slow to follow them; no claim is to wait for those of another partition."""
+        """Nothing is written yet: the claim comes first."""
+        self._behind = False
+        """Some replica of the partition was not in sync when its leader was looked up."""
         self._marker_due = False
         """A transaction is committed, but the partition may not have been told so yet."""
 
@@ -219,8 +220,10 @@ class FencedWriter:
         if self._leader < 0:
             self._work(self._find_leader())
         else:
-            where = (self._leader, self.topic, self.partition)
-            self._appender.put(*where, self._batch, self._answered, apart=self._claims)
+            # Where a broker has died many partitions have new leaders, and replicas that are slow to follow them: no
+            # claim is to wait for those of another partition. With all in sync, one request for all is the fastest.
+            put = self._appender.put_apart if self._claims and self._behind else self._appender.put
+            put(self._leader, self.topic, self.partition, self._batch, self._answered)
 
     def _answered(self, code: int, offset: int, lost: ConnectionLost | None) -> None:
         """The one place that decides what an answer means. The same batch again is safe: its sequence is the same."""
@@ -286,6 +289,7 @@ class FencedWriter:
             self._appender.found_another()
             raise WriteLost(f"{self._transactional_id}: {self.topic} is another topic now ({self._last})")
         leaders = view.leaders.get(self.topic, ())
+        self._behind = (self.topic, self.partition) in view.behind
         return leaders[self.partition] if self.partition < len(leaders) else -1
 
     def _written(self, offset: int) -> None:

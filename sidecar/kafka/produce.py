@@ -67,11 +67,6 @@ class _Leader:
             self._due = True
             asyncio.get_running_loop().call_soon(self._flush)  # batches of one turn of the loop go together
 
-    def add_apart(self, item: _Item) -> None:
-        """Over a connection that only this batch uses: a request is answered when the replicas of all its partitions
-        have it, so others would wait for this one, and this one for them."""
-        self._spawn(self._open([item], apart=True))
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
@@ -105,15 +100,15 @@ class _Leader:
         self.queue = left
         return list(taken.values())
 
-    async def _open(self, items: list[_Item], apart: bool = False) -> None:
+    async def _open(self, items: list[_Item]) -> None:
         try:
             conn = await self.cluster.open(self.node_id)
         except (ConnectionLost, TimeoutError, WireError) as exc:
-            self._lost(None, items, exc, apart)
+            self._lost(None, items, exc)
         else:
-            self._send(conn, items, apart)
+            self._send(conn, items)
 
-    def _send(self, conn: BrokerConnection, items: list[_Item], apart: bool = False) -> None:
+    def _send(self, conn: BrokerConnection, items: list[_Item]) -> None:
         topics: dict[str, list[pr.PartitionProduceData]] = {}
         for i in items:
             topics.setdefault(i.topic, []).append(pr.PartitionProduceData(index=i.partition, records=i.batch))
@@ -125,7 +120,7 @@ class _Leader:
         try:
             version, flexible, response = conn.start(pr, "Produce", req, high)
         except (ConnectionLost, WireError) as exc:
-            asyncio.get_running_loop().call_soon(self._lost, conn, items, exc, apart)  # never from within `put`
+            asyncio.get_running_loop().call_soon(self._lost, conn, items, exc)  # never from within `put`
             return
         timer = asyncio.get_running_loop().call_later(min(self.timeout_s, SILENT_S), _late, response)
 
@@ -141,27 +136,27 @@ class _Leader:
                 }
                 told = [found[(i.topic if by_name else ids[i.topic], i.partition)] for i in items]
             except (ConnectionLost, TimeoutError, WireError, KeyError) as exc:
-                self._lost(conn, items, exc, apart)
+                self._lost(conn, items, exc)
                 return
-            if apart:
-                conn.close()
-            else:
-                self.idle.append(conn)
-                self.busy -= 1
+            self.idle.append(conn)
+            self.busy -= 1
             for i, (code, offset) in zip(items, told, strict=True):
                 i.done(code, offset, None)
             self._flush()
 
         response.add_done_callback(answered)
 
-    def _lost(self, conn: BrokerConnection | None, items: list[_Item], why: Exception, apart: bool) -> None:
+    def _lost(self, conn: BrokerConnection | None, items: list[_Item], why: Exception) -> None:
         if conn is not None:
             conn.close()
-        if not apart:
-            self.busy -= 1
+        self.busy -= 1
         for i in items:
             i.done(-1, -1, ConnectionLost(f"broker {self.node_id}: {str(why) or 'timed out'}"))
         self._flush()
+
+    def close(self) -> None:
+        for conn in self.idle:
+            conn.close()
 
 
 def _late(response: asyncio.Future[bytes]) -> None:
@@ -178,24 +173,32 @@ class Appender:
         self.found_another: Callable[[], None] = lambda: None
         """Called by who writes, when a pinned topic turns out to be another one now."""
         self._leaders: dict[int, _Leader] = {}
+        self._apart: set[_Leader] = set()
 
     def put(
-        self,
-        node_id: int,
-        topic: str,
-        partition: int,
-        batch: bytes,
-        done: Done,
-        transactional_id: str | None = None,
-        apart: bool = False,
+        self, node_id: int, topic: str, partition: int, batch: bytes, done: Done, transactional_id: str | None = None
     ) -> None:
-        """Queue a batch, which may be part of a transaction, or send it `apart`, over a connection of its own. `done`
-        is called later, never from within this call."""
+        """Queue a batch, which may be part of a transaction. `done` is called later, never from within this call."""
         leader = self._leaders.get(node_id)
         if leader is None:
-            leader = self._leaders[node_id] = _Leader(self.cluster, node_id, self.timeout_s, self.pinned)
-        item = _Item(topic, partition, batch, done, transactional_id)
-        (leader.add_apart if apart else leader.add)(item)
+            leader = self._leaders[node_id] = self._leader(node_id)
+        leader.add(_Item(topic, partition, batch, done, transactional_id))
+
+    def put_apart(self, node_id: int, topic: str, partition: int, batch: bytes, done: Done) -> None:
+        """Send a batch over a connection that only it uses: a request is answered when the replicas of all its
+        partitions have it, so others would wait for this one, and this one for them."""
+        leader = self._leader(node_id)
+        self._apart.add(leader)
+
+        def ended(code: int, offset: int, lost: ConnectionLost | None) -> None:
+            self._apart.discard(leader)
+            leader.close()
+            done(code, offset, lost)
+
+        leader.add(_Item(topic, partition, batch, ended))
+
+    def _leader(self, node_id: int) -> _Leader:
+        return _Leader(self.cluster, node_id, self.timeout_s, self.pinned)
 
     async def append(
         self, node_id: int, topic: str, partition: int, batch: bytes, transactional_id: str | None = None
@@ -216,6 +219,5 @@ class Appender:
         return await future
 
     def close(self) -> None:
-        for leader in self._leaders.values():
-            for conn in leader.idle:
-                conn.close()
+        for leader in (*self._leaders.values(), *self._apart):
+            leader.close()

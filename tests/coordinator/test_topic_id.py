@@ -15,7 +15,7 @@ from sidecar.coordinator.writer import WriteLost
 from sidecar.core.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
-from tests.coordinator.test_writer import Bench, record, run
+from tests.coordinator.writing import Bench, record, run
 from tests.inprocess.broker import STATE
 from tests.inprocess.house import until
 

@@ -1,93 +1,27 @@
-"""The fenced writer against a broker that judges epochs and sequence numbers: batches, retries, fences, the end."""
+"""The fenced writer against a broker that judges epochs and sequence numbers: batches, retries, the end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
 from sidecar.coordinator import writer as module
-from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
+from sidecar.coordinator.writer import Fenced, WriteLost
 from sidecar.core.errors import Code
-from sidecar.kafka.produce import Appender
-from sidecar.process.tasks import Supervisor
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded
 from sidecar.wire.apis import Api
-from tests.inprocess.broker import STATE, TRANSACTIONS, FakeBrokers
+from tests.coordinator.writing import TXN, Bench, record, run
+from tests.inprocess.broker import STATE, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
 from tests.inprocess.house import turns, until
-
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-TXN = f"{STATE}-0"
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_S", 0.002)
-
-
-class Bench:
-    """One writer of partition 0, and what it says of its appends."""
-
-    def __init__(
-        self, brokers: FakeBrokers | None = None, timeout_s: float = 1.0, batch_bytes: int = module.BATCH_BYTES
-    ) -> None:
-        self.batch_bytes = batch_bytes
-        self.brokers = brokers or FakeBrokers()
-        self.cluster = FakeCluster(self.brokers)
-        self.tasks = Supervisor()
-        self.tasks.watch(asyncio.get_running_loop())
-        self.appender = Appender(self.cluster, timeout_s)
-        self.timeout_s = timeout_s
-        self.written: list[tuple[int, int]] = []
-        self.failed: list[WriteLost] = []
-        self.writer = self.another()
-
-    def another(self) -> FencedWriter:
-        return FencedWriter(
-            self.cluster,
-            self.appender,
-            STATE,
-            0,
-            self.timeout_s,
-            self.tasks,
-            lambda serial, offset: self.written.append((serial, offset)),
-            self.failed.append,
-            self.batch_bytes,
-        )
-
-    def append(self, serial: int, count: int = 1, size: int = 1) -> None:
-        self.writer.append([record(f"{serial}-{i}", size) for i in range(count)], serial)
-
-    @property
-    def batches(self) -> list[tuple[int, int]]:
-        """Sequence and count of each batch in the log."""
-        return [(b.sequence, len(b.records)) for b in self.brokers.log().batches]
-
-    @property
-    def sent(self) -> list[bytes]:
-        """The batches as they came to a broker, one for each Produce request."""
-        return [req.topic_data[0].partition_data[0].records for req in self.brokers.requests(Api.PRODUCE)]
-
-    def keys(self) -> list[str]:
-        return [r.key.decode() for r in self.brokers.log().records]
-
-
-def record(name: str, size: int = 1) -> Encoded:
-    return Encoded(name.encode(), b"x" * size)
-
-
-def run(test: Callable[[Bench], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
-        bench = Bench(**given)
-        await bench.writer.init()
-        await test(bench)
-        assert not bench.tasks.failed.done()
-
-    asyncio.run(whole())
 
 
 # ---- batches --------------------------------------------------------------------------------------------------------
@@ -474,116 +408,3 @@ def test_stop_ends_the_search_for_a_leader() -> None:
         assert b.sent == [] and b.written == [] and b.failed == []
 
     run(test)
-
-
-# ---- the fence ------------------------------------------------------------------------------------------------------
-def init(brokers: FakeBrokers) -> FencedWriter:
-    """A writer after its `init`, which raises what that raises."""
-
-    async def whole() -> FencedWriter:
-        bench = Bench(brokers)
-        await bench.writer.init()
-        return bench.writer
-
-    return asyncio.run(whole())
-
-
-def test_each_init_has_a_higher_owner_epoch() -> None:
-    brokers = FakeBrokers()
-    first, second = init(brokers), init(brokers)
-    assert (first.producer_id, first.producer_epoch, second.producer_epoch) == (second.producer_id, 0, 1)
-    assert first.owner_epoch == first.producer_id << 16 and second.owner_epoch == first.owner_epoch + 1
-    assert [r.transactional_id for r in brokers.requests(Api.INIT_PRODUCER_ID)] == [TXN, TXN]
-
-
-@pytest.mark.parametrize(
-    "code", [Code.CONCURRENT_TRANSACTIONS, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR]
-)
-def test_a_coordinator_that_is_busy_is_asked_again(code: Code) -> None:
-    brokers = FakeBrokers()
-    brokers.faults.fail(Api.INIT_PRODUCER_ID, code, times=3)
-    assert init(brokers).producer_epoch == 0
-    assert brokers.count(Api.INIT_PRODUCER_ID) == 4
-
-
-def test_a_lost_connection_is_no_refusal() -> None:
-    brokers = FakeBrokers()
-    brokers.faults.drop(Api.INIT_PRODUCER_ID, done=True)
-    assert init(brokers).producer_epoch == 1, "the broker had given epoch 0 to the answer that was lost"
-
-
-def test_a_refusal_for_good_is_told_at_once() -> None:
-    brokers = FakeBrokers()
-    brokers.faults.fail(Api.INIT_PRODUCER_ID, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    with pytest.raises(WriteLost, match=rf"^InitProducerId: error {TRANSACTIONAL_ID_AUTHORIZATION_FAILED}$"):
-        init(brokers)
-    assert brokers.count(Api.INIT_PRODUCER_ID) == 1
-
-
-def test_without_a_transaction_coordinator_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "INIT_S", 0.02)
-    brokers = FakeBrokers()
-    del brokers.topics[TRANSACTIONS]
-    with pytest.raises(WriteLost) as exc:
-        init(brokers)
-    text = str(exc.value)
-    assert text.startswith(f"InitProducerId: coordinator of {TXN}: COORDINATOR_NOT_AVAILABLE. There is no topic")
-    assert "transaction.state.log.replication.factor" in text and "cannot with 1 broker(s)" in text
-
-
-def test_with_the_topic_there_is_no_remedy_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "INIT_S", 0.02)
-    brokers = FakeBrokers()
-    brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.CONCURRENT_TRANSACTIONS, times=10_000)
-    with pytest.raises(WriteLost, match=r"^InitProducerId: CONCURRENT_TRANSACTIONS$"):
-        init(brokers)
-
-
-def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
-    async def whole() -> None:
-        brokers = FakeBrokers(partitions=20)
-        cluster, tasks = FakeCluster(brokers), Supervisor()
-        await cluster.anyone()
-        appender = Appender(cluster, 1.0)
-        writers = [
-            FencedWriter(cluster, appender, STATE, p, 1.0, tasks, lambda serial, offset: None, lambda why: None)
-            for p in range(20)
-        ]
-        await asyncio.gather(*(w.init() for w in writers))
-        assert len({w.producer_id for w in writers}) == 20
-        assert len(brokers.lost) <= module.INIT_LANES + 1, "and the one that everybody is asked over"
-
-    asyncio.run(whole())
-
-
-def test_no_claim_waits_for_that_of_another_partition() -> None:
-    """Symptom: when a broker died, groups that it did not lead had commits answered half a second late. Cause: their
-    records were in one request with the claims of partitions whose replicas had yet to find the new leader."""
-
-    async def whole() -> None:
-        brokers = FakeBrokers(partitions=3)
-        cluster, tasks = FakeCluster(brokers), Supervisor()
-        appender = Appender(cluster, 1.0)
-        done: list[tuple[int, int]] = []
-
-        def writer(p: int) -> FencedWriter:
-            def written(serial: int, offset: int) -> None:
-                done.append((p, serial))
-
-            return FencedWriter(cluster, appender, STATE, p, 1.0, tasks, written, lambda why: None)
-
-        writers = [writer(p) for p in range(3)]
-        await asyncio.gather(*(w.init() for w in writers))
-        slow = brokers.faults.hang(
-            Api.PRODUCE, 1, lambda req: any(p.index == 0 for t in req.topic_data for p in t.partition_data)
-        )
-        for serial in (1, 2):
-            for w in writers:
-                w.append([record("claim" if serial == 1 else "next")], serial)
-            await until(lambda: {(1, serial), (2, serial)} <= set(done))  # noqa: B023
-        assert slow.met == 1 and not [p for p, _ in done if p == 0]
-        slow.release()
-        await until(lambda: {(0, 1), (0, 2)} <= set(done))
-        assert [len(r.topic_data[0].partition_data) for r in brokers.requests(Api.PRODUCE)][:3] == [1, 1, 1]
-
-    asyncio.run(whole())

@@ -76,9 +76,15 @@ class FakeTopic:
     leaders: list[int]
     replicas: list[list[int]] = field(default_factory=list)
     """Of each partition; nothing: its leader alone."""
+    behind: set[int] = field(default_factory=set)
+    """Partitions of which the last replica is not in sync."""
 
     def replicas_of(self, partition: int) -> list[int]:
         return self.replicas[partition] if self.replicas else [self.leaders[partition]]
+
+    def in_sync(self, partition: int) -> list[int]:
+        replicas = self.replicas_of(partition)
+        return replicas[:-1] if partition in self.behind else replicas
 
 
 @dataclass
@@ -230,7 +236,7 @@ def _metadata(b: FakeBrokers, node_id: int, req: md.MetadataRequest, version: in
             topics.append(md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_OR_PARTITION, name))
             continue
         parts = [
-            md.MetadataResponsePartition(0, p, n, replica_nodes=there.replicas_of(p))
+            md.MetadataResponsePartition(0, p, n, -1, there.replicas_of(p), there.in_sync(p))
             for p, n in enumerate(there.leaders)
         ]
         topics.append(md.MetadataResponseTopic(Code.NONE, name, there.topic_id, partitions=parts))
