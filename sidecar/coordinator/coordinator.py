@@ -26,7 +26,8 @@ from sidecar.coordinator.renewal import RenewalPorts, renew
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
-from sidecar.coordinator.tenure import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, before_claim
+from sidecar.coordinator.tenure import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, claim_of
+from sidecar.coordinator.turns import Turns
 from sidecar.coordinator.unfenced import append_unfenced
 from sidecar.coordinator.visible import Visible
 from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
@@ -35,7 +36,7 @@ from sidecar.core.consumer.regexes import ResolveRegex
 from sidecar.core.consumer.target import RunAssignor
 from sidecar.core.effects import Count, Log, Reply
 from sidecar.core.errors import Code
-from sidecar.core.events import Answer, Event
+from sidecar.core.events import Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.owner import Phase
@@ -59,7 +60,7 @@ from sidecar.link.messages import (
     View,
 )
 from sidecar.link.ports import Figures, FrontEnd, Logger, Tasks
-from sidecar.state.codec import Encoded, Stamp, StateCodec
+from sidecar.state.codec import Encoded, StateCodec
 
 TICK_S = 0.05
 REPLAY_S = 30.0  # the tail has read what was before the claim: if it does not come to the claim, something is wrong
@@ -106,6 +107,7 @@ class Coordinator:
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
         self._fronts[COORDINATORS_OWN] = self.moves
         self._visible = Visible(background, lambda: configs.authorizer, self._ask_access, self._done, log)
+        self._turns = Turns(lambda p: bool(state.groups(p)))
         self._draining = False
         self._loader = Loader(self.service, settings.load_slice_s, self._drain, tasks)
         self._perform: dict[type, Callable[[Any], None]] = {
@@ -125,7 +127,7 @@ class Coordinator:
         }
         figures("parked").set_function(lambda: self.service.tally.open + self.moves.waiting)
         figures("unreadable_groups").set_function(lambda: sum(len(o.unreadable) for o in self.service.owners))
-        self._owned = figures("owned")
+        figures("owned").set_function(lambda: len(self.service.serving()))
         tasks.spawn(self._tick(), "tick")
         tasks.spawn(Proofs(self.service, self._tenures, settings.lease_ms).rounds(), "proofs")
 
@@ -240,8 +242,7 @@ class Coordinator:
                 self.placeholders.leaders_moved(before, view.leaders)
 
     async def _configure(self, token: int, event: Event) -> None:
-        answer: Answer = await self._configs.handle(event, self.append_unfenced)
-        self._reply(Reply(token, answer))
+        self._reply(Reply(token, await self._configs.handle(event, self.append_unfenced)))
 
     # ---- commands -----------------------------------------------------------------------------------------
     def _drain(self) -> None:
@@ -268,7 +269,7 @@ class Coordinator:
 
     def _took_over(self, c: TookOver) -> None:
         self._figures("takeover_seconds").observe(c.ms / 1000)
-        self._owned.set(len(self.service.serving()))
+        self._turns.ends(c.partition)
         self.moves.took_over(c.partition)
         self._loader.begin(c.partition)
 
@@ -282,6 +283,7 @@ class Coordinator:
     # ---- taking over --------------------------------------------------------------------------------------
     def _fence(self, c: Fence) -> None:
         tenure = self._tenures[c.partition] = Tenure(c.attempt, self._writer(c.partition, c.attempt))
+        self._turns.begins(c.partition)
         self._tasks.spawn(self._init(c.partition, tenure), f"fence-{c.partition}")
 
     def _writer(self, p: int, attempt: int) -> FencedWriter:
@@ -323,6 +325,7 @@ class Coordinator:
         self._tasks.spawn(renew(c, tenure, owner, self._codec, self._state, ports), f"renew-{p}")
 
     async def _init(self, p: int, tenure: Tenure) -> None:
+        await self._turns.comes(p)
         try:
             await tenure.writer.init()
         except WriteLost as exc:
@@ -336,21 +339,19 @@ class Coordinator:
         self._drain()
 
     def _claim(self, c: Claim) -> None:
-        writer = self._tenures[c.partition].writer
-        writer.append(self._claim_of(c.partition, writer, c.why), CLAIM_SERIAL)
+        tenure = self._tenures[c.partition]
+        tenure.claim = self._claim_of(c.partition, tenure.writer, c.why)
+        tenure.writer.append(tenure.claim, CLAIM_SERIAL)
 
     def _claim_of(self, p: int, writer: FencedWriter, why: str) -> list[Encoded]:
-        settings, assignment = self.settings, self.assignment
-        stamp = Stamp(writer.owner_epoch, now().wall_ms)
-        host, port = settings.address
-        member_id = assignment.members.get(settings.node_id, ("", "", 0))[0]
-        claim = self._codec.claim(stamp, settings.node_id, f"{host}:{port}", member_id, assignment.generation, why)
-        return [*before_claim(self._codec, self._state.partitions[p], settings.claims_kept), claim]
+        where = (self._codec, self._state.partitions[p], self.settings, self.assignment)
+        return claim_of(*where, writer.owner_epoch, why)
 
     def _claimed(self, p: int, attempt: int, offset: int) -> None:
         if offset < 0:
             self._failed(p, attempt, WriteLost("the broker does not say where the claim is"))
         else:
+            self._state.wrote(p, self._tenures[p].writer.claim_at, self._tenures[p].claim)
             self.service.owners[p].claimed(attempt, offset, now())
             self._drain()
 
@@ -390,9 +391,9 @@ class Coordinator:
         if tenure is not None and tenure.attempt == c.attempt:
             del self._tenures[c.partition]
             tenure.stop()
+            self._turns.ends(c.partition)
         self.placeholders.stopped(c.partition)
         self.moves.stopped(c.partition)
-        self._owned.set(len(self.service.serving()))
 
     # ---- serving ------------------------------------------------------------------------------------------
     def _append(self, c: Append) -> None:
@@ -407,8 +408,7 @@ class Coordinator:
         if isinstance(c.item, RunAssignor):
             self._run_assignor(c, c.item)
         elif isinstance(c.item, ResolveRegex):
-            image = self.service.owners[c.partition].image
-            self._visible.resolve(c, c.item, image)
+            self._visible.resolve(c, c.item, self.service.owners[c.partition].image)
         else:
             raise TypeError(f"no background work is called {type(c.item).__name__}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -17,7 +17,7 @@ from sidecar.coordinator.ahead import Ahead, Want, some
 from sidecar.core.errors import InvariantError
 from sidecar.core.records import Key, Record
 from sidecar.link.ports import Figures, Logger
-from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, StateCodec
+from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA, Encoded, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import StateError
@@ -105,6 +105,16 @@ class StateLog:
             self._codec.schemas.learn(value.decode())
         except (StateError, UnicodeDecodeError) as exc:
             self._log.error("a schema in the state topic cannot be read", at=f"{partition}@{offset}", error=str(exc))
+
+    def wrote(self, partition: int, offset: int, records: Sequence[Encoded]) -> None:
+        """This sidecar has written these, the first of them at `offset`. If that is right behind what the tail has
+        read, then nobody else has written in between, and nothing is left to be read; the tail comes to them later."""
+        if offset != self.partitions[partition].position:
+            return
+        for at, record in enumerate(records, offset):
+            key = decode_key(record.key)
+            self.ahead[partition][at] = (key, record.value)
+            self.apply(partition, at, key, record.value)
 
     def wake(self, partition: int) -> None:
         """Release those whose offset was reached."""

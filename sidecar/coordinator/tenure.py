@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sidecar.coordinator.assignment import Assignment
+from sidecar.coordinator.clock import now
 from sidecar.coordinator.encoder import Encoder
+from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.writer import FencedWriter
 from sidecar.core.commands import Append
-from sidecar.state.codec import OWNER_CLAIM, Encoded, StateCodec
+from sidecar.state.codec import OWNER_CLAIM, Encoded, Stamp, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import encode_key
 
@@ -23,6 +26,8 @@ class Tenure:
     attempt: int
     writer: FencedWriter
     encoder: Encoder | None = None
+    claim: list[Encoded] = field(default_factory=list)
+    """What is written first."""
     _proving: list[Callable[[], None]] = field(default_factory=list)
     """Called when the proof under way is committed."""
     _next: list[Callable[[], None]] = field(default_factory=list)
@@ -81,9 +86,20 @@ class Tenure:
             self.writer.append([NO_CLAIM], PROOF_SERIAL)
 
 
-def before_claim(codec: StateCodec, there: PartitionFold, kept: int) -> list[Encoded]:
-    """What is appended with a claim: schemas that the partition lacks, and tombstones of claims too old to be kept."""
+def claim_of(
+    codec: StateCodec,
+    there: PartitionFold,
+    settings: CoordinatorSettings,
+    assignment: Assignment,
+    owner_epoch: int,
+    why: str,
+) -> list[Encoded]:
+    """What is appended first: schemas that the partition lacks, tombstones of claims too old to be kept, the claim."""
     known = sorted(codec.schemas.texts)
     schemas = [r for r, fp in zip(codec.schema_records(), known, strict=True) if fp not in there.schemas]
-    old = list(there.claims)[: max(0, len(there.claims) - kept)]
-    return [*schemas, *(Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old)]
+    old = list(there.claims)[: max(0, len(there.claims) - settings.claims_kept)]
+    host, port = settings.address
+    member_id = assignment.members.get(settings.node_id, ("", "", 0))[0]
+    stamp = Stamp(owner_epoch, now().wall_ms)
+    claim = codec.claim(stamp, settings.node_id, f"{host}:{port}", member_id, assignment.generation, why)
+    return [*schemas, *(Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old), claim]

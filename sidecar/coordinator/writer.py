@@ -117,6 +117,8 @@ class FencedWriter:
         """Of a batch; the topic may turn out to take less."""
         self._claims = True
         """Nothing is written yet: the claim comes first."""
+        self.claim_at = -1
+        """Offset of the claim's first record; -1 as long as it is not written, and if it took several batches."""
         self._behind = False
         """Some replica of the partition was not in sync when its leader was looked up."""
         self._marker_due = False
@@ -294,6 +296,8 @@ class FencedWriter:
 
     def _written(self, offset: int) -> None:
         sent, self._sending = self._sending, []
+        if self._claims:
+            self.claim_at = offset
         self._batch, self._marker_due, self._claims = b"", False, False
         at = offset
         for entry in sent:
@@ -326,7 +330,7 @@ class FencedWriter:
         if ended.code != Code.NONE:
             self._fail(self._refused(ended.code, before))
             return
-        self._sending, self._batch, self._marker_due = [], b"", True
+        self._sending, self._batch, self._marker_due, self._claims = [], b"", True, False
         self._on_written(entry.serial, offset)
         self._next()
 

@@ -81,14 +81,14 @@ def test_a_takeover_fences_then_claims_then_follows_then_serves() -> None:
     async def test(house: House) -> None:
         faults = house.brokers.faults
         fence, claim = faults.hang(Api.INIT_PRODUCER_ID), faults.hang(Api.PRODUCE)
-        house.tail.hold()
+        house.hold_tail()
         house.prove()
         house.assign(1)
         await until(lambda: fence.met)
         assert phase(house) is Phase.FENCING
         fence.release()
         await until(lambda: claim.met)
-        assert phase(house) is Phase.CLAIMING and house.brokers.log().records == []
+        assert phase(house) is Phase.CLAIMING and claims(house) == []
         claim.release()
         await until(lambda: phase(house) is Phase.REPLAYING)
         await turns()
@@ -297,7 +297,7 @@ def test_a_claim_that_comes_after_its_attempt_changes_nothing() -> None:
 
 def test_a_tail_that_is_late_for_one_attempt_serves_the_next() -> None:
     async def test(house: House) -> None:
-        house.tail.hold()
+        house.hold_tail()
         house.prove()
         house.assign(1)
         await until(lambda: phase(house) is Phase.REPLAYING)

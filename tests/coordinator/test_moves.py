@@ -252,7 +252,7 @@ def test_what_waits_for_a_takeover_is_not_answered_before_the_broker_has_told_of
     async def test(house: House) -> None:
         client, other = await house.client(), await house.client()
         house.assign(2)
-        house.tail.hold()
+        house.hold_tail()
         house.assign(1)
         await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
         client.post(beats("n1", 7), 4)
@@ -274,7 +274,7 @@ def test_a_takeover_that_does_not_come_is_no_reason_to_wait(monkeypatch: pytest.
     async def test(house: House) -> None:
         client = await house.client()
         house.assign(2)
-        house.tail.hold()
+        house.hold_tail()
         house.assign(1)
         await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
         client.post(beats("n1", 7), 4)

@@ -170,6 +170,36 @@ def test_what_the_tail_had_already_is_not_applied_again() -> None:
     run(test)
 
 
+def test_what_was_written_right_behind_all_that_was_read_need_not_be_read() -> None:
+    async def test(b: Bench) -> None:
+        b.write(group(1))
+        await turns(5)
+        claim = b.codec.claim(Stamp(LATER, 1), 1, "h:1", "m", 1, "assigned")
+        b.log.wrote(0, 1, [claim])
+        await asyncio.wait_for(b.log.wait_past(0, 1), 1)
+        fold = b.log.partitions[0]
+        assert (fold.owners.claimed, fold.position) == (LATER, 2)
+        b.put(claim)
+        b.write(group(2), owner=LATER)
+        await turns(5)
+        assert (fold.position, b.went_back) == (3, []) and b.log.ahead[0] == {}
+
+    run(test)
+
+
+@pytest.mark.parametrize("read", [0, 2], ids=["not all before it", "the claim itself"])
+def test_what_was_written_elsewhere_changes_nothing(read: int) -> None:
+    async def test(b: Bench) -> None:
+        claim = b.codec.claim(Stamp(LATER, 1), 1, "h:1", "m", 1, "assigned")
+        for record in (b.codec.claim(Stamp(OWNER, 1), 1, "h:1", "m", 1, "assigned"), claim)[:read]:
+            b.put(record)
+        await turns(5)
+        b.log.wrote(0, 1, [claim])
+        assert b.log.partitions[0].position == read and b.log.ahead[0] == {}
+
+    run(test)
+
+
 @pytest.mark.parametrize("offset", [0, 1])
 def test_another_record_than_was_read_ahead_means_that_the_log_has_lost_some(offset: int) -> None:
     async def test(b: Bench) -> None:

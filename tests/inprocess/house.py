@@ -29,6 +29,7 @@ from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import OwnRules, Rules
 from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.tenure import NO_CLAIM
 from sidecar.coordinator.writer import BATCH_BYTES
 from sidecar.core.owner import Owner
 from sidecar.core.service import Service, ServiceSettings
@@ -39,6 +40,7 @@ from sidecar.link.messages import Reply, ToCoordinator, ToFront, View
 from sidecar.process.metrics import METRICS, Metrics
 from sidecar.process.settings import Consumer
 from sidecar.process.tasks import Supervisor
+from sidecar.state.batch import encode_batch
 from sidecar.state.codec import StateCodec
 from sidecar.wire.frames import Limits, response_body
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers, decode_response, flexible
@@ -327,6 +329,11 @@ class House:
 
     def topic_id(self, name: str) -> bytes:
         return self.brokers.topics[name].topic_id
+
+    def hold_tail(self, partition: int = 0) -> None:
+        """Something of another sidecar stands in the log that this one has not read: a takeover has to wait for it."""
+        self.tail.hold()
+        self.brokers.append(STATE, partition, encode_batch([NO_CLAIM], 1, -1, -1, -1))
 
     # ---- what the tail finds ------------------------------------------------------------------------------------
     def setting_stored(self, group_id: str, name: str) -> None:

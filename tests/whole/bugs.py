@@ -144,6 +144,18 @@ def serves_before_its_claim_is_read(patch: Patch, world: World) -> None:
     patch.setattr(Coordinator, "_still_mine", lambda self, p: True)
 
 
+def reads_nothing_before_its_claim(patch: Patch, world: World) -> None:
+    """It takes its claim for the next record, also where a former owner has written others in between."""
+    real = StateLog.wrote
+
+    def planted(self: Any, partition: int, offset: int, records: Any) -> None:
+        fold = self.partitions[partition]
+        fold.position = max(fold.position, offset)
+        real(self, partition, offset, records)
+
+    patch.setattr(StateLog, "wrote", planted)
+
+
 def keeps_what_was_removed(patch: Patch, world: World) -> None:
     """The tail does not see tombstones."""
     real = PartitionFold.apply

@@ -65,6 +65,8 @@ class Fold:
         self.parts = [Part() for _ in range(partitions)]
         self.records = 0
         self.say: Callable[[str, str], None] = lambda who, text: None
+        self.emptied: Callable[[str], None] = self.readable
+        """Called when the last record of a group is gone that nobody could read."""
         self._without: dict[tuple[str, str], tuple[str, int]] = {}
         """Members whose record is gone, why, and behind how many claims, as far as a batch has been read."""
         self.gone: dict[tuple[str, str], tuple[float, int, str]] = {}
@@ -166,6 +168,8 @@ class Fold:
             return
         if key.group_id in self.foreign:
             _put(part.values, key, r.value)
+            if not any(k.group_id == key.group_id for k in part.values):
+                self.emptied(key.group_id)
             return
         epoch = int(dict(r.headers).get("owner_epoch", b"-1")) if r.value is None else owner_epoch_of(r.value)
         if epoch != part.claimed:

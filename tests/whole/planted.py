@@ -67,6 +67,7 @@ PLANTED = [
         "in the log|live|went back|differs",
         ("tail_lags", "sidecar_crashes", *CUT),
     ),
+    Bug(bugs.reads_nothing_before_its_claim, "in the log|live|went back|differs|lost records", LATE),
     Bug(bugs.keeps_what_was_removed, "the tail of"),
     Bug(bugs.reads_out_of_order, "the tail of|has lost records"),
     Bug(bugs.looks_at_no_lease, "no lease|all is well", scene=ALONE_WITH_MEMBERS),

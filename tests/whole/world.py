@@ -102,6 +102,8 @@ class World:
         if self.authorizer:
             given["authorizer.class.name"] = AUTHORIZER
         every = {**given, **(broker or {})}
+        self.forgets_ids = "transactional.id.expiration.ms" in every
+        """Brokers forget within seconds, not after a week, the ids by which writers are fenced."""
         self.kafka = Kafka(self.universe, self.net, dict.fromkeys(NODES), every, self.authorizer)
         for topic, count in PARTITIONS_OF.items():
             self.kafka.cluster.create_topic(topic, count, 3)
@@ -132,8 +134,7 @@ class World:
 
     def _rare_settings(self) -> dict[str, str]:
         """Of brokers, for some seeds: what takes days elsewhere takes seconds."""
-        forgets_ids = self.rng.random() < 0.3
-        return {"transactional.id.expiration.ms": "30000"} if forgets_ids else {}
+        return {"transactional.id.expiration.ms": "30000"} if self.rng.random() < 0.3 else {}
 
     def say(self, who: str, text: str) -> None:
         if self.tell is not None:

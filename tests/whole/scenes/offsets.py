@@ -153,7 +153,7 @@ def commit_of_the_former_owner_is_on_its_way(world: World) -> None:
         others = [c for c in world.clients if c.habits.group_id == lost.client.habits.group_id and c.proc.alive]
         return all(any(place in c.owned for c in others) for place in lost.places)
 
-    watch(world, DOUBT_MS, taken)
+    watch(world, 2 * DOUBT_MS, taken)
     world.net.loses = of_seats
     world.net.mended()
     run_ms(world, 500)
