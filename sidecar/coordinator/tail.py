@@ -115,6 +115,7 @@ class StateLog:
             key = decode_key(record.key)
             self.ahead[partition][at] = (key, record.value)
             self.apply(partition, at, key, record.value)
+        self.wake(partition)
 
     def wake(self, partition: int) -> None:
         """Release those whose offset was reached."""
