@@ -49,6 +49,8 @@ class Control:
 
     def __init__(self, settings: StartSettings, cluster: Cluster) -> None:
         self.view = ClusterView()
+        self.address: Address = ("", 0)
+        """Of the own broker, as it was told last: of one that is down nothing is told."""
         self._settings = settings
         self._cluster = cluster
         self._reader = MetadataReader({})
@@ -61,6 +63,7 @@ class Control:
             most = self._cluster.response_bytes
             self._conn = await BrokerConnection.open(*s.broker, s.client_id, response_bytes=most)
         self.view = await self._reader.read(self._conn, self._cluster if s.same_listener else None, timeout_s)
+        self.address = self.view.brokers.get(s.node_id, self.address)
         return self.view
 
 

@@ -215,7 +215,7 @@ class Coordination:
         rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
         configs = Configs(own, codec, state, rules, app.log)
         anew = began_anew(s, app.log) if app.anew else Anew()
-        settings = coordinator_settings(s, control.view.brokers[s.node_id], anew)
+        settings = coordinator_settings(s, control.address, anew)
         self.coordinator = Coordinator(
             settings,
             cluster,
