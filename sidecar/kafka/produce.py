@@ -174,6 +174,7 @@ class Appender:
         """Called by who writes, when a pinned topic turns out to be another one now."""
         self._leaders: dict[int, _Leader] = {}
         self._apart: set[_Leader] = set()
+        """Held here until their only batch is answered; then their connections are closed."""
 
     def put(
         self, node_id: int, topic: str, partition: int, batch: bytes, done: Done, transactional_id: str | None = None
@@ -219,5 +220,5 @@ class Appender:
         return await future
 
     def close(self) -> None:
-        for leader in (*self._leaders.values(), *self._apart):
+        for leader in self._leaders.values():
             leader.close()

@@ -113,10 +113,6 @@ def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
     asyncio.run(whole())
 
 
-def partitions_of_requests(brokers: FakeBrokers) -> list[int]:
-    return [len(r.topic_data[0].partition_data) for r in brokers.requests(Api.PRODUCE)]
-
-
 def test_no_claim_waits_for_a_partition_whose_replicas_are_not_all_in_sync() -> None:
     """Symptom: when a broker died, groups that it did not lead had commits answered half a second late. Cause: their
     records were in one request with the claims of partitions whose replicas had yet to find the new leader."""
@@ -137,7 +133,7 @@ def test_no_claim_waits_for_a_partition_whose_replicas_are_not_all_in_sync() -> 
         assert slow.met == 1 and not [p for p, _ in done if p == 0]
         slow.release()
         await until(lambda: {(0, 1), (0, 2)} <= set(done))
-        assert partitions_of_requests(brokers)[:3] == [1, 1, 1]
+        assert [len(r.topic_data[0].partition_data) for r in brokers.requests(Api.PRODUCE)][:3] == [1, 1, 1]
 
     asyncio.run(whole())
 

@@ -88,7 +88,7 @@ def repair(world: World) -> None:
         gone: list[Record] = [(encode_key(k.kind, k.group_id, k.sub_id), None) for k in keys]
         p = judge.fold.partition_of(group_id)
         _wait(world, partial(inject, world, p, gone), "no broker takes tombstones")
-        _wait(world, partial(_is_empty, world, group_id), f"the tombstones of {group_id} are not read")
+        _wait(world, partial(_was_emptied, world, group_id), f"the tombstones of {group_id} are not read")
         _another_takeover(world, group_id)
 
 
@@ -107,8 +107,8 @@ def _refuses(world: World, group_id: str) -> bool:
     return bool(owners) and group_id in owners[world.judge.fold.partition_of(group_id)].unreadable
 
 
-def _is_empty(world: World, group_id: str) -> bool:
-    """It was; an owner that has taken over since may have begun it anew."""
+def _was_emptied(world: World, group_id: str) -> bool:
+    """An owner that has taken over since may have begun it anew."""
     return group_id not in world.judge.fold.foreign
 
 

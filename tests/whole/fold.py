@@ -50,7 +50,8 @@ class Part:
 class Fold:
     """`changed(group_id)` is called when a batch of records about this group has been read, and
     `removed(group_id, member_id, why, partition)` when a member's record is gone, and `said(group_id, name, value,
-    why, order)` when it is said whose the group is, or what its owner has found about that."""
+    why, order)` when it is said whose the group is, or what its owner has found about that. `emptied(group_id)`: the
+    last record is gone of a group that nobody could read."""
 
     def __init__(
         self,
@@ -60,13 +61,12 @@ class Fold:
         changed: Callable[[str], None],
         removed: Callable[[str, str, str, Part], None],
         said: Callable[[str, str, str | None, str, str], None],
+        emptied: Callable[[str], None],
     ) -> None:
         self._kafka, self._topic = kafka, topic
         self.parts = [Part() for _ in range(partitions)]
         self.records = 0
         self.say: Callable[[str, str], None] = lambda who, text: None
-        self.emptied: Callable[[str], None] = self.readable
-        """Called when the last record of a group is gone that nobody could read."""
         self._without: dict[tuple[str, str], tuple[str, int]] = {}
         """Members whose record is gone, why, and behind how many claims, as far as a batch has been read."""
         self.gone: dict[tuple[str, str], tuple[float, int, str]] = {}
@@ -77,6 +77,7 @@ class Fold:
         """Groups with records that nobody here can read: they are kept as they are."""
         self._codec = StateCodec()
         self._changed, self._removed, self._said = changed, removed, said
+        self._emptied = emptied
 
     def partition_of(self, group_id: str) -> int:
         return partition_for(group_id, len(self.parts))
@@ -94,13 +95,14 @@ class Fold:
         self.parts = [Part() for _ in self.parts]
         self.gone.clear()
 
-    def readable(self, group_id: str) -> None:
+    def _begins_anew(self, group_id: str) -> None:
         """Nothing is left of this group, and it is followed again."""
         self.foreign.discard(group_id)
         self.injected = {key for key in self.injected if key.group_id != group_id}
         self.parts[self.partition_of(group_id)].shard.groups.pop(group_id, None)
         for member in [m for m in self.gone if m[0] == group_id]:
             del self.gone[member]
+        self._emptied(group_id)
 
     def read(self, p: int) -> None:
         """What has been committed to this partition since."""
@@ -169,7 +171,7 @@ class Fold:
         if key.group_id in self.foreign:
             _put(part.values, key, r.value)
             if not any(k.group_id == key.group_id for k in part.values):
-                self.emptied(key.group_id)
+                self._begins_anew(key.group_id)
             return
         epoch = int(dict(r.headers).get("owner_epoch", b"-1")) if r.value is None else owner_epoch_of(r.value)
         if epoch != part.claimed:

@@ -46,8 +46,8 @@ class Judge:
     def __init__(self, universe: Universe, kafka: Kafka, partitions: int) -> None:
         self.universe, self.kafka = universe, kafka
         self.moving = Moving(kafka, partitions)
-        self.fold = Fold(kafka, STATE_TOPIC, partitions, self._changed, self._removed, self.moving.said)
-        self.fold.emptied = self._readable
+        told = (self._changed, self._removed, self.moving.said, self._emptied)
+        self.fold = Fold(kafka, STATE_TOPIC, partitions, *told)
         self.clients: list[Client] = []
         self.figures: Counter[str] = Counter()
         self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
@@ -105,9 +105,8 @@ class Judge:
         for known in (self._epochs, self._kinds, self._since):
             known.clear()
 
-    def _readable(self, group_id: str) -> None:
+    def _emptied(self, group_id: str) -> None:
         """What nobody could read of this group is gone, with everything else of it: it begins anew."""
-        self.fold.readable(group_id)
         self.repaired.add(group_id)
         for known in (self._epochs, self._kinds, self._since):
             known.pop(group_id, None)
