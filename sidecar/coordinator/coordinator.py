@@ -26,7 +26,7 @@ from sidecar.coordinator.renewal import RenewalPorts, renew
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
-from sidecar.coordinator.tenure import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, claim_of
+from sidecar.coordinator.tenure import PROOF_SERIAL, RENEWAL_SERIAL, Tenure, Tenures, claim_of
 from sidecar.coordinator.turns import Turns
 from sidecar.coordinator.unfenced import append_unfenced
 from sidecar.coordinator.visible import Visible
@@ -97,7 +97,7 @@ class Coordinator:
         limits = (settings.batch_bytes, settings.lease_ms, settings.anew)
         ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
-        self._tenures: dict[int, Tenure] = {}
+        self.tenures = Tenures()
         self._fronts: dict[int, FrontEnd] = {}
         self._numbers: dict[FrontEnd, int] = {}
         self._next_number = 0
@@ -129,7 +129,7 @@ class Coordinator:
         figures("unreadable_groups").set_function(lambda: sum(len(o.unreadable) for o in self.service.owners))
         figures("owned").set_function(lambda: len(self.service.serving()))
         tasks.spawn(self._tick(), "tick")
-        tasks.spawn(Proofs(self.service, self._tenures, settings.lease_ms).rounds(), "proofs")
+        tasks.spawn(Proofs(self.service, self.tenures, settings.lease_ms).rounds(), "proofs")
 
     def _placeholder_ports(self) -> PlaceholderPorts:
         return PlaceholderPorts(
@@ -277,12 +277,12 @@ class Coordinator:
         self.placeholders.occupied(c.group_id, c.members)
 
     def _prove(self, p: int, then: Callable[[], None]) -> None:
-        if (tenure := self._tenures.get(p)) is not None and tenure.encoder is not None:
+        if (tenure := self.tenures.get(p)) is not None and tenure.encoder is not None:
             tenure.prove(then)
 
     # ---- taking over --------------------------------------------------------------------------------------
     def _fence(self, c: Fence) -> None:
-        tenure = self._tenures[c.partition] = Tenure(c.attempt, self._writer(c.partition, c.attempt))
+        tenure = self.tenures[c.partition] = Tenure(c.attempt, self._writer(c.partition, c.attempt))
         self._turns.begins(c.partition)
         self._tasks.spawn(self._init(c.partition, tenure), f"fence-{c.partition}")
 
@@ -293,10 +293,10 @@ class Coordinator:
             if serial == CLAIM_SERIAL:
                 self._claimed(p, attempt, offset)
             elif serial == PROOF_SERIAL:
-                self._tenures[p].proved()
+                self.tenures[p].proved()
                 self._drain()
             elif serial == RENEWAL_SERIAL:
-                self._tenures[p].claims(offset)
+                self.tenures[p].claims(offset)
             else:
                 self.service.owners[p].committed(attempt, serial)
                 self._drain()
@@ -308,7 +308,7 @@ class Coordinator:
         return FencedWriter(self.cluster, self.appender, s.topic, p, *how)
 
     def _renew(self, c: Renew) -> None:
-        p, tenure, owner = c.partition, self._tenures[c.partition], self.service.owners[c.partition]
+        p, tenure, owner = c.partition, self.tenures[c.partition], self.service.owners[c.partition]
 
         def go_on(appends: list[Append]) -> None:
             for append in appends:
@@ -316,7 +316,7 @@ class Coordinator:
             self._drain()
 
         ports = RenewalPorts(
-            current=lambda: self._tenures.get(p) is tenure,
+            current=lambda: self.tenures.get(p) is tenure,
             writer=lambda: self._writer(p, c.attempt),
             claim=lambda writer: self._claim_of(p, writer, "fence renewed"),
             go_on=go_on,
@@ -331,7 +331,7 @@ class Coordinator:
         except WriteLost as exc:
             self._failed(p, tenure.attempt, exc)
             return
-        if self._tenures.get(p) is not tenure:
+        if self.tenures.get(p) is not tenure:
             return  # the attempt is over; a later one may count its revisions already
         self._state.revisions[p] = {}
         tenure.encoder = Encoder(self._codec, tenure.writer.owner_epoch, self._state.revisions[p])
@@ -339,7 +339,7 @@ class Coordinator:
         self._drain()
 
     def _claim(self, c: Claim) -> None:
-        tenure = self._tenures[c.partition]
+        tenure = self.tenures[c.partition]
         tenure.claim = self._claim_of(c.partition, tenure.writer, c.why)
         tenure.writer.append(tenure.claim, CLAIM_SERIAL)
 
@@ -351,7 +351,7 @@ class Coordinator:
         if offset < 0:
             self._failed(p, attempt, WriteLost("the broker does not say where the claim is"))
         else:
-            self._state.wrote(p, self._tenures[p].writer.claim_at, self._tenures[p].claim)
+            self._state.wrote(p, self.tenures[p].writer.claim_at, self.tenures[p].claim)
             self.service.owners[p].claimed(attempt, offset, now())
             self._drain()
 
@@ -376,7 +376,7 @@ class Coordinator:
 
     def _still_mine(self, p: int) -> bool:
         """Once the own claim has been read: whether it is the last one."""
-        tenure, last = self._tenures.get(p), self._state.partitions[p].owners.claimed
+        tenure, last = self.tenures.get(p), self._state.partitions[p].owners.claimed
         if tenure is None or last in tenure.epochs:
             return True
         self._failed(p, tenure.attempt, Fenced(f"{self.settings.topic}-{p}: claimed by owner epoch {last}"))
@@ -387,9 +387,9 @@ class Coordinator:
         self._drain()
 
     def _stop_tenure(self, c: Stop) -> None:
-        tenure = self._tenures.get(c.partition)
+        tenure = self.tenures.get(c.partition)
         if tenure is not None and tenure.attempt == c.attempt:
-            del self._tenures[c.partition]
+            del self.tenures[c.partition]
             tenure.stop()
             self._turns.ends(c.partition)
         self.placeholders.stopped(c.partition)
@@ -397,7 +397,7 @@ class Coordinator:
 
     # ---- serving ------------------------------------------------------------------------------------------
     def _append(self, c: Append) -> None:
-        tenure = self._tenures.get(c.partition)
+        tenure = self.tenures.get(c.partition)
         if tenure is not None and tenure.attempt == c.attempt and tenure.encoder is not None:
             if tenure.renewing:
                 tenure.later.append(c)
@@ -417,7 +417,7 @@ class Coordinator:
         self._drain()
 
     def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
-        encoder, assignor = self._tenures[c.partition].encoder, self.assignors.get(ask.input.assignor)
+        encoder, assignor = self.tenures[c.partition].encoder, self.assignors.get(ask.input.assignor)
         work, done = assigning(ask.input, assignor, encoder, lambda event: self._done(c.partition, c.attempt, event))
         self._background.submit(f"assignor {ask.input.assignor}", work, done, self._configs.assignor_timeout_s)
 
@@ -489,7 +489,7 @@ class Coordinator:
         """Let the writers finish what they have, then send every client on."""
         self.service.stopping = True
         until = time.monotonic() + 1.0
-        while any(t.writer.busy for t in self._tenures.values()) and time.monotonic() < until:
+        while any(t.writer.busy for t in self.tenures.values()) and time.monotonic() < until:
             await asyncio.sleep(0.01)
         self.service.release_all("stopping")
         self._drain()

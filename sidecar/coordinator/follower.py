@@ -25,6 +25,8 @@ from sidecar.wire.primitives import WireError
 NewTail = Callable[[str, str, str, StateLog, Listener], Tail]
 QUICK_S, GONE_S = 0.1, 5.0
 """So often leaders are asked for while one cannot be reached, and so long after that was last seen."""
+LATE_MS = 200
+"""What waits for longer may wait for a leader that stands still: the kernel there takes connections all the same."""
 CHECK_S = 10.0
 """How often the settings of the state topic are read."""
 CONTROLLER_LAG_S = 0.1
@@ -174,13 +176,16 @@ class Follower:
                 self._take_leaders(await self._ask_for_leaders())
 
     def _leaders_may_move(self) -> bool:
-        """Commits wait for it: there is no leader, or it cannot be connected to."""
-        return any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._leaders))
+        """There is no leader, or it cannot be connected to, or somebody waits longer than a leader would let him."""
+        if any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._leaders)):
+            return True
+        c = self._coordinator
+        return c.service.loading() > 0 or c.placeholders.waited_for(LATE_MS) or c.tenures.late(LATE_MS / 1000)
 
     async def _ask_for_leaders(self) -> ClusterView:
         """An empty view if nobody answers."""
         try:
-            return await self._cluster.refresh([OFFSETS])
+            return await self._cluster.refresh([OFFSETS, self._coordinator.settings.topic])
         except (ConnectionLost, TimeoutError, WireError) as exc:
             self._log.debug("leaders not refreshed", problem=str(exc) or "timed out")
             return ClusterView()
@@ -191,6 +196,7 @@ class Follower:
             moved = (p for p, (was, leader) in enumerate(zip(self._leaders, leaders, strict=True)) if was != leader)
             self._led_since_s.update(dict.fromkeys(moved, time.monotonic()))
             self._leaders = leaders
+        self._coordinator.tenures.led_by(view.leaders.get(self._coordinator.settings.topic, ()))
         self._show()
         self.ownership.placement_changed()
 

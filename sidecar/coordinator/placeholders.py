@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as copy_of
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -383,12 +384,37 @@ class Placeholders:
 
     def leaders_moved(self, before: Sequence[int], leaders: Sequence[int]) -> None:
         """What was the trouble at the former leader of a group's offsets says nothing of the new one."""
-        for group in self._groups.values():
+        for group in list(self._groups.values()):
             p = group.partition
-            if group.resting is not None and before[p : p + 1] != leaders[p : p + 1]:
+            if before[p : p + 1] == leaders[p : p + 1]:
+                continue
+            if group.resting is not None:
                 group.resting.cancel()
                 group.pause_ms = 0
                 self._rested(group)
+            elif group.busy or group.queued:
+                self._look_after(self._instead_of(group))
+
+    def _instead_of(self, group: _Group) -> _Group:
+        """The former leader may never answer: its answer concerns nobody any more, and the new one is asked. A seat of
+        a JoinGroup that was held back is not known there."""
+        seat = group.seat if group.final else None
+        group.gone = True
+        fresh = copy_of(
+            group, seat=seat, joining=None, there=None, gone=False, busy=False, queued=0, pause_ms=0, problem=""
+        )
+        self._groups[group.group_id] = fresh
+        group.parked = []
+        if group in self._parked:
+            self._parked.discard(group)
+            self._parked.add(fresh)
+        return fresh
+
+    def waited_for(self, ms: int) -> bool:
+        """Whether a commit waits for so long already: for its seat, or for the broker's answer."""
+        before_ms = now().mono_ms - ms
+        asked_ms = (p.until_ms - self._settings.wait_ms for g in self._parked for p in g.parked)
+        return min(asked_ms, default=before_ms + 1) <= before_ms or any(self._under_way.since(before_ms))
 
     def _look_after(self, group: _Group, urgent: bool = False) -> None:
         if group.needs_work:

@@ -68,7 +68,7 @@ class Chair:
     renew: bool = False
     """The seat needs another member id: what was sent in the name of the present one is to be refused."""
     gone: bool = False
-    """The partition is not ours any more."""
+    """The partition is not ours any more, or another chair stands here for the group."""
     busy: bool = False
     queued: int = 0
     """QUEUED or URGENT while it waits for its turn."""
@@ -293,8 +293,10 @@ class Seating:
     # ---- where the broker holds JoinGroup back ------------------------------------------------------------
     def _start_slow(self, desk: _Desk) -> None:
         while desk.slow and desk.held < self._first_joins:
-            desk.held += 1
-            self._tasks.spawn(self._slowly(desk, desk.slow.popleft()), f"first-join-{desk.node_id}")
+            chair = desk.slow.popleft()
+            if not chair.gone:
+                desk.held += 1
+                self._tasks.spawn(self._slowly(desk, chair), f"first-join-{desk.node_id}")
 
     async def _slowly(self, desk: _Desk, chair: Chair) -> None:
         conn: BrokerConnection | None = None

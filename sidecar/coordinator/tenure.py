@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.coordinator.assignment import Assignment
@@ -84,6 +84,22 @@ class Tenure:
         self._proving, self._next = self._next, []
         if self._proving:
             self.writer.append([NO_CLAIM], PROOF_SERIAL)
+
+
+class Tenures(dict[int, Tenure]):
+    """By partition."""
+
+    def late(self, s: float) -> bool:
+        """Whether any append has waited for so long."""
+        return any(t.writer.late(s) for t in self.values())
+
+    def led_by(self, leaders: Sequence[int]) -> None:
+        """These brokers lead the state's partitions now."""
+        for p, node_id in enumerate(leaders):
+            if (tenure := self.get(p)) is not None:
+                for writer in (tenure.writer, tenure.fresh):
+                    if writer is not None:
+                        writer.led_by(node_id)
 
 
 def claim_of(

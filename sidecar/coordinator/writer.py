@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sidecar.coordinator.transaction import Outcome, Transaction, pieces
 from sidecar.core.errors import Code, name_of
@@ -44,12 +45,16 @@ INIT_RETRIABLE = {
     Code.CONCURRENT_TRANSACTIONS,
     Code.REQUEST_TIMED_OUT,
 }
+INIT_THERE = {Code.COORDINATOR_LOAD_IN_PROGRESS, Code.CONCURRENT_TRANSACTIONS}
+"""The right broker was asked; it needs a moment."""
 RETRY_S = 0.05
 BATCH_BYTES = 8 << 20
 """Half of the topic's max.message.bytes, as the sidecar makes it."""
 INIT_LANE, INIT_LANES = -10, 16
 """Connections to each broker for fences, from this number downwards. A broker answers the requests of a connection one
 by one, and a fence is answered when it is on the disks of all replicas."""
+LATE_S = 0.5
+"""A fence takes milliseconds; after so long it is asked whether another broker has its office now."""
 INIT_S = 2.0
 """An attempt at a fence; the owner tries again, and says why it must."""
 LARGE_BATCH = 2 << 20
@@ -113,6 +118,8 @@ class FencedWriter:
         """What the last try of the batch under way came to."""
         self._task: asyncio.Task[None] | None = None
         self._leader = -1
+        self._puts = 0
+        """How often a batch was put: only the last time counts."""
         self._most_bytes = batch_bytes
         """Of a batch; the topic may turn out to take less."""
         self._claims = True
@@ -139,15 +146,12 @@ class FencedWriter:
     async def init(self) -> None:
         """Shut out everybody before us. Raises WriteLost, saying why, if that does not succeed within INIT_S."""
         deadline = time.monotonic() + INIT_S
-        txn_id = self._transactional_id
+        node_id = -1
         while True:
             try:
-                node_id = await self._cluster.coordinator_node(txn_id, 1)
-                conn = await self._cluster.lane(node_id, INIT_LANE - self.partition % INIT_LANES)
-                if self.stopped:  # a later attempt may hold the fence by now, and this would shut it out
-                    raise WriteLost("stopped")
-                req = ip.InitProducerIdRequest(transactional_id=txn_id, transaction_timeout_ms=60_000)
-                res = await conn.request(ip, "InitProducerId", req, high=4)
+                if node_id < 0:
+                    node_id = await self._cluster.coordinator_node(self._transactional_id, 1)
+                res = await self._fence(node_id)
                 code, why = res.error_code, name_of(res.error_code)
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 code, why = Code.COORDINATOR_NOT_AVAILABLE, str(exc) or "timed out"
@@ -156,7 +160,36 @@ class FencedWriter:
                 return
             if code not in INIT_RETRIABLE or time.monotonic() > deadline:
                 raise WriteLost(f"InitProducerId: {why}{await self._remedy()}")
+            if code not in INIT_THERE:
+                node_id = -1
             await asyncio.sleep(RETRY_S)
+
+    async def _fence(self, node_id: int) -> ip.InitProducerIdResponse:
+        """This broker's answer, as long as it coordinates the transactional id: if it stands still, another one will
+        have its office. Raises ConnectionLost, TimeoutError and WireError."""
+        asking = asyncio.ensure_future(self._ask_to_fence(node_id))
+        try:
+            while not asking.done():
+                await asyncio.wait([asking], timeout=LATE_S)
+                if not asking.done() and await self._has_moved(node_id) and not asking.done():
+                    raise ConnectionLost(f"broker {node_id} is not the coordinator any more")
+            return asking.result()
+        finally:
+            asking.cancel()
+
+    async def _has_moved(self, node_id: int) -> bool:
+        try:
+            return await self._cluster.coordinator_node(self._transactional_id, 1) != node_id
+        except (ConnectionLost, TimeoutError, WireError):
+            return False  # nobody says so
+
+    async def _ask_to_fence(self, node_id: int) -> ip.InitProducerIdResponse:
+        conn = await self._cluster.lane(node_id, INIT_LANE - self.partition % INIT_LANES)
+        if self.stopped:  # a later attempt may hold the fence by now, and this would shut it out
+            raise WriteLost("stopped")
+        req = ip.InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=60_000)
+        res: ip.InitProducerIdResponse = await conn.request(ip, "InitProducerId", req, high=4)
+        return res
 
     async def _remedy(self) -> str:
         """What an operator can do where no transaction coordinator comes."""
@@ -225,7 +258,22 @@ class FencedWriter:
             # Where a broker has died many partitions have new leaders, and replicas that are slow to follow them: no
             # claim is to wait for those of another partition. With all in sync, one request for all is the fastest.
             put = self._appender.put_apart if self._claims and self._behind else self._appender.put
-            put(self._leader, self.topic, self.partition, self._batch, self._answered)
+            self._puts += 1
+            put(self._leader, self.topic, self.partition, self._batch, partial(self._told, self._puts))
+
+    def late(self, s: float) -> bool:
+        """Whether an append has waited for so long."""
+        return bool(self._batch) and time.monotonic() > self._deadline - self._write_timeout_s + s
+
+    def led_by(self, node_id: int) -> None:
+        """This broker leads the partition now: what was put to another one, which may stand still, is put to it."""
+        if self._batch and self._task is None and 0 <= node_id != self._leader:
+            self._leader = node_id
+            self._put()
+
+    def _told(self, put: int, code: int, offset: int, lost: ConnectionLost | None) -> None:
+        if put == self._puts:
+            self._answered(code, offset, lost)
 
     def _answered(self, code: int, offset: int, lost: ConnectionLost | None) -> None:
         """The one place that decides what an answer means. The same batch again is safe: its sequence is the same."""

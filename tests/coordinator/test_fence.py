@@ -69,6 +69,47 @@ def test_a_coordinator_that_is_busy_is_asked_again(code: Code) -> None:
     assert brokers.count(Api.INIT_PRODUCER_ID) == 4
 
 
+def test_a_coordinator_that_loads_is_not_looked_for_again() -> None:
+    brokers = FakeBrokers()
+    brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.COORDINATOR_LOAD_IN_PROGRESS, times=3)
+    init(brokers)
+    assert brokers.count(Api.FIND_COORDINATOR) == 1
+    brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.NOT_COORDINATOR, times=3)
+    init(brokers)
+    assert brokers.count(Api.FIND_COORDINATOR) == 1 + 4
+
+
+def test_a_coordinator_that_stands_still_is_left_when_another_one_has_its_office(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "LATE_S", 0.01)
+
+    async def whole() -> None:
+        bench = Bench(FakeBrokers(nodes=(1, 2)))
+        still = bench.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        found = [1, 1, 1]
+
+        async def coordinator_node(key: str, key_type: int) -> int:
+            return found.pop() if found else 2
+
+        monkeypatch.setattr(bench.cluster, "coordinator_node", coordinator_node)
+        await bench.writer.init()
+        assert not found and still.met == 1
+        assert [a.node_id for a in bench.brokers.asked if a.api is Api.INIT_PRODUCER_ID] == [1, 2]
+
+    asyncio.run(whole())
+
+
+def test_a_fence_that_takes_long_is_waited_for_while_nobody_else_has_the_office(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "LATE_S", 0.01)
+    brokers = FakeBrokers()
+    brokers.faults.delay(Api.INIT_PRODUCER_ID, 0.05)
+    assert init(brokers).producer_epoch == 0
+    assert brokers.count(Api.INIT_PRODUCER_ID) == 1 and brokers.count(Api.FIND_COORDINATOR) > 2
+
+
 def test_a_lost_connection_is_no_refusal() -> None:
     brokers = FakeBrokers()
     brokers.faults.drop(Api.INIT_PRODUCER_ID, done=True)

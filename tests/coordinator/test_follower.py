@@ -22,10 +22,11 @@ from sidecar.core import owner as owner_module
 from sidecar.core.errors import Code
 from sidecar.link.messages import SettingsPassed, View
 from sidecar.wire.apis import Api
+from tests.coordinator.seated import committed, joined
 from tests.inprocess.broker import OFFSETS, STATE, TRANSACTIONS, FakeBrokers
 from tests.inprocess.faults import Fault
 from tests.inprocess.house import Heard, House, until
-from tests.inprocess.messages import join
+from tests.inprocess.messages import beat, join
 from tests.inprocess.tail import FedTail
 
 GONE = "the broker broker-1:9092 does not answer; this sidecar owns nothing until it does"
@@ -179,6 +180,43 @@ def test_leaders_are_asked_for_often_while_one_cannot_be_reached(monkeypatch: py
         asked = b.brokers.count(Api.METADATA)
         await asyncio.sleep(0.1)
         assert b.brokers.count(Api.METADATA) == asked, "broker 2 leads nothing any more"
+
+    run(test, monkeypatch, metadata_refresh_s=60.0)
+
+
+def test_leaders_are_asked_for_often_while_a_commit_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that stands still can be connected to, and nobody is told that another one leads now."""
+    monkeypatch.setattr(module, "QUICK_S", 0.01)
+    monkeypatch.setattr(module, "LATE_MS", 20)
+
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        b.brokers.topics[OFFSETS].leaders = [1, 1]
+        await asyncio.sleep(0.1)
+        assert b.views()[-1].leaders == (1, 2)
+        b.brokers.faults.hang(Api.OFFSET_COMMIT)
+        client, epoch = await joined(b.house)
+        waiting = asyncio.create_task(committed(client, epoch))
+        await until(lambda: b.views()[-1].leaders == (1, 1))
+        waiting.cancel()
+
+    run(test, monkeypatch, metadata_refresh_s=60.0)
+
+
+def test_writers_are_told_who_leads_while_an_append_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its leader stands still: what was put to it is put to the next one, without waiting until it counts as lost."""
+    monkeypatch.setattr(module, "QUICK_S", 0.01)
+    monkeypatch.setattr(module, "LATE_MS", 20)
+
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        client, epoch = await joined(b.house)
+        still = b.brokers.faults.hang(Api.PRODUCE)
+        leaving = asyncio.create_task(client.ask(beat("g", "m1", -1), 1))
+        await until(lambda: still.met == 1)
+        b.brokers.topics[STATE].leaders = [3 - n for n in b.brokers.topics[STATE].leaders]
+        assert (await leaving).error_code == Code.NONE
+        assert epoch > 0 and len({a.node_id for a in b.brokers.asked[-20:] if a.api is Api.PRODUCE}) == 2
 
     run(test, monkeypatch, metadata_refresh_s=60.0)
 

@@ -145,6 +145,32 @@ def test_a_leader_that_moves_is_found() -> None:
     run(test, brokers=FakeBrokers(nodes=(1, 2)))
 
 
+def test_what_a_leader_that_stands_still_has_got_is_put_to_the_next_one() -> None:
+    """It is told who leads; the answer of the former leader, if one comes, concerns nobody any more."""
+
+    async def test(b: Bench) -> None:
+        still = b.brokers.faults.hang(Api.PRODUCE)
+        b.append(1)
+        await until(lambda: still.met == 1)
+        assert b.writer.late(0.0) and not b.writer.late(60.0)
+        b.append(2)
+        still.end()
+        b.brokers.topics[STATE].leaders[0] = 2
+        b.writer.led_by(1)
+        b.writer.led_by(2)
+        await until(lambda: len(b.written) == 2)
+        still.release()
+        await asyncio.sleep(0.02)
+        assert [a.node_id for a in b.brokers.asked if a.api is Api.PRODUCE][:3] == [1, 2, 2]
+        assert b.written == [(1, 0), (2, 1)] and b.batches == [(0, 1), (1, 1)] and not b.failed
+        assert not b.writer.late(0.0)
+        b.writer.led_by(1)
+        await asyncio.sleep(0.01)
+        assert b.brokers.count(Api.PRODUCE) == 3, "nothing is under way"
+
+    run(test, brokers=FakeBrokers(nodes=(1, 2)))
+
+
 def test_a_sequence_number_the_broker_has_seen_long_ago_counts_as_written() -> None:
     async def test(b: Bench) -> None:
         b.brokers.faults.fail(Api.PRODUCE, Code.DUPLICATE_SEQUENCE_NUMBER)
