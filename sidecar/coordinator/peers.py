@@ -18,7 +18,8 @@ from typing import Protocol, cast
 
 from sidecar.link.ports import Logger, Tasks
 
-PING, LEFT = b"ping", b"left"
+PING, LEFT = b"ping from sidecar-%d", b"left"
+"""A ping tells whose it is, so that a capture of packets can be read."""
 ECHO_BYTES = 64
 """Of what comes in at once, no more is sent back."""
 LISTENS_MAX = 1_000
@@ -88,19 +89,19 @@ class _Echo(asyncio.Protocol):
 
 
 class PeerListener:
-    """Where peers ping this sidecar. `port` is the one it has got."""
+    """Where peers ping this sidecar. `port` is the one that they are told."""
 
     def __init__(self, server: asyncio.Server, links: dict[asyncio.BaseTransport, None], port: int) -> None:
         self._server, self._links = server, links
         self.port = port
 
     @staticmethod
-    async def open(host: str, port: int) -> PeerListener:
-        """Port 0: any that is free. Raises OSError."""
+    async def open(host: str, port: int, advertised: int = 0) -> PeerListener:
+        """Port 0: any that is free. `advertised`: what peers are told instead; 0: the same. Raises OSError."""
         links: dict[asyncio.BaseTransport, None] = {}
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _Echo(links), host, port, reuse_address=True)
-        return PeerListener(server, links, int(server.sockets[0].getsockname()[1]))
+        return PeerListener(server, links, advertised or int(server.sockets[0].getsockname()[1]))
 
     def say_left(self) -> None:
         """To all that are linked: this sidecar owns nothing any more."""
@@ -238,7 +239,7 @@ class Peers:
         while True:
             began = time.monotonic()
             link.heard = False
-            transport.write(PING)
+            transport.write(PING % self._node_id)
             await asyncio.wait({link.lost}, timeout=ping_s)
             if link.lost.done():
                 return False

@@ -8,6 +8,7 @@ of a host that is suspended does the same. Who opened a connection is known by t
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import struct
 import threading
@@ -19,6 +20,7 @@ CHUNK_BYTES = 65_536
 STEP_S = 10.0
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: closing resets the connection, as the kernel does where nobody listens."""
+PING = re.compile(rb"ping from (sidecar-\d+)")
 HEAD = struct.Struct(">ihhih")
 """Size, API, version, correlation id, length of the client id."""
 
@@ -46,7 +48,10 @@ Cut = Callable[[Wire], bool]
 
 
 def client_id_of(chunk: bytes) -> str:
-    """Return the client id of the request that begins here, or "" if it is not there as a whole."""
+    """Return the client id of the request that begins here, or "" if it is not there as a whole. The pings of sidecars
+    are no requests; they tell their sidecar, too."""
+    if pinging := PING.match(chunk):
+        return pinging[1].decode()
     if len(chunk) < HEAD.size:
         return ""
     length = HEAD.unpack_from(chunk)[4]

@@ -62,10 +62,15 @@ class Broker:
     controller_port: int
     sidecar_port: int
     admin_port: int
+    peer_port: int
     process: Process | None = None
     sidecar: Process | None = None
     coordinator: Process | None = None
     """The second process of a sidecar that is split in two; then `sidecar` is its front."""
+
+
+PORTS = 6
+"""Of one broker and its sidecar."""
 
 
 @dataclass
@@ -90,9 +95,9 @@ class LocalKafka:
 
     def __post_init__(self) -> None:
         self.folder = self.folder.absolute()
-        ports = free_ports(5 * self.brokers)
-        rows = (ports[5 * i : 5 * i + 5] for i in range(self.brokers))
-        self.nodes = [Broker(i, a, b, c, d, e) for i, (a, b, c, d, e) in enumerate(rows, 1)]
+        ports = free_ports(PORTS * self.brokers)
+        rows = (ports[PORTS * i : PORTS * (i + 1)] for i in range(self.brokers))
+        self.nodes = [Broker(i, a, b, c, d, e, f) for i, (a, b, c, d, e, f) in enumerate(rows, 1)]
         self.libs = kafka_libs(self.version)
         self.tools = kafka_libs(KAFKA)
 
@@ -221,6 +226,9 @@ class LocalKafka:
             "SIDECAR_ADMIN": f"127.0.0.1:{n.admin_port}",
             **self.sidecar_env,
         }
+        if n.peer_port in self.proxied:
+            env["SIDECAR_OWNERSHIP__PEER_PORT"] = str(n.peer_port)
+            env["SIDECAR_OWNERSHIP__PEER_ADVERTISED_PORT"] = str(self.told(n.peer_port))
         if self.front == "two":
             env["SIDECAR_BOOTSTRAP"] = self.internal
         return env

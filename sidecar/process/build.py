@@ -478,7 +478,7 @@ async def peer_listener(s: Settings) -> PeerListener | None:
         return None
     host, _ = split(s.listen)
     try:
-        return await PeerListener.open(host, s.ownership.peer_port)
+        return await PeerListener.open(host, s.ownership.peer_port, s.ownership.peer_advertised_port)
     except OSError as exc:
         raise StartError(
             f"cannot listen for other sidecars on {host}:{s.ownership.peer_port}: {exc.strerror or exc}. "

@@ -240,6 +240,9 @@ class OwnershipSection(_Section):
     peer_port: int = Field(
         0, ge=0, le=65_535, description="Where peers watch this sidecar, on the host of `listen`; 0: any free port."
     )
+    peer_advertised_port: int = Field(
+        0, ge=0, le=65_535, description="What peers are told instead, where ports are mapped; 0: the same."
+    )
     peer_ping_ms: int = Field(200, ge=20, description="How often peers are pinged.")
     peer_silence_ms: int = Field(
         1_200,

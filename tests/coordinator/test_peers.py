@@ -333,6 +333,16 @@ def test_a_lost_peer_is_removed_as_soon_as_somebody_coordinates_the_group(monkey
     run(test)
 
 
+def test_peers_are_told_the_port_that_leads_here() -> None:
+    async def test() -> None:
+        here, mapped = await PeerListener.open("127.0.0.1", 0), await PeerListener.open("127.0.0.1", 0, 7001)
+        assert here.port not in (0, 7001) and mapped.port == 7001
+        here.close()
+        mapped.close()
+
+    asyncio.run(test())
+
+
 def test_sidecars_answer_each_others_pings() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         listeners = [await PeerListener.open("127.0.0.1", 0) for _ in range(2)]

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from sidecar.coordinator import peers
 from sidecar.drill.drills.network import host_of
-from sidecar.drill.line import Lines, Route
+from sidecar.drill.line import Lines, Route, client_id_of
 from sidecar.drill.processes import free_ports
 from sidecar.wire.frames import request_frame
 
@@ -101,6 +102,11 @@ def test_a_connection_is_known_by_the_client_id_of_its_first_request(lines: tupl
         assert answers(first, frames[0], BRIEFLY_S) == b""
         assert answers(second, frames[1]) == frames[1]
         assert answers(third, frames[0], BRIEFLY_S) == b"", "it says only now whose it is"
+
+
+def test_the_ping_of_a_sidecar_tells_whose_it_is() -> None:
+    assert client_id_of(peers.PING % 3) == "sidecar-3"
+    assert client_id_of(2 * (peers.PING % 12)) == "sidecar-12"
 
 
 @pytest.mark.parametrize(

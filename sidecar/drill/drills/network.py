@@ -40,7 +40,7 @@ class LinedKafka(LocalKafka):
 
 
 def _listening(n: Broker) -> tuple[int, ...]:
-    return n.clients_port, n.internal_port, n.controller_port, n.sidecar_port
+    return n.clients_port, n.internal_port, n.controller_port, n.sidecar_port, n.peer_port
 
 
 def lined(folder: Path, version: str) -> LinedKafka:
@@ -68,7 +68,7 @@ class CutSidecar(Drill):
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
         owner = ground.owner()
-        mine, name = (owner.sidecar_port, owner.clients_port), f"sidecar-{owner.node_id}"
+        mine, name = (owner.sidecar_port, owner.clients_port, owner.peer_port), f"sidecar-{owner.node_id}"
 
         def to_or_from(w: Wire) -> bool:
             return w.to_port in mine or w.client_id.startswith(name)
