@@ -142,6 +142,18 @@ def lags(node: Broker, metric: str = "lag") -> dict[float, float]:
     return {float(le) * 1000: float(n) for le, n in rows}
 
 
+def as_soon_as_it_tells(node: Broker, metric: str) -> dict[float, float]:
+    """The same of a sidecar that starts: its admin address comes a second later, while it reads the state topic."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return lags(node, metric)
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
 def worst_ms(before: dict[float, float], after: dict[float, float]) -> float:
     """The bucket of the longest wait between two looks."""
     passed = {le: n - before.get(le, 0.0) for le, n in after.items()}
@@ -181,12 +193,15 @@ def sidecars(kafka: LocalKafka, size: Size) -> dict[str, object]:
     for node in kafka.nodes:
         kafka.start_sidecar(node)
     spread = size.names()[:: max(1, size.groups // PROBED)][:PROBED]
+    before, busy = (as_soon_as_it_tells(kafka.nodes[0], metric) for metric in ("lag", "busy"))
     firsts = asyncio.run(Beats(bootstrap).first(spread, started, 90))
     kafka.wait_ready(300)
     figures["cold_ready_s"] = round(time.monotonic() - started, 2)
     figures["cold_first_heartbeat_s"] = [round(firsts[0], 2), round(median(firsts), 2), round(firsts[-1], 2)]
     loaded = max(busy_ends(n) for n in kafka.nodes) - started
     figures["cold_idle_again_s"] = round(loaded, 1)
+    figures["cold_worst_stop_ms"] = worst_ms(before, lags(kafka.nodes[0]))
+    figures["cold_worst_stop_of_its_own_ms"] = worst_ms(busy, lags(kafka.nodes[0], "busy"))
     figures["rss_mb_each"] = [rss_mb(n.sidecar) for n in kafka.nodes]
     print(f"cold restart: {figures}", flush=True)
 

@@ -379,7 +379,7 @@ class Settings(BaseSettings):
         description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at once.",
     )
     takeover_slice_ms: int = Field(
-        5,
+        3,
         ge=1,
         description="After a takeover groups are loaded in slices of so long; what else there is to do goes on in between.",
     )

@@ -236,6 +236,7 @@ class Sidecar:
             new_background=lambda threads: SimBackground(self.proc, threads),
             new_tail=new_tail,
             new_id=self._new_id,
+            starts=lambda: None,
             started=lambda: None,
         )
 
