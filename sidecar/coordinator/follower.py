@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.leaders import Leaders
 from sidecar.coordinator.ownership import Ownership, OwnershipSettings
 from sidecar.coordinator.peers import PeerListener
 from sidecar.coordinator.start import OFFSETS, Control
@@ -64,7 +65,8 @@ class Follower:
     ) -> None:
         """`leaders`: of `__consumer_offsets`, as found at the start; `peers`: where this sidecar answers pings."""
         self._settings = settings
-        self._leaders = leaders
+        self._offsets = Leaders(OFFSETS, tuple(leaders))
+        self._state = Leaders(coordinator.settings.topic)
         self._led_since_s: dict[int, float] = {}
         """Of partitions of `__consumer_offsets` whose leaders have moved."""
         self._control = control
@@ -97,7 +99,7 @@ class Follower:
     def _view(self) -> View:
         return View(
             owners=self._coordinator.assignment.owners,
-            leaders=self._leaders,
+            leaders=self._offsets.now,
             brokers=dict(self._control.view.brokers),
             authorizer=self._configs.authorizer,
             suspects=tuple(sorted(self._suspects)),
@@ -119,7 +121,7 @@ class Follower:
         self._show()
 
     def offsets_leaders(self) -> Sequence[int]:
-        return self._leaders
+        return self._offsets.now
 
     def new_leaders(self) -> Set[int]:
         before_s = time.monotonic() - self._settings.follow_leader_s
@@ -177,7 +179,7 @@ class Follower:
 
     def _leaders_may_move(self) -> bool:
         """There is no leader, or it cannot be connected to, or somebody waits longer than a leader would let him."""
-        if any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._leaders)):
+        if any(n < 0 or self._cluster.unreached(n, GONE_S) for n in set(self._offsets.now)):
             return True
         c = self._coordinator
         return c.service.loading() > 0 or c.placeholders.waited_for(LATE_MS) or c.tenures.late(LATE_MS / 1000)
@@ -191,12 +193,12 @@ class Follower:
             return ClusterView()
 
     def _take_leaders(self, view: ClusterView) -> None:
-        leaders = view.leaders.get(OFFSETS, ())
-        if len(leaders) == len(self._leaders):
-            moved = (p for p, (was, leader) in enumerate(zip(self._leaders, leaders, strict=True)) if was != leader)
+        before = self._offsets.now
+        if len(view.leaders.get(OFFSETS, ())) == len(before) and self._offsets.take(view):
+            moved = (p for p, (was, n) in enumerate(zip(before, self._offsets.now, strict=True)) if was != n)
             self._led_since_s.update(dict.fromkeys(moved, time.monotonic()))
-            self._leaders = leaders
-        self._coordinator.tenures.led_by(view.leaders.get(self._coordinator.settings.topic, ()))
+        if self._state.take(view):
+            self._coordinator.tenures.led_by(self._state.now)
         self._show()
         self.ownership.placement_changed()
 

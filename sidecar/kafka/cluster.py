@@ -31,14 +31,16 @@ SILENT_S = 2.0
 
 @dataclass(frozen=True)
 class ClusterView:
-    """What one Metadata response says. `leaders[topic][partition]` is a node id, or -1 if there is no leader; `behind`
-    has the partitions, as (topic, partition), of which some replica is not in sync."""
+    """What one Metadata response says. `leaders[topic][partition]` is a node id, or -1 if there is no leader; `epochs`
+    are their leader epochs, -1 from a broker that does not tell; `behind` has the partitions, as (topic, partition), of
+    which some replica is not in sync."""
 
     cluster_id: str = ""
     brokers: Mapping[int, Address] = field(default_factory=dict)
     leaders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     topics: tuple[Topic, ...] = ()
     behind: frozenset[tuple[str, int]] = frozenset()
+    epochs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def view_of(res: md.MetadataResponse, racks: dict[int, str | None]) -> ClusterView:
@@ -47,6 +49,7 @@ def view_of(res: md.MetadataResponse, racks: dict[int, str | None]) -> ClusterVi
     brokers in its image.)"""
     racks.update((b.node_id, b.rack) for b in res.brokers)
     leaders: dict[str, tuple[int, ...]] = {}
+    epochs: dict[str, tuple[int, ...]] = {}
     topics: list[Topic] = []
     behind: set[tuple[str, int]] = set()
     for t in res.topics:
@@ -54,11 +57,12 @@ def view_of(res: md.MetadataResponse, racks: dict[int, str | None]) -> ClusterVi
             continue
         parts = sorted(t.partitions, key=lambda p: p.partition_index)
         leaders[t.name] = tuple(p.leader_id for p in parts)
+        epochs[t.name] = tuple(p.leader_epoch for p in parts)
         behind.update((t.name, p.partition_index) for p in parts if len(p.isr_nodes) < len(p.replica_nodes))
         rack_lists = tuple(tuple(sorted({r for n in p.replica_nodes if (r := racks.get(n))})) for p in parts)
         topics.append(Topic(t.topic_id, t.name, rack_lists))
     brokers = {b.node_id: (b.host, b.port) for b in res.brokers}
-    return ClusterView(res.cluster_id or "", brokers, leaders, tuple(topics), frozenset(behind))
+    return ClusterView(res.cluster_id or "", brokers, leaders, tuple(topics), frozenset(behind), epochs)
 
 
 class Cluster:

@@ -205,10 +205,13 @@ class Inside:
             raise Violation(f"{told}: nobody who could commit has heard of it")
 
     def _proof(self, s: Sidecar, owner: Owner) -> None:
-        """What a partition has proved by itself ends a lease after another one's claim."""
+        """What a partition has proved by itself ends a lease after another one's claim. On a host that was suspended
+        one clock may have stood still; a proof is over when either says so."""
         part = self._fold.parts[owner.partition]
-        now_ms = s.proc.boot_ms() - self._universe.now_ms
-        late_ms = owner.proved_until.mono_ms - (now_ms + part.claimed_ms + LEASE_MS + ROUNDING_MS)
+        until_ms = part.claimed_ms + LEASE_MS + ROUNDING_MS - self._universe.now_ms
+        by_boot_ms = owner.proved_until.mono_ms - (s.proc.boot_ms() + until_ms)
+        by_wall_ms = owner.proved_until.wall_ms - (s.proc.wall_ms() + until_ms)
+        late_ms = min(by_boot_ms, by_wall_ms)
         if part.claimed != owner._owner_epoch and late_ms > 0:
             raise Violation(f"a proof of sidecar {s.node_id} for {owner.partition} lasts {late_ms:.0f} ms too long")
 

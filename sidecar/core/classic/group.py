@@ -103,7 +103,7 @@ class ClassicGroup:
 
     def in_generation(self, generation: int) -> bool:
         """Whether a member may say that it is in this generation."""
-        return generation == self.generation or (self.adopted and generation >= 0)
+        return generation == self.generation or (self.adopted and generation >= max(0, self.generation))
 
     def knows_its_id(self, member: Member) -> bool:
         """Whether the client of this member has been told its member id."""

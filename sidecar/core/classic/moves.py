@@ -1,8 +1,9 @@
 """A classic group comes from the broker, goes back to it, or is assigned anew because the administrator wants it.
 
 **It comes** as the broker described it: its members with what they said and were assigned, but nobody tells their
-generation. So the group prepares a rebalance, and until it has ended any generation counts: a heartbeat is answered
-REBALANCE_IN_PROGRESS, and what a member commits before it joins again is let pass, as in any rebalance.
+generation. So the group prepares a rebalance, and until it has ended any generation counts that is not lower than what
+a member has said: a heartbeat is answered REBALANCE_IN_PROGRESS, and what a member commits before it joins again is let
+pass, as in any rebalance.
 
 **It goes** by one or more rebalances in which nobody is assigned anything (rebalance.py), until no member says that it
 owns something. Then every waiting JoinGroup is answered NOT_COORDINATOR: the members look for their coordinator anew.
