@@ -120,6 +120,7 @@ def asks_the_old_leader_for_ever(patch: Patch, world: World) -> None:
             self._put()
 
     patch.setattr(FencedWriter, "_find_leader", planted)
+    patch.setattr(FencedWriter, "led_by", lambda self, node_id: None)
 
 
 def gives_a_takeover_up(patch: Patch, world: World) -> None:

@@ -189,12 +189,15 @@ def owners_coordinator_dies(world: World) -> None:
 
 def leader_of_the_state_dies(world: World) -> None:
     """The broker that leads a partition of the state topic dies and comes back, and another one leads it then. Its
-    owner writes to that one."""
+    owner, whose own broker lives, writes to that one."""
     start(world)
     come(world)
     p = world.rng.randrange(PARTITIONS)
     n = world.kafka.leader(STATE_TOPIC, p)
     assert n is not None
+    world.say(FAULT, f"sidecar {n} is killed")
+    world.sidecars[n].proc.crash()
+    until(world, BOUND_MS, world.settled)
     world.say(FAULT, f"broker {n}, which leads {p} of the state topic, is killed")
     world.kafka.crash(n)
     run_ms(world, 12_000)
