@@ -57,6 +57,9 @@ class Judge(Protocol):
     def found(self, client: Client, host: str, told: str, asked_ms: float) -> None:
         """It has asked this host for its coordinator, and has not got a connection to it."""
 
+    def decides(self, host: str, txn_id: str) -> bool:
+        """Whether the broker of this host coordinates this transactional id, as the controller has it."""
+
     def owns(self, client: Client) -> None:
         """It has taken partitions, or given some up."""
 

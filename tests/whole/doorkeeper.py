@@ -47,6 +47,9 @@ class Doorkeeper:
     def has_none(self, client: Client, what: str, asked_ms: float) -> None:
         """It may lose its connection as anybody does."""
 
+    def decides(self, host: str, txn_id: str) -> bool:
+        return self._judge.decides(host, txn_id)
+
     def owns(self, client: Client) -> None:
         if client.owned:
             self._wrong(client, f"owns {sorted(client.owned)}")

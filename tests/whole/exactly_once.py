@@ -70,10 +70,15 @@ class Producer:
         if not commit:
             self._client.judge.aborts(self._client, offsets)
         res = await self._until(et, "EndTxn", et.EndTxnRequest(self._txn_id, *who, commit), 5 if self._newer else 4)
-        if res.error_code != Code.NONE:
+        if res.error_code != Code.NONE or not self._decided():
             return End.UNKNOWN
         self._id, self._epoch = (res.producer_id, res.producer_epoch) if self._newer else who
         return End.COMMITTED if commit else End.ABORTED
+
+    def _decided(self) -> bool:
+        """Whether the broker that has just answered has the office. One that was cut off and lost it says of the
+        transaction before that it is committed, as if it were asked about that one again."""
+        return self._conn is not None and self._client.judge.decides(self._conn.peer()[0], self._txn_id)
 
     async def _init(self) -> tuple[int, int]:
         while True:

@@ -11,6 +11,7 @@ from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import partition_for
+from tests.whole.broker.txn import TRANSACTIONS
 from tests.whole.client import Client, Place
 from tests.whole.fold import Fold, Part
 from tests.whole.inside import Inside
@@ -262,6 +263,10 @@ class Judge:
         if not offsets or offset > offsets[-1]:
             times.append(self.universe.now_ms)
             offsets.append(offset)
+
+    def decides(self, host: str, txn_id: str) -> bool:
+        leader = self.kafka.leader(TRANSACTIONS, partition_for(txn_id, len(self.kafka.cluster.leaders(TRANSACTIONS))))
+        return leader is not None and host == host_of(leader)
 
     def aborts(self, client: Client, offsets: Mapping[Place, int]) -> None:
         """The transaction of these offsets is to be aborted."""
