@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sidecar.coordinator.peers import Peer
@@ -16,6 +16,33 @@ OwnPatterns = dict[str, list[str]]
 def own_patterns(told: Any) -> OwnPatterns:
     """As a peer wrote it, which may be of another version."""
     return {name: sorted(map(str, told.get(name, ()))) for name in ("include", "exclude")}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a sidecar says of itself when it joins. `host`, `port`: of its broker; `started_ms`: Unix time;
+    `peer_port`: where it answers pings, 0: nowhere."""
+
+    node_id: int
+    host: str
+    port: int
+    started_ms: int = 0
+    peer_port: int = 0
+    patterns: OwnPatterns = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def decode(raw: bytes) -> Said:
+        """Raises ValueError if a member of the owners' group that is no sidecar wrote it."""
+        try:
+            j = json.loads(raw)
+            where = (int(j["node_id"]), str(j["host"]), int(j["port"]))
+            patterns = own_patterns(j["patterns"]) if j.get("patterns") else {}
+            return Said(*where, int(j.get("started_ms", 0)), int(j.get("peer_port", 0)), patterns)
+        except (KeyError, TypeError, AttributeError) as exc:
+            raise ValueError(repr(exc)) from None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from sidecar.coordinator.clock import now
 from sidecar.core.errors import Code, name_of
@@ -50,22 +51,37 @@ class Confirming:
         self._member = member
         self._committed = committed
         self._log = log
+        self._due = asyncio.Event()
+        self._asked: BrokerConnection | None = None
+        """Where a commit waits for its answer."""
+
+    def at_once(self) -> None:
+        """There is a new generation. A commit of the one before, which may wait at a broker that is gone, tells nothing
+        of it."""
+        self._due.set()
+        if self._asked is not None:
+            self._asked.close()
 
     async def rounds(self) -> None:
         conn: BrokerConnection | None = None
         while True:
-            await asyncio.sleep(self._pause_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), self._pause_s)
+            self._due.clear()
             if (member := self._member()) is None:
                 continue
             try:
                 if conn is None or conn.closed:
                     node = await self._cluster.coordinator_node(self._group_id, 0)
                     conn = await self._cluster.open(node)
+                self._asked = conn
                 await self._commit(conn, *member)
             except (ConnectionLost, TimeoutError, WireError) as exc:
                 self._log.debug("the lease is not confirmed", error=str(exc) or "timed out")
                 if conn is not None:
                     conn.close()
+            finally:
+                self._asked = None
 
     async def _commit(self, conn: BrokerConnection, member_id: str, generation: int) -> None:
         sent = now()

@@ -3,7 +3,9 @@
 Our own wire client, because the placement is ours and a lost peer must be noticed in milliseconds. A second
 connection carries the heartbeats: a parked JoinGroup must not hold them up. What a sidecar may rely on is its
 *lease*: it ends `proof_ms` after the last request that the coordinator could answer only with the other brokers and
-only to a live member: SyncGroup, and a commit now and then (confirming.py). It is longer than the brokers take to make
+only to a live member: the SyncGroup of the group's leader, which is written, and a commit in each generation and now
+and then (confirming.py). To any other member a broker that has lost its office can answer JoinGroup and SyncGroup from
+what it remembers. The lease is longer than the brokers take to make
 another one coordinator when that one dies (`broker.session.timeout.ms`, 9 s), and no owner removes a silent member for
 as long after a takeover (Turn.removal_ms). And it ends a session timeout after the last answer of any broker, so that
 a sidecar that is cut off sends its clients away soon.
@@ -12,13 +14,12 @@ a sidecar that is cut off sends its clients away soon.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from sidecar.coordinator.assignment import Assignment, OwnPatterns, own_patterns
+from sidecar.coordinator.assignment import Assignment, OwnPatterns, Said
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.confirming import Confirming
 from sidecar.coordinator.peers import Answers, Peer, Peers, PeerSettings
@@ -130,11 +131,11 @@ class Ownership:
         self._enabled.set()
         self._warm = asyncio.Event()
         said = (settings.group_id, settings.proof_topic, settings.proof_ms)
-        confirming = Confirming(cluster, *said, self._live_member, self._commit_written, log)
+        self._confirming = Confirming(cluster, *said, self._live_member, self._commit_written, log)
         self._tasks: list[asyncio.Task[None]] = [
             self.tasks.spawn(self._run(), "ownership"),
             self.tasks.spawn(self._heartbeats(), "ownership-heartbeat"),
-            self.tasks.spawn(confirming.rounds(), "ownership-proof"),
+            self.tasks.spawn(self._confirming.rounds(), "ownership-proof"),
         ]
 
     async def stop(self) -> bool:
@@ -268,6 +269,7 @@ class Ownership:
     def _lost(self, why: str) -> None:
         self.member_id = ""
         self.is_leader = False
+        self._committed = NEVER
         self.listener.owners_lost(why)
 
     async def _join(self) -> None:
@@ -297,10 +299,8 @@ class Ownership:
         conn.close()
 
     async def _join_at(self, conn: BrokerConnection) -> None:
-        host, port = self.address
-        said = {"node_id": self.node_id, "host": host, "port": port, "patterns": self.settings.patterns}
-        said |= {"started_ms": self._started_ms, "peer_port": 0 if self._answers is None else self._answers.port}
-        meta = json.dumps(said).encode()
+        peer_port = 0 if self._answers is None else self._answers.port
+        meta = Said(self.node_id, *self.address, self._started_ms, peer_port, self.settings.patterns).encode()
         sent = now()
         timeout_ms = self.settings.session_timeout_ms
         # That there is a rebalance is told in answers to heartbeats, which wait until commits of the coordinator are
@@ -343,7 +343,10 @@ class Ownership:
         _check(out.error_code, "SyncGroup")
         if self.member_id != res.member_id:
             raise _Lost("lost while joining")
-        self._committed = sent
+        if self.is_leader:
+            self._committed = sent
+        else:
+            self._confirming.at_once()
         self._prove(sent)
         self.assignment = Assignment.decode(res.generation_id, out.assignment)
         self.listener.owners_assigned(self._without_doubles(self.assignment))
@@ -376,24 +379,21 @@ class Ownership:
         started: dict[int, int] = {}
         for m in sorted(members, key=lambda m: str(m.member_id)):
             try:
-                meta = json.loads(m.metadata)
-                node, host, port = int(meta["node_id"]), str(meta["host"]), int(meta["port"])
-                started_ms, peer_port = int(meta.get("started_ms", 0)), int(meta.get("peer_port", 0))
-                said = own_patterns(meta["patterns"]) if meta.get("patterns") else None
-            except (ValueError, KeyError, TypeError, AttributeError) as exc:
-                self.log.error("a member of the owners' group is no sidecar", member_id=m.member_id, error=repr(exc))
+                said = Said.decode(m.metadata)
+            except ValueError as exc:
+                self.log.error("a member of the owners' group is no sidecar", member_id=m.member_id, error=str(exc))
                 continue
+            node = said.node_id
             if node in alive:
                 self.log.warning("two sidecars with one node id; the one that was started last counts", node_id=node)
-                if started_ms < started[node]:
+                if said.started_ms < started[node]:
                     continue
-            alive[node], started[node] = (m.member_id, host, port), started_ms
-            ports[node] = peer_port
+            alive[node], started[node] = (m.member_id, said.host, said.port), said.started_ms
+            ports[node] = said.peer_port
             patterns.pop(node, None)
-            if said is not None:
-                patterns[node] = said
-        owners = self._owners_among(set(alive))
-        return Assignment(0, tuple(owners), alive, patterns, ports).encode()
+            if said.patterns:
+                patterns[node] = said.patterns
+        return Assignment(0, tuple(self._owners_among(set(alive))), alive, patterns, ports).encode()
 
     # ---- peers --------------------------------------------------------------------------------------------
     def _members(self) -> Mapping[int, Peer]:

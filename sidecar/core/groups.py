@@ -71,6 +71,8 @@ class GroupKind:
     topics_changed: Callable[[Turn, Any, frozenset[str]], None]
     member_loaded: Callable[[Turn, Any, str], None] = field(default=lambda turn, group, member_id: None)
     """Arms the timers of one member of a group that was rebuilt: (turn, group, member id)."""
+    removing: frozenset[str] = frozenset()
+    """Those of the timers that remove a member because it was not heard."""
     released: Callable[[Turn, Any], None] = field(default=lambda turn, group: None)
     """The group is about to be deleted: answer whoever still waits."""
 
@@ -97,6 +99,7 @@ class Registry:
         self.events: dict[type[Event], dict[str, Handler]] = {}
         """Event -> name of a kind -> handler; under NOBODY, the handler where there is no group."""
         self.timers: dict[str, TimerHandler] = {}
+        self.removing = frozenset(name for kind in kinds for name in kind.removing)
         for kind in kinds:
             rows = {r.name: RecordRow(kind, r, i) for i, r in enumerate(kind.records)}
             parts: list[tuple[dict[Any, Any], Mapping[Any, Any]]] = [(self.records, rows), (self.timers, kind.timers)]

@@ -175,7 +175,8 @@ class Owner:
         self.loading = Loading(self._log.groups(self.partition))
         doubt_until_ms = now.mono_ms + self._ports.lease_ms
         closed_until_ms = self._ports.anew.closed_until_ms(now.mono_ms)
-        self.shard = Shard(self._registry, self._ports, self.image, doubt_until_ms, closed_until_ms)
+        until_ms = doubt_until_ms, closed_until_ms
+        self.shard = Shard(self._registry, self._ports, self.image, *until_ms, self._unsent.waits_ms)
         self._served_ms = now.mono_ms
         ms = now.mono_ms - self._since_ms
         groups = len(self.loading.left)
@@ -254,7 +255,7 @@ class Owner:
         except Exception as exc:  # noqa: BLE001 - whatever a turn raises, its shard is dropped
             self._broken(exc, now)
             return
-        self._settle(fx)
+        self._settle(fx, now)
 
     def done(self, attempt: int, event: Event, now: Now) -> None:
         """Background work has ended."""
@@ -318,16 +319,16 @@ class Owner:
         except Exception as exc:  # noqa: BLE001 - whatever a turn raises, its shard is dropped
             self._broken(exc, now)
         else:
-            self._settle(fx)
+            self._settle(fx, now)
 
-    def _settle(self, fx: Effects) -> None:
+    def _settle(self, fx: Effects, now: Now) -> None:
         out, shard = self._out, self.shard
         assert shard is not None
         if fx.records:
             # What is taken out leaves the effects as new, and the next event need not make others.
             records, fx.records = fx.records, []
             groups = dict.fromkeys(r.group_id for r in records)
-            out.append(Append(self.partition, self.attempt, self._unsent.append(groups), records))
+            out.append(Append(self.partition, self.attempt, self._unsent.append(groups, now.mono_ms), records))
             for group_id in groups:
                 members = shard.has_members(group_id)
                 if members != (group_id in self._occupied):

@@ -36,9 +36,12 @@ class Shard:
         image: TopicImage | None = None,
         doubt_until_ms: int = 0,
         closed_until_ms: int = 0,
+        waits_ms: Callable[[str, int], int] = lambda group_id, now_ms: 0,
     ) -> None:
         """`doubt_until_ms`: until then a former owner may still answer members (Turn.removal_ms); `closed_until_ms`:
-        until then nobody joins (anew.py)."""
+        until then nobody joins (anew.py); `waits_ms(group_id, now_ms)`: for how long answers to members of this group
+        have waited for its records."""
+        self._waits_ms = waits_ms
         self._closed_until_ms = closed_until_ms
         self._anew_until_ms = max(closed_until_ms, ports.anew.until_ms)
         self.registry = registry
@@ -86,12 +89,15 @@ class Shard:
         return fx
 
     def wake(self, now: Now) -> Effects:
-        """Run every timer that is due."""
+        """Run every timer that is due. While no member of a group can be answered, none of them is removed for its
+        silence; it gets the time back that was lost so far."""
         turn = self._turn
         fx = turn.begin(now)
         for key, tag in self.timers.expired(now.mono_ms):
             group = self.groups.get(key[1])
-            if group is not None:
+            if key[0] in self.registry.removing and (waited_ms := self._waits_ms(key[1], now.mono_ms)):
+                self.timers.set(key, now.mono_ms + waited_ms, tag)
+            elif group is not None:
                 self.registry.timers[key[0]](turn, group, key, tag)
         return fx
 

@@ -199,9 +199,7 @@ def speaker(group: str, kind: str, topic: str, newcomer: bool) -> Speaker:
 class Member:
     """One member. `topic` is any topic that is there: its partition 0 is what the member commits an offset of."""
 
-    def __init__(
-        self, group: str, kind: str, bootstrap: Sequence[Address], topic: str, newcomer: bool = False
-    ) -> None:
+    def __init__(self, group: str, kind: str, bootstrap: Sequence[Address], topic: str, newcomer: bool = False) -> None:
         """A newcomer joins and leaves again and again; its heartbeats are what it brought to an end."""
         self.group = group
         self.newcomer = newcomer

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from sidecar.api.access import hidden_topics
-from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Settle, Store, Tell
+from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Settle, Store, Tell, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import TEXT, Code
-from sidecar.core.events import Event
+from sidecar.core.events import Answer, Event
 from sidecar.core.offsets import CheckReply
 from sidecar.front.door import Door, DoorSettings
 from sidecar.front.managed import Managed
@@ -54,6 +54,7 @@ HEADER = PREFIX.size
 NO_VIEW = View()
 SETTLE_MS = 1_000
 """FindCoordinator holds up what the client has sent behind it, so it does not wait for long."""
+AT_ONCE, ASKED_IN_VAIN = (Tell, Owe), (Coordinate, Settle)
 STORE_LANES = 8
 """Connections to each broker that keeps offsets of groups owned here. A broker answers one request of a connection at
 a time, and a commit waits for all in-sync replicas."""
@@ -71,7 +72,8 @@ MEMBERS_ASK = frozenset(
         Api.CONSUMER_GROUP_DESCRIBE,
     )
 )
-"""Requests that must not reach the wrong coordinator."""
+"""Requests that must not reach the wrong coordinator. Until it is known which groups are managed, they wait; then they
+are refused."""
 
 
 @dataclass(frozen=True)
@@ -157,14 +159,16 @@ class Front:
             settings.modern_as_classic,
             self._managed.moved,
         )
+        self._doubtful = replace(self._scope, managed=lambda group_id: True, moved=lambda group_id: False)
+        """For requests that have waited in vain for the word on which groups are managed: any group may be."""
         self._grants = Grants()
         self._view: View | None = None
         self._waiting: dict[int, _Run] = {}
         self._early = WaitingRoom(now_ms)
         """The coordinator is not there yet."""
         self._unsure = WaitingRoom(now_ms)
-        """It is not known yet which groups are managed. To a broker that is not its coordinator a member must not be
-        led; if the coordinator's word does not come, the settings count."""
+        """It is not known yet which groups are managed. The settings say it only of a sidecar that starts where nothing
+        was stored, and a member that is let through to its broker may find a second coordinator there."""
         self._settling = WaitingRoom(now_ms)
         """The owner of a group may be gone."""
         self._last_token = 0
@@ -218,7 +222,7 @@ class Front:
         if self._managed.known or api_key not in MEMBERS_ASK:
             self._advance(run, None)
         else:
-            self._unsure.wait(at_ms + self.settings.hold_ms, lambda: self._go_on(run))
+            self._unsure.wait(at_ms + self.settings.hold_ms, lambda: self._go_on(run), lambda: self._doubt(run))
 
     def _advance(self, run: _Run, value: Any) -> None:
         """Resume the handler with what came of its last want, until it waits again or ends."""
@@ -228,13 +232,8 @@ class Front:
             run.view = self._view  # ownership and leaders may have moved while it waited
         try:
             want = handler.send(value)
-            while type(want) is Tell or type(want) is Owe:
-                if isinstance(want, Owe):
-                    run.owed = want.message
-                else:
-                    run.owed = None
-                    self._send(want.message)
-                want = handler.send(None)
+            while type(want) in AT_ONCE or (run.scope is self._doubtful and type(want) in ASKED_IN_VAIN):
+                want = handler.send(self._at_once(run, want))
         except StopIteration as ended:
             self._finish(run, ended.value)
         except WireError as exc:
@@ -255,6 +254,18 @@ class Front:
                 self._tasks.spawn(self._store(run, want), "store")
             elif isinstance(want, Settle):
                 self._settle(run, want.groups)
+
+    def _at_once(self, run: _Run, want: Want) -> Answer | None:
+        """What comes of a want for which nothing is waited."""
+        if isinstance(want, Owe):
+            run.owed = want.message
+        elif isinstance(want, Tell):
+            run.owed = None
+            self._send(want.message)
+        elif isinstance(want, Coordinate):
+            code = Code.COORDINATOR_NOT_AVAILABLE
+            return want.event.refused(code, TEXT[code])
+        return None
 
     def _answered(self, run: _Run, frame: bytes | None) -> None:
         if frame is None:
@@ -335,6 +346,10 @@ class Front:
             self._give_up(run)
         else:
             self._advance(run, None)
+
+    def _doubt(self, run: _Run) -> None:
+        run.scope = self._doubtful
+        self._go_on(run)
 
     def _refuse(self, token: int, code: Code) -> None:
         run = self._waiting.get(token)

@@ -1,10 +1,9 @@
-"""The sidecars' own group: joining, placement, the lease, losing it. Peers: test_peers.py."""
+"""The sidecars' own group: joining, placement, losing it. The lease: test_lease.py; peers: test_peers.py."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,6 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import join_group as jg
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
-from tests.inprocess.faults import ALWAYS
 from tests.inprocess.house import Lines, turns, until
 from tests.inprocess.owners import ClassicGroup
 
@@ -85,6 +83,9 @@ class Sidecar:
     @property
     def owners(self) -> tuple[int, ...]:
         return self.assigned[-1].owners if self.assigned else ()
+
+    def knows_more_than(self, generations: int) -> bool:
+        return len(self.assigned) > generations
 
     @property
     def group(self) -> ClassicGroup:
@@ -279,98 +280,7 @@ def test_a_generation_that_is_over_while_it_is_synced_makes_the_sidecar_begin_an
     run(test)
 
 
-# ---- the lease
-@pytest.mark.parametrize("api", [Api.SYNC_GROUP, Api.HEARTBEAT])
-def test_the_lease_counts_from_when_the_brokers_were_asked(api: Api) -> None:
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        slow = brokers.faults.delay(api, 0.3, matches=lambda req: bool(req.member_id))
-        one = make(1)
-        await until(lambda: slow.met)
-        asked_ms, had = time.monotonic() * 1000, len(one.lease)
-        await until(lambda: len(one.lease) > had)
-        until_ms, said_ms = one.lease[had]
-        assert said_ms - asked_ms > 100
-        assert until_ms - SESSION_MS <= asked_ms
-
-    run(test)
-
-
-def test_every_heartbeat_renews_the_lease() -> None:
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: len(one.lease) >= 6)
-        ends = [end for end, _ in one.lease]
-        assert ends == sorted(ends) and len(set(ends[2:])) > 1
-        assert brokers.count(Api.JOIN_GROUP) == 2
-
-    run(test)
-
-
-def test_a_coordinator_that_can_commit_nothing_is_believed_for_a_while_only() -> None:
-    """Found by the simulated brokers: one that is cut off from the others answers heartbeats for ever, and so does one
-    that is loading, while another one has given the partitions away."""
-
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        s = replace(SETTINGS, proof_ms=1_000)
-        one = make(1, s)
-        await until(lambda: brokers.count(Api.OFFSET_COMMIT) >= 2)
-        await until(lambda: one.lease[-1][0] > one.lease[0][0] + 50)
-        refused = brokers.faults.fail(Api.OFFSET_COMMIT, Code.NOT_ENOUGH_REPLICAS, times=10_000)
-        await until(lambda: refused.met)
-        said = len(one.lease)
-        beats = brokers.count(Api.HEARTBEAT)
-        await until(lambda: brokers.count(Api.HEARTBEAT) > beats + 200)
-        last_ms = max(end for end, _ in one.lease)
-        assert last_ms < time.monotonic() * 1000 + s.session_timeout_ms / 2, "heartbeats alone prove nothing for long"
-        assert len(one.lease) >= said and one.lost == [], "it stays a member"
-
-    run(test)
-
-
-def test_a_lease_outlasts_the_coordinator_that_gave_it_while_other_brokers_answer() -> None:
-    """The coordinator of the owners' group has died; the others name it until the controller has found that out."""
-
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1, replace(SETTINGS, session_timeout_ms=500, proof_ms=3_000))
-        await until(lambda: brokers.count(Api.OFFSET_COMMIT) >= 2)
-        for api in (Api.HEARTBEAT, Api.OFFSET_COMMIT):
-            brokers.faults.drop(api, times=ALWAYS)
-        dead_ms = now().mono_ms
-        await until(lambda: now().mono_ms > dead_ms + 1_500)
-        assert one.lease[-1][0] > now().mono_ms, "its members are answered all the while"
-        await until(lambda: now().mono_ms > dead_ms + 3_500)
-        assert max(end for end, _ in one.lease) < dead_ms + 3_100, "and not longer than the heir waits with removals"
-
-    run(test)
-
-
-def test_a_sidecar_that_no_broker_answers_has_no_lease_after_a_session() -> None:
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1, replace(SETTINGS, session_timeout_ms=500, proof_ms=3_000))
-        await until(lambda: brokers.count(Api.OFFSET_COMMIT) >= 2)
-        for api in (Api.HEARTBEAT, Api.OFFSET_COMMIT, Api.FIND_COORDINATOR):
-            brokers.faults.drop(api, times=ALWAYS)
-        dead_ms = now().mono_ms
-        await until(lambda: now().mono_ms > dead_ms + 700)
-        assert max(end for end, _ in one.lease) < dead_ms + 600
-
-    run(test)
-
-
-def test_commits_that_wait_for_a_dead_replica_do_not_hold_up_the_heartbeats() -> None:
-    async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1, replace(SETTINGS, proof_ms=3_000))
-        await until(lambda: brokers.count(Api.OFFSET_COMMIT) >= 2)
-        hung = brokers.faults.hang(Api.OFFSET_COMMIT)
-        await until(lambda: hung.met)
-        beats = brokers.count(Api.HEARTBEAT)
-        await until(lambda: brokers.count(Api.HEARTBEAT) > beats + 20)
-        hung.release()
-        assert one.lost == []
-
-    run(test)
-
-
+# ---- heartbeats
 def test_a_join_that_the_broker_holds_back_does_not_hold_up_the_heartbeats() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one, two = make(1), make(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sidecar.core.commands import Append, Command
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import Code
-from tests.core.test_loading import Heir, beat, written
+from tests.core.test_loading import CONFIG, Heir, beat, written
 
 
 class SlowHeir(Heir):
@@ -34,6 +34,17 @@ class SlowHeir(Heir):
     def join(self, token: int, group_id: str, member_id: str) -> None:
         event = ConsumerHeartbeat(group_id, member_id, 0, rebalance_timeout_ms=1_000, topic_names=("t",), owned={})
         assert self.ask(token, event) is None
+
+    def sleep_until(self, at_ms: int) -> None:
+        while self.at < at_ms:
+            self.at += 50
+            self.service.wake(self.now)
+            self.drive()
+
+    def members(self, group_id: str) -> int:
+        assert self.owner.shard is not None
+        group = self.owner.shard.groups.get(group_id)
+        return 0 if group is None else group.member_count()
 
     def code(self, token: int) -> Code | None:
         answer = self.replies.get(token)
@@ -78,3 +89,22 @@ def test_whoever_waits_when_the_state_is_dropped_is_sent_on() -> None:
     s.take_over()
     s.all()
     assert s.ask(3, beat(s.clients["h"])) is not None, "nothing is left of what was held"
+
+
+def test_nobody_is_removed_for_silence_while_nobody_can_be_answered() -> None:
+    """A broker that died stays in the in-sync set for longer than a session: the answer to a join waits for as long."""
+    s = SlowHeir(g=2, h=2)
+    s.join(1, "g", "new")
+    assert s.ask(2, beat(s.clients["g"])) is None
+    began, session_ms = s.at, CONFIG.session_timeout_ms
+    s.sleep_until(began + session_ms + 1_000)
+    assert s.members("g") == 3, "it waits for an answer"
+    assert s.members("h") == 0, "whoever could be answered has been silent"
+    s.commit(len(s.appended))
+    assert s.code(1) == s.code(2) == Code.NONE
+    s.sleep_until(began + 2 * session_ms - 1_000)
+    assert s.members("g") == 3, "they have the time back in which they could not hear"
+    s.sleep_until(began + 2 * session_ms + 1_000)
+    s.commit(len(s.appended))
+    s.sleep_until(began + 2 * session_ms + 2_000)
+    assert s.members("g") == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -23,6 +24,7 @@ from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.generated import offset_fetch as of
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import turns, until
 from tests.inprocess.messages import beat, commit, join, metadata
@@ -105,6 +107,24 @@ def test_what_needs_no_coordinator_is_answered_before_it_is_there() -> None:
         assert mine.coordinators[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
 
     run(test)
+
+
+@pytest.mark.parametrize("group_id", ["g", "theirs"])
+def test_while_nobody_says_which_groups_are_managed_no_member_gets_to_the_broker(group_id: str) -> None:
+    async def test(desk: Desk) -> None:
+        client, other = await desk.client(), await desk.client()
+        began = time.monotonic()
+        joined = await client.ask(join(group_id, "m1"), 1)
+        assert (joined.error_code, time.monotonic() - began >= 0.05) == (Code.COORDINATOR_NOT_AVAILABLE, True)
+        committed = await other.ask(commit(group_id, "m1", 1, "orders", {0: 1}), 9)
+        assert committed.topics[0].partitions[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
+        fetched = await client.ask(of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group_id)]), 8)
+        assert fetched.groups[0].error_code == Code.COORDINATOR_NOT_AVAILABLE
+        members_ask = (Api.CONSUMER_GROUP_HEARTBEAT, Api.OFFSET_COMMIT, Api.OFFSET_FETCH)
+        assert not any(desk.brokers.count(api) for api in members_ask)
+        assert (await client.ask(metadata("orders"), 9)).cluster_id == "in-memory"
+
+    run(test, hold_ms=50)
 
 
 # ---- the link is lost

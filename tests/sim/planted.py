@@ -123,9 +123,9 @@ def answers_before_the_commit(patch: Patch) -> None:
     """The simulation of whole processes has it, too."""
     real = Owner._settle
 
-    def planted(self: Any, fx: Any) -> None:
+    def planted(self: Any, fx: Any, now: Any) -> None:
         replies, fx.replies = fx.replies, []
-        real(self, fx)
+        real(self, fx, now)
         for reply in replies:
             self._release(self.shard, reply)
 

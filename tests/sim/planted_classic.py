@@ -38,10 +38,10 @@ def assigns_before_the_commit(patch: Patch, sim: Cluster) -> None:
     """SyncGroup is answered before the leader's assignment is in the log."""
     real = Owner._settle
 
-    def planted(self: Any, fx: Any) -> None:
+    def planted(self: Any, fx: Any, now: Any) -> None:
         early = [r for r in fx.replies if isinstance(r.answer, SyncReply)]
         fx.replies = [r for r in fx.replies if r not in early]
-        real(self, fx)
+        real(self, fx, now)
         for reply in early:
             self._release(self.shard, reply)
 

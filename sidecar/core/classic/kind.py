@@ -109,6 +109,7 @@ CLASSIC = GroupKind(
         Drain: drain,
     },
     timers={JOIN: join_due, SYNC: sync_due, SESSION: session_over, SHRINK: _too_large},
+    removing=frozenset((SYNC, SESSION)),
     loaded=_loaded,
     member_loaded=_member_loaded,
     touched=_touched,

@@ -95,6 +95,7 @@ CONSUMER = GroupKind(
         "run": run_overdue,
         "join": waited_enough,
     },
+    removing=frozenset(("session", "rebalance")),
     loaded=_loaded,
     member_loaded=_member_loaded,
     touched=_touched,

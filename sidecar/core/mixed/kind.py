@@ -47,6 +47,7 @@ CONSUMER = replace(
         SYNC: sync_over,
         WAIT: waited_enough,
     },
+    removing=PLAIN.removing | {JOIN, SYNC},
     released=released,
 )
 """Consumer groups, whose members may speak the classic protocol, too."""

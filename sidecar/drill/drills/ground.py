@@ -327,9 +327,7 @@ class Ground:
     def coordinator(self, group: str) -> Broker:
         """Return the broker that coordinates a group which is Kafka's own."""
         p = partition_for(group, STATE_PARTITIONS)
-        leader = (
-            self.admin().list_topics(OFFSETS_TOPIC, timeout=30).topics[OFFSETS_TOPIC].partitions[p].leader
-        )
+        leader = self.admin().list_topics(OFFSETS_TOPIC, timeout=30).topics[OFFSETS_TOPIC].partitions[p].leader
         return next(n for n in self.kafka.nodes if n.node_id == leader)
 
     # ---- end ----------------------------------------------------------------------------------------------
