@@ -43,8 +43,7 @@ class Encoder:
     def _one(self, r: Record, stamp: Stamp) -> Encoded:
         key = (r.kind, r.group_id, r.sub_id)
         if isinstance(r, Tombstone):
-            self._revisions.pop(key, None)
-            return self._codec.encode(r, stamp, 0)
+            return self._codec.encode(r, stamp, self._revisions.pop(key, 0) + 1)
         revision = self._revisions[key] = self._revisions.get(key, 0) + 1
         return self._codec.encode(r, stamp, revision)
 

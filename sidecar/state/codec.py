@@ -64,6 +64,12 @@ def latest(registry: Registry) -> dict[str, str]:
     return {**{name: row.record.schema for name, row in registry.records.items()}, **OWN_KINDS}
 
 
+def _of_tombstone(why: str, stamp: Stamp, revision: int) -> tuple[tuple[str, bytes], ...]:
+    """What a value would begin with, as headers."""
+    said = {"why": why, "owner_epoch": stamp.owner_epoch, "time_ms": stamp.time_ms, "revision": revision}
+    return tuple((name, str(value).encode()) for name, value in said.items())
+
+
 class StateCodec:
     """Keeps the schemas; everything else is in the arguments."""
 
@@ -84,8 +90,7 @@ class StateCodec:
             head = self._head(Classic.ASSIGNMENT, stamp, revision, r.why)
             return Encoded(key, avro(head, r.generation, len(r.assignment), r.assignment))
         if isinstance(r, Tombstone):
-            headers = (("why", r.why.encode()), ("owner_epoch", str(stamp.owner_epoch).encode()))
-            return Encoded(key, None, headers)
+            return Encoded(key, None, _of_tombstone(r.why, stamp, revision))
         row = self.registry.records[r.kind].record
         assert isinstance(r, row.cls)
         return Encoded(key, self._value(r.kind, stamp, revision, r.why, r.body()))
@@ -179,7 +184,7 @@ class StateCodec:
     def config(self, group_id: str, name: str, value: str | None, time_ms: int, revision: int, why: str) -> Encoded:
         """A setting; None removes it. Not fenced: it does not come from the owner."""
         if value is None:
-            return Encoded(encode_key(CONFIG, group_id, name), None, (("why", why.encode()),))
+            return Encoded(encode_key(CONFIG, group_id, name), None, _of_tombstone(why, Stamp(0, time_ms), revision))
         body = self._value(CONFIG, Stamp(0, time_ms), revision, why, {"value": value})
         return Encoded(encode_key(CONFIG, group_id, name), body)
 

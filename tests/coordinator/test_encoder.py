@@ -76,5 +76,11 @@ def test_revisions_rise_with_each_record_of_a_key_and_end_with_its_tombstone() -
     group = GroupRecord("g", 1, 0)
     assert [revision(r) for r in e.encode([group, group], TIME_MS)] == [1, 2]
     (gone,) = e.encode([Tombstone(Kind.GROUP, "g", "", "deleted")], TIME_MS)
-    assert gone.value is None and dict(gone.headers) == {"why": b"deleted", "owner_epoch": str(EPOCH).encode()}
+    assert gone.value is None
+    assert dict(gone.headers) == {
+        "why": b"deleted",
+        "owner_epoch": str(EPOCH).encode(),
+        "time_ms": str(TIME_MS).encode(),
+        "revision": b"3",
+    }
     assert [revision(r) for r in e.encode([group], TIME_MS)] == [1]
