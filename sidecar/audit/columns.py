@@ -1,0 +1,74 @@
+"""Tables of the lake as one description: column, type, meaning. Arrow and Spark schemas, DDL and docs come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+INT, LONG, TEXT, FLAG, BYTES = pa.int32(), pa.int64(), pa.string(), pa.bool_(), pa.binary()
+TIME = pa.timestamp("us", tz="UTC")
+DATE = pa.date32()
+
+SIMPLE = {INT: "int", LONG: "bigint", TEXT: "string", FLAG: "boolean", BYTES: "binary", TIME: "timestamp", DATE: "date"}
+
+
+def many(item: Any) -> Any:
+    return pa.list_(item)
+
+
+def record(**fields: Any) -> Any:
+    return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
+
+
+@dataclass(frozen=True)
+class Column:
+    """`null`: when there is no value; empty: there always is one."""
+
+    name: str
+    type: Any
+    doc: str
+    null: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """`layer`: bronze, silver or gold. `key`: no two rows have the same values here. `by`: columns that name folders.
+    `open`: the column that is true of rows which a later batch replaces; empty where rows are only added."""
+
+    layer: str
+    name: str
+    doc: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    by: tuple[str, ...] = ()
+    open: str = ""
+
+    @cached_property
+    def arrow(self) -> Any:
+        return pa.schema([pa.field(c.name, c.type, nullable=bool(c.null)) for c in self.columns])
+
+    @cached_property
+    def ddl(self) -> str:
+        """As Spark reads it."""
+        return ", ".join(f"`{c.name}` {ddl(c.type)}" for c in self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.columns)
+
+
+def ddl(kind: Any) -> str:
+    """The type by its name in Spark SQL. Raises KeyError for a type that no table here has."""
+    if pa.types.is_list(kind):
+        return f"array<{ddl(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{f.name}: {ddl(f.type)}' for f in kind)}>"
+    return SIMPLE[kind]
+
+
+def by_name(tables: Sequence[Table]) -> dict[str, Table]:
+    return {t.name: t for t in tables}
