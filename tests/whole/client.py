@@ -112,6 +112,8 @@ class Client:
     """When the last of them came."""
     committing: bool = False
     """A commit has been sent and not been answered."""
+    losses: int = 0
+    """How often it has given everything up."""
     spoke_ms: float = 0.0
     """When it asked what was answered so."""
     _failed: str = ""
@@ -363,6 +365,7 @@ class Client:
             self.judge.broke(exc)
 
     def lose_all(self) -> None:
+        self.losses += 1
         if self.owned:
             self.owned.clear()
             self.judge.owns(self)
