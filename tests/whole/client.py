@@ -257,11 +257,17 @@ class Client:
             found = {(t.name, p.partition_index): p for t in res.groups[0].topics for p in t.partitions}
             if any(p.error_code for p in found.values()):
                 await self.pause(BACK_OFF_S)
+                if not await self.still_in():
+                    return None
                 continue
             for place, p in found.items():
                 self.judge.fetched(self, place, p.committed_offset, asked_ms)
             return {place: max(p.committed_offset, 0) for place, p in found.items()}
         return None if places else {}
+
+    async def still_in(self) -> bool:
+        """It waits for something else than its heartbeats, which go on meanwhile. False: it must join again."""
+        return True
 
     async def commit(self) -> None:
         """What it has come to."""
