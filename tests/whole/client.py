@@ -51,6 +51,9 @@ class Judge(Protocol):
     def committed(self, client: Client, place: Place, offset: int) -> None:
         """A commit was acknowledged."""
 
+    def gives_up(self, client: Client, place: Place, offset: int) -> None:
+        """It waits no more for the answer to this commit."""
+
     def has_none(self, client: Client, what: str, asked_ms: float) -> None:
         """No answer: the connection is lost, or it has waited long enough."""
 
@@ -307,6 +310,8 @@ class Client:
             res = await conn.request(module, what, req, high=high, timeout_s=REQUEST_S)
         except TROUBLE:
             self.judge.has_none(self, what, asked_ms)
+            for place, offset in sent.items():
+                self.judge.gives_up(self, place, offset)
             if conn is self.conn:
                 self.forget_coordinator()
             return None
