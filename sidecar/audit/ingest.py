@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.ingest_plan import NOTHING, Batch, Plan, plan_ranges, recreated
-from sidecar.audit.ingest_tasks import TOLD_DDL, bronze_of_rows, bronze_of_splits, silver_of_files
+from sidecar.audit.ingest_tasks import bronze_of_rows, bronze_of_splits, silver_of_files
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo
 from sidecar.audit.lake_parquet import put_json
+from sidecar.audit.lake_spark import numbered, over_rows
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.source import AuditError
 from sidecar.audit.source_kafka import RECORDS_PER_TASK
@@ -85,18 +86,13 @@ def _same_source(plan: Plan, source: Source, lake: Lake) -> None:
 
 
 # ---- a batch --------------------------------------------------------------------------------------------------------
-Read = Callable[[Any, Mapping[int, int]], "DataFrame"]
-"""Takes bronze's target and the offsets below which the lake has everything; gives what tasks tell."""
+Read = Callable[[Any, Mapping[int, int]], list[Any]]
+"""Takes bronze's target and the offsets below which the lake has everything; gives what tasks told."""
 
 
-def _read_source(spark: SparkSession, source: Source, plan: Plan, target: Any, skip: Mapping[int, int]) -> DataFrame:
+def _read_source(spark: SparkSession, source: Source, plan: Plan, target: Any, skip: Mapping[int, int]) -> list[Any]:
     splits = source.splits(plan.ranges)
-    return _numbers(spark, len(splits)).mapInArrow(partial(bronze_of_splits, splits, target, skip), TOLD_DDL)
-
-
-def _numbers(spark: SparkSession, n: int) -> DataFrame:
-    """One task for each number."""
-    return spark.range(0, max(1, n), 1, max(1, n)) if n else spark.range(0, 0, 1, 1)
+    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip))
 
 
 def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
@@ -110,7 +106,7 @@ def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
     facts = lake.root / "_batches" / f"{n:08d}.facts.json"
     if BRONZE in left:
         target = lake.target(BRONZE, n)
-        rows = [json.loads(r["told"]) for r in read(target, before.position).collect()]
+        rows = read(target, before.position)
         # First what silver needs to know of these files, then the files: who finds the files finds the facts.
         put_json(facts, _merged(r["facts"] for r in rows if "facts" in r))
         lake.commit(target, [FileInfo.of(r["file"]) for r in rows if "file" in r], n)
@@ -153,7 +149,7 @@ def _silver(
     if targets:
         parts = _parts(bronze, spark.sparkContext.defaultParallelism)
         task = partial(silver_of_files, parts, targets, schemas, claims)
-        rows = [json.loads(r["told"]) for r in _numbers(spark, len(parts)).mapInArrow(task, TOLD_DDL).collect()]
+        rows = numbered(spark, len(parts), task)
         for name, target in targets.items():
             lake.commit(target, [FileInfo.of(r["file"]) for r in rows if r["table"] == name], n)
     counts = {BRONZE.name: sum(f.rows for f in bronze)}
@@ -218,7 +214,7 @@ def _epoch(lake: Lake, source: Source, checkpoint: Path, rows: DataFrame, epoch:
         elif Plan.of(begun).stream != plan.stream:
             raise AuditError(f"batch {plan.batch} was begun by another run: end that first")
 
-        def read(target: Any, skip: Mapping[int, int]) -> DataFrame:
-            return rows.mapInArrow(partial(bronze_of_rows, target, skip), TOLD_DDL)
+        def read(target: Any, skip: Mapping[int, int]) -> list[Any]:
+            return over_rows(rows, partial(bronze_of_rows, target, skip), lake.root)
 
         run_plan(rows.sparkSession, lake, plan, read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,20 +15,7 @@ from sidecar.audit.lake_files import FileInfo, TableWriter, Target, typed
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_uri import ParquetFile, Split, with_folders
 
-TOLD_DDL = "told string"
-"""Each row is JSON: a file that was written, or what a later step must know of the records."""
 DECODED_AT_ONCE = 65_536
-
-
-def told(rows: Iterable[object]) -> Any:
-    return pa.RecordBatch.from_pydict({"told": pa.array([json.dumps(r) for r in rows], pa.string())})
-
-
-def chosen(ids: Iterable[Any], things: Sequence[Any]) -> Iterator[Any]:
-    """The things whose numbers this task was given."""
-    for batch in ids:
-        for i in batch.column(0).to_pylist():
-            yield things[i]
 
 
 class BronzeWriter:
@@ -56,27 +43,28 @@ class BronzeWriter:
         self.schemas.update(schemas_in(batch))
         self.writer.write(batch)
 
-    def close(self) -> Any:
+    def close(self) -> list[str]:
         said = {"claims": self.claims, "schemas": self.schemas, "seen": list(self.seen.items())}
-        return told([*({"file": json.loads(f.to_json())} for f in self.writer.close()), {"facts": said}])
+        files = [json.dumps({"file": json.loads(f.to_json())}) for f in self.writer.close()]
+        return [*files, json.dumps({"facts": said})]
 
 
-def bronze_of_splits(splits: Sequence[Split], target: Target, skip: Mapping[int, int], ids: Any) -> Iterator[Any]:
-    """For mapInArrow over the numbers of splits: the records never go through the JVM."""
+def bronze_of_splits(splits: Sequence[Split], target: Target, skip: Mapping[int, int], ids: Iterator[int]) -> list[str]:
+    """Reads and writes the splits of these numbers: the records never go through the JVM."""
     writer = BronzeWriter(target, skip)
-    for split in chosen(ids, splits):
-        for batch in split.batches():
+    for i in ids:
+        for batch in splits[i].batches():
             writer.write(batch)
-    yield writer.close()
+    return writer.close()
 
 
-def bronze_of_rows(target: Target, skip: Mapping[int, int], batches: Any) -> Iterator[Any]:
-    """For mapInArrow over rows of bronze, as a stream gives them."""
+def bronze_of_rows(target: Target, skip: Mapping[int, int], batches: Iterator[Any]) -> list[str]:
+    """Writes rows of bronze, as a stream gives them."""
     writer = BronzeWriter(target, skip)
     for batch in batches:
         if len(batch):
             writer.write(typed(batch, BRONZE))
-    yield writer.close()
+    return writer.close()
 
 
 def silver_of_files(
@@ -84,13 +72,13 @@ def silver_of_files(
     targets: Mapping[str, Target],
     schemas: Mapping[str, str],
     claims: Mapping[int, Sequence[tuple[int, int]]],
-    ids: Any,
-) -> Iterator[Any]:
-    """For mapInArrow over the numbers of parts: decode bronze files. `targets`: of the tables that are still wanted."""
+    ids: Iterator[int],
+) -> list[str]:
+    """Decodes the bronze files of the parts of these numbers. `targets`: of the tables that are still wanted."""
     decoder = Decoder(schemas, claims)
     writers = {name: TableWriter(target) for name, target in targets.items()}
-    for part in chosen(ids, parts):
-        for f in part:
+    for i in ids:
+        for f in parts[i]:
             file = ParquetFile(f.path, dict(f.partition))
             with pq.ParquetFile(file.path) as opened:
                 for raw in opened.iter_batches(DECODED_AT_ONCE):
@@ -98,5 +86,7 @@ def silver_of_files(
                     for name, rows in decoder.decode(batch).items():
                         if name in writers:
                             writers[name].write(rows)
+    told = []
     for name, writer in writers.items():
-        yield told({"table": name, "file": json.loads(f.to_json())} for f in writer.close())
+        told += [json.dumps({"table": name, "file": json.loads(f.to_json())}) for f in writer.close()]
+    return told

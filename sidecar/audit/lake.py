@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from sidecar.audit.columns import Table
-from sidecar.audit.lake_files import INFO_DDL, FileInfo, Target, batch_name, duck_type, written
+from sidecar.audit.lake_files import FileInfo, Target, batch_name, duck_type, written
 from sidecar.audit.lake_parquet import ParquetTables, put_json
 from sidecar.audit.source import AuditError
 
@@ -154,8 +154,10 @@ class Lake:
     def _written(self, table: Table, rows: DataFrame, batch: int) -> tuple[Target, list[FileInfo]]:
         self.setup([table])
         target = self.tables.target(table, batch)
-        found = rows.select(*table.names).mapInArrow(partial(written, target), INFO_DDL).collect()
-        return target, [FileInfo.of(json.loads(r["info"])) for r in found]
+        from sidecar.audit.lake_spark import over_rows
+
+        told = over_rows(rows.select(*table.names), partial(written, target), self.root)
+        return target, [FileInfo.of(f) for f in told]
 
     def sweep(self, table: Table, batch: int) -> None:
         self.tables.sweep(table, batch)

@@ -23,7 +23,6 @@ LONGEST_STATISTIC = 64
 """A longer text as least or greatest value is left out."""
 OPEN = "open-"
 """Names of files that hold rows which a later batch replaces begin so."""
-INFO_DDL = "info string"
 
 
 @dataclass(frozen=True)
@@ -168,16 +167,12 @@ def _shown(value: Any) -> Any:
     return None if isinstance(value, str) and len(value) > LONGEST_STATISTIC else value
 
 
-def written(target: Target, batches: Iterable[Any]) -> Iterator[Any]:
-    """Of a task of Spark (mapInArrow): write what comes, and give the file infos."""
+def written(target: Target, batches: Iterable[Any]) -> list[str]:
+    """What a task does: write what comes, and tell the file infos."""
     writer = TableWriter(target)
     for batch in batches:
         writer.write(typed(batch, target.table))
-    yield infos(writer.close())
-
-
-def infos(files: Iterable[FileInfo]) -> Any:
-    return pa.RecordBatch.from_pydict({"info": pa.array([f.to_json() for f in files], pa.string())})
+    return [f.to_json() for f in writer.close()]
 
 
 def typed(batch: Any, table: Table) -> Any:
