@@ -30,7 +30,7 @@ def numbered(spark: SparkSession, n: int, task: Task) -> list[Any]:
     """One task for each number below n."""
     if not n:
         return []
-    return [json.loads(t) for t in spark.sparkContext.parallelize(range(n), n).mapPartitions(task).collect()]
+    return [json.loads(t) for t in spark.sparkContext.parallelize(range(n), n).mapPartitions(task).collect()]  # type: ignore[arg-type]
 
 
 def over_rows(rows: DataFrame, task: Task, folder: Path) -> list[Any]:
