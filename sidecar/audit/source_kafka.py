@@ -12,6 +12,7 @@ from sidecar.audit.source import AuditError
 
 TOPIC = "__group_state"
 TIMEOUT_S = 30.0
+WAIT_S = 0.1
 AT_ONCE = 8_192
 """Records of one Arrow batch."""
 RECORDS_PER_TASK = 500_000
@@ -79,15 +80,17 @@ class KafkaSplit:
         name = f"{self.options.topic}-{self.partition}"
         try:
             consumer.assign([TopicPartition(self.options.topic, self.partition, self.start)])
-            seen, ended = time.monotonic(), False
+            seen, ended, following = time.monotonic(), False, self.start
             while not ended:
-                found = consumer.consume(AT_ONCE, timeout=1.0)
+                # It waits until there are so many, although the partition may end before.
+                found = consumer.consume(max(1, min(AT_ONCE, self.end - following)), timeout=WAIT_S)
                 if found:
                     seen = time.monotonic()
                 elif time.monotonic() - seen > TIMEOUT_S:
                     raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
                 records, ended = self._records(found, name)
                 if records:
+                    following = records[-1].offset() + 1
                     yield _batch(self.partition, records)
         finally:
             consumer.close()
@@ -198,11 +201,12 @@ class KafkaSource:
         )
 
         resource = ConfigResource(ResourceType.TOPIC, self.options.topic)
+        admin = AdminClient(self.options.config())  # must outlive its answer
         try:
-            asked = AdminClient(self.options.config()).describe_configs([resource], request_timeout=TIMEOUT_S)
+            asked = admin.describe_configs([resource], request_timeout=TIMEOUT_S)
             entry = asked[resource].result().get(name)
-        except KafkaException:
-            return None
+        except KafkaException as exc:
+            raise AuditError(f"settings of {self.options.topic}: {exc.args[0]}; DescribeConfigs is needed") from exc
         return None if entry is None else entry.value
 
     def first_time(self, partition: int, offset: int, end: int) -> int | None:

@@ -60,7 +60,7 @@ def about_to_be_lost(topic: Topic, position: Mapping[int, int], now_ms: int | No
 def metrics(found: Iterable[Lag]) -> str:
     """In the text format of Prometheus."""
     rows = list(found)
-    series = {
+    series: dict[str, tuple[str, list[float]]] = {
         "group_state_audit_lag_records": ("Offsets that are not in the lake yet.", [r.behind for r in rows]),
         "group_state_audit_lost_records": ("Offsets that were gone before they were read.", [r.gone for r in rows]),
         "group_state_audit_oldest_seconds": (

@@ -118,10 +118,10 @@ def test_duckdb_reads_every_table(reference: Lake) -> None:
     import duckdb
 
     for table in TABLES:
-        found = duckdb.sql(f"SELECT count(*) FROM {reference.sql(table)}").fetchall()
+        found = duckdb.execute(f"SELECT count(*) FROM {reference.sql(table)}").fetchall()
         assert found == [(len(contents(reference)[table.name]),)], table.name
     sql = f"SELECT DISTINCT state_partition FROM {reference.sql(BRONZE)} WHERE day = DATE '2025-10-09' ORDER BY 1"
-    assert duckdb.sql(sql).fetchall() == [(0,), (1,), (2,)]
+    assert duckdb.execute(sql).fetchall() == [(0,), (1,), (2,)]
 
 
 @pytest.mark.kafka
