@@ -1,0 +1,177 @@
+"""The fold: the new records of a batch, and what the last batch left, to rows of gold. Only DataFrames: the executors
+compute and write, nothing comes to the driver.
+
+For any cutting of the log into batches (by offset, per state partition), all rows that were `added` and the `open` ones
+of the last batch are those that one single batch gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sidecar.audit.gold import coordinators, holdings, members, ownership, rebalances
+from sidecar.audit.gold.carried import CARRIED
+from sidecar.audit.gold.classic import classic
+from sidecar.audit.gold.steps import done, empty, keyed, read, shape, sql, valid
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.layers import SILVER_TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Frames = Mapping[str, "DataFrame"]
+
+
+@dataclass
+class Folded:
+    """By name of the table."""
+
+    added: dict[str, DataFrame] = field(default_factory=dict)
+    """Rows that will never change."""
+    open: dict[str, DataFrame] = field(default_factory=dict)
+    """Rows that those of the next batch replace."""
+    carried: dict[str, DataFrame] = field(default_factory=dict)
+    """What the next batch must know. Write it and read it again, or the plans of all batches add up."""
+
+
+class _Fold:
+    def __init__(self, silver: Frames, carried: Frames) -> None:
+        some = next(iter(silver.values()))
+        self.silver = {name: silver.get(name, empty(some, t)) for name, t in SILVER_TABLES.items()}
+        self.was = {name: carried.get(name, empty(some, t)) for name, t in CARRIED.items()}
+        self.out = Folded()
+        self.keys = keyed(self.silver)
+        self.read = done(read(self.keys, self.silver["corrupt"], self.was["read"]))
+        self.carry("read", self.read)
+
+    def carry(self, name: str, df: DataFrame) -> None:
+        self.out.carried[name] = shape(df, CARRIED[name])
+
+    def add(self, name: str, df: DataFrame) -> None:
+        """Rows that have ended and rows that have not."""
+        table = GOLD[name]
+        shaped = shape(df, table)
+        if table.open:
+            self.out.added[name] = shaped.where("not open")
+            self.out.open[name] = shaped.where("open")
+        else:
+            self.out.added[name] = shaped
+
+    def of(self, name: str) -> DataFrame:
+        """Valid records of this kind, with the first hole of their partition."""
+        return sql(
+            """select r.*, first_hole_offset as hole from {records} r
+                left join (select /*+ broadcast */ state_partition as sp, first_hole_offset from {read}) on sp = state_partition""",
+            records=valid(self.silver[name]),
+            read=self.read,
+        ).drop("sp")
+
+    def ownership(self) -> None:
+        gone = "deleted"
+        consumer = holdings.consumer(
+            self.of("current"), self.of("members").where(gone), self.was["holdings"]
+        )
+        of_classic = classic(
+            self.of("classic_assignments"),
+            self.of("classic_members").where(gone),
+            self.of("classic_groups"),
+            self.was["assignments"],
+            self.was["assigned_groups"],
+        )
+        self.carry("holdings", consumer.last)
+        self.carry("assignments", of_classic.last)
+        self.carry("assigned_groups", of_classic.groups)
+        self.events = done(consumer.events.unionAll(of_classic.events))
+        owned = ownership.together(self.events, self.was["intervals"])
+        intervals = done(owned.intervals)
+        epochs = sql(
+            """select state_partition, group_id, 'consumer' as kind, member_id, member_epoch as epoch from {c}
+                union all select state_partition, group_id, 'classic', member_id, generation from {a}
+                    where at_offset is not null""",
+            c=consumer.last,
+            a=of_classic.last,
+        )
+        self.add(
+            "intervals",
+            sql(
+                """select i.* except (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
+                    left join {epochs} using (state_partition, group_id, kind, member_id)""",
+                ended=intervals,
+                epochs=epochs,
+            ),
+        )
+        self.carry("intervals", intervals.where("open"))
+        self.contested(owned.stretches)
+
+    def contested(self, stretches: DataFrame) -> None:
+        found = ownership.compare(done(stretches), self.was["doubtful"], self.was["places"], self.read)
+        self.add("overlaps", found.overlaps)
+        self.add("unowned", found.unowned)
+        self.carry("doubtful", found.doubtful)
+        self.carry("places", found.places)
+
+    def people(self) -> None:
+        found = done(members.members(self.of("members"), self.of("classic_members"), self.was["members"]))
+        self.add("members", members.as_members(found))
+        self.carry("members", found.where("open"))
+        held = done(members.static_members(self.of("static_members"), self.was["static_members"]))
+        self.add("static_member_history", members.as_static(held))
+        self.carry("static_members", held.where("open"))
+        self.add("setting_changes", members.settings(self.silver["settings"]))
+        told = members.Told(valid(self.silver["classic_members"]), self.was["stale_claims"])
+        self.add("stale_claims", told.added)
+        self.carry("stale_claims", told.last)
+
+    def coordinators(self) -> None:
+        claims = done(coordinators.claims(self.silver["claims"], self.was["claims"]))
+        self.add("coordinators", claims.where("not told_already"))
+        self.carry("claims", claims.where("newest or open").selectExpr("* except (highest)", "now as highest"))
+        writes = coordinators.outages(self.keys, claims, self.was["writes"])
+        self.add("outages", writes.outages)
+        self.carry("writes", writes.last)
+        self.add("stale_writes", coordinators.stale_writes(self.keys, claims))
+        covered = coordinators.coverage(self.keys, self.silver["corrupt"], self.was["coverage"], self.was["revisions"])
+        per_group = done(covered.coverage)
+        self.add("coverage", coordinators.as_coverage(per_group, self.read))
+        self.carry("coverage", per_group)
+        self.carry("revisions", covered.revisions)
+        self.add("unreadable", self.silver["corrupt"])
+
+    def rebalances(self) -> None:
+        line = rebalances.people(
+            valid(self.silver["current"]), valid(self.silver["members"]), valid(self.silver["classic_members"]),
+            self.was["people"],
+        )
+        targets = valid(self.silver["targets"])
+        moved = rebalances.moves(
+            valid(self.silver["target_members"]), targets, self.was["target_members"], self.was["target_changes"]
+        )
+        given = sql(
+            """select state_partition, group_id, offset, count(*) as moved from {events}
+                where kind = 'classic' and type = 'a' group by state_partition, group_id, offset""",
+            events=self.events,
+        )
+        steps = rebalances.classic_steps(valid(self.silver["classic_groups"]), given, self.was["classic_states"])
+        found = rebalances.rebalances(
+            line.rows, valid(self.silver["groups"]), targets, moved.targets, steps.rows, self.was["rebalances"]
+        )
+        kept = done(found)
+        self.add("rebalances", rebalances.as_rebalances(kept, self.read))
+        self.carry("people", line.people)
+        self.carry("target_members", moved.last)
+        self.carry("target_changes", moved.pending)
+        self.carry("classic_states", steps.last)
+        self.carry("rebalances", rebalances.left(kept))
+
+
+def fold(silver: Frames, carried: Frames) -> Folded:
+    """`silver`: the new rows of a batch, by table; `carried`: what the last batch left, nothing at first. A table that
+    is not there is an empty one."""
+    one = _Fold(silver, carried)
+    one.ownership()
+    one.people()
+    one.coordinators()
+    one.rebalances()
+    return one.out
