@@ -28,7 +28,7 @@ from sidecar.state.schema import MARK, Schemas, StateError, published
 
 BODY_AT = len(MARK) + 8
 SLICE_ROWS, SLICE_BYTES = 16_384, 4 << 20
-"""What is worked on at once fits in the processor's cache."""
+"""What is worked on at once fits in the cache of the processor."""
 LAST_MS = 253_402_300_799_999
 """The last of the year 9999; a time beyond it is shown as this one, for no reader could show it otherwise."""
 LONG_MAX = (1 << 63) - 1

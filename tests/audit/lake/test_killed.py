@@ -30,7 +30,7 @@ from sidecar.audit.source_uri import dump
 from tests.audit.lake.conftest import rows
 from tests.audit.lake.making import bronze, log
 
-ROUNDS = int(os.environ.get("KILL_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 STRIDE = 41
 """One step of so many is tried, others in each run."""
 TABLES = [BRONZE, *SILVER_TABLES.values()]
@@ -140,7 +140,7 @@ def test_a_batch_that_is_not_committed_is_not_seen_and_is_swept_away(
 
 # ---- real processes -------------------------------------------------------------------------------------------------
 def start(source: str, lake: Path, format: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.audit.lake.killed", source, str(lake), format, "6000"]
+    command = [sys.executable, "-m", "tests.audit.lake.killed", source, str(lake), format, "4000"]
     p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert p.stdout is not None
     line = p.stdout.readline()
@@ -166,7 +166,7 @@ def gone(processes: list[psutil.Process]) -> None:
 
 def test_kill_9_of_drivers_and_workers(tmp_path: Path) -> None:
     r = random.Random(time.time_ns())
-    parts, each = 4, 6_000
+    parts, each = 4, 3_000
     (tmp_path / "in").mkdir()
     for q in range(parts):
         dump([bronze(log(20 + q, each), q)], tmp_path / "in" / f"{q}.jsonl")
