@@ -98,11 +98,11 @@ def _counted(line: DataFrame, heads: DataFrame) -> DataFrame:
         line=line,
     )
     joined = sql(
-        f"""select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
+        """select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
                 h.adjacent as h_adjacent, case when waits then h.protocol_type else c.g.protocol_type end as type,
                 lag(waits, 1, false) over w as after_waiting,
                 sum(cast(not carried and not c.adjacent as int)) over w as breaks
-            from {{chain}} c left join {{heads}} h
+            from {chain} c left join {heads} h
                 on c.waits and c.state_partition = h.state_partition and c.group_id = h.group_id and c.n + 1 = h.n
             window w as (partition by c.state_partition, c.group_id, c.member_id order by c.offset)""",
         chain=chain,

@@ -294,9 +294,9 @@ def _grouped(counted: DataFrame) -> DataFrame:
 def as_rebalances(found: DataFrame, read: DataFrame) -> DataFrame:
     """Of all epochs that were open before or are new."""
     return sql(
-        f"""with a as (select state_partition, group_id, kind, h.head.epoch, h.head.anew, h.head.began, h.head.member_id, h.head.cause,
+        """with a as (select state_partition, group_id, kind, h.head.epoch, h.head.anew, h.head.began, h.head.member_id, h.head.cause,
                 h.head.members, target as aim, done, n_offset, n_offset is not null and done is null as superseded,
-                n_offset is null and done is null as open from {{found}} where h.there and not h.done)
+                n_offset is null and done is null as open from {found} where h.there and not h.done)
             select a.state_partition, group_id, kind, epoch, anew, began.offset as from_offset, began.ms as from_ms,
                 began.written_ms as from_written_ms, began.why, cause, member_id, members,
                 aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
@@ -304,7 +304,7 @@ def as_rebalances(found: DataFrame, read: DataFrame) -> DataFrame:
                 done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,
                 case when coalesce(done.offset, n_offset, last_offset) < coalesce(first_hole_offset,
                     9223372036854775807) then 'proven' else 'possible' end as grade
-            from a join (select /*+ broadcast */ * from {{read}}) r on a.state_partition = r.state_partition""",
+            from a join (select /*+ broadcast */ * from {read}) r on a.state_partition = r.state_partition""",
         found=found,
         read=read,
     )

@@ -1,0 +1,151 @@
+"""The whole audit: records into the lake, and from its silver to gold, batch by batch.
+
+Gold follows silver: a batch of gold takes the new rows of one batch of silver and what the last batch of gold left.
+That lies beside the tables, one folder for each batch, and is there before any table of gold has the batch: so whoever
+dies in the middle is followed by one who finds the same input, and each table takes a batch once.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sidecar.audit.gold.carried import CARRIED
+from sidecar.audit.gold.fold import fold
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.ingest import ingest, last_batch
+from sidecar.audit.ingest_plan import Batch
+from sidecar.audit.lake import Lake
+from sidecar.audit.layers import BRONZE, SILVER_TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found, over the whole lake. `complete_since_ms`: of the state partition that is complete for the
+    shortest time; None: every record is there, from the first one on. `lost`: offsets that were gone from the topic
+    before the lake had them."""
+
+    proven: int
+    possible: int
+    stale_writes: int
+    unreadable: int
+    missing: int
+    lost: int
+    complete_since_ms: int | None
+    groups: int
+    records: int
+
+    @property
+    def findings(self) -> int:
+        return self.proven + self.stale_writes
+
+    @property
+    def complete(self) -> bool:
+        return not (self.missing or self.lost or self.unreadable)
+
+
+def audit(
+    spark: SparkSession, source: str, lake: Lake, options: Mapping[str, str] | None = None, say: Say = lambda text: None
+) -> Batch:
+    """Read what is new, and bring gold up to date. Raises AuditError."""
+    batch = ingest(spark, source, lake, options)
+    lake = Lake.at(lake.base)  # the topic may have been re-created
+    if batch.new:
+        say(f"batch {batch.number}: {batch.records:,} records of {batch.source}")
+    make_gold(spark, lake, say)
+    return last_batch(lake)
+
+
+def make_gold(spark: SparkSession, lake: Lake, say: Say = lambda text: None) -> int:
+    """Bring gold up to where silver is; returns how many batches that took."""
+    made = 0
+    with lake.lock():
+        lake.setup(list(GOLD.values()))
+        while (n := _done(lake) + 1) <= lake.last_batch():
+            _batch(spark, lake, n)
+            made += 1
+            say(f"batch {n}: gold is up to date")
+    return made
+
+
+def _done(lake: Lake) -> int:
+    """The last batch that every table of gold has."""
+    return min(lake.committed(t) for t in GOLD.values())
+
+
+def _left(lake: Lake, batch: int) -> Path:
+    return lake.root / "_carried" / f"{batch:08d}"
+
+
+def _batch(spark: SparkSession, lake: Lake, n: int) -> None:
+    silver = {name: _silver(spark, lake, name, n) for name in SILVER_TABLES}
+    folded = fold(silver, _carried(spark, lake, n - 1))
+    _carry(folded.carried, _left(lake, n))
+    for name, table in GOLD.items():
+        if lake.committed(table) >= n:
+            continue
+        lake.sweep(table, n)
+        if table.open:
+            lake.replace_open(table, folded.added[name].unionAll(folded.open[name]), n)
+        else:
+            lake.write(table, folded.added[name], n)
+    spark.catalog.clearCache()
+    for old in (lake.root / "_carried").iterdir():
+        if old != _left(lake, n):
+            shutil.rmtree(old)
+
+
+def _silver(spark: SparkSession, lake: Lake, name: str, n: int) -> DataFrame:
+    table = SILVER_TABLES[name]
+    paths = [f.path for f in lake.files(table, n)]
+    if not paths:
+        return spark.createDataFrame([], table.ddl)
+    return spark.read.schema(table.ddl).parquet(*paths)
+
+
+def _carried(spark: SparkSession, lake: Lake, n: int) -> dict[str, DataFrame]:
+    folder = _left(lake, n)
+    if not folder.is_dir():
+        return {}
+    return {name: spark.read.schema(t.ddl).parquet(str(folder / name)) for name, t in CARRIED.items()}
+
+
+def _carry(carried: Mapping[str, DataFrame], folder: Path) -> None:
+    """It is there as a whole, or not at all."""
+    if folder.is_dir():
+        return
+    made = folder.with_name(f"{folder.name}.making")
+    shutil.rmtree(made, ignore_errors=True)
+    for name, rows in carried.items():
+        rows.write.parquet(str(made / name))
+    made.rename(folder)
+
+
+def verdict(lake: Lake) -> Verdict:
+    """What the lake says. It reads little: findings, and a row for each group."""
+    overlaps = lake.read_arrow(GOLD["overlaps"], ["grade"]).column("grade").to_pylist()
+    covered = lake.read_arrow(GOLD["coverage"]).to_pylist()
+    partitions = [c for c in covered if c["scope"] == "partition"]
+    groups = {c["group_id"] for c in covered if c["scope"] == "group" and c["group_id"]}
+    since = [c["complete_since_ms"] for c in partitions if c["complete_since_ms"] is not None]
+    batches = [Batch.of(said) for n in range(lake.last_batch() + 1) if (said := lake.batch(n)) is not None]
+    lost = sum(end - begin for b in batches for begin, end in b.lost.values())
+    return Verdict(
+        proven=overlaps.count("proven"),
+        possible=overlaps.count("possible"),
+        stale_writes=sum(f.rows for f in lake.files(GOLD["stale_writes"])),
+        unreadable=sum(f.rows for f in lake.files(GOLD["unreadable"])),
+        missing=sum(c["missing"] for c in partitions),
+        lost=lost,
+        complete_since_ms=max(since, default=None),
+        groups=len(groups),
+        records=sum(f.rows for f in lake.files(BRONZE)),
+    )

@@ -1,0 +1,240 @@
+"""`sidecar audit`: fill a lake from the state topic, and ask it who owned which partition when, and why it changed.
+
+`run` needs Spark, and so Java. The questions need neither: they read the lake's files.
+
+Exit codes: 0 clean, 1 findings, 2 wrong usage, 3 cannot read, 4 no findings, but the history is not complete.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sidecar.cli.groups import properties
+from sidecar.cli.history import At, CommandConfig, Format, Output, Since, Until, moment_of, place_of, print_rows
+
+if TYPE_CHECKING:
+    from sidecar.audit.lake import Lake
+    from sidecar.audit.pipeline import Verdict
+
+FINDINGS, USAGE, UNREADABLE, INCOMPLETE = 1, 2, 3, 4
+FOR_EVER_MS = 1 << 52
+audit = typer.Typer(no_args_is_help=True, help="Keep the whole history of the groups, and ask it questions.")
+LakePath = Annotated[str, typer.Option("--lake", metavar="FOLDER", help="Where the lake is.")]
+Source = Annotated[
+    str,
+    typer.Option("--from", metavar="URI", help="kafka://HOST:PORT, delta://FOLDER, parquet://FOLDER or file://FILE."),
+]
+Group = Annotated[str | None, typer.Option(help="Only this group.")]
+Pairs = Annotated[list[str] | None, typer.Option("--option", "-O", metavar="NAME=VALUE", help="As docs/audit.md says.")]
+
+
+@audit.command()
+def run(
+    source: Source,
+    lake: LakePath = "out/audit/lake",
+    format: Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")] = "",
+    topic: Annotated[str, typer.Option(help="The state topic.")] = "__group_state",
+    command_config: CommandConfig = None,
+    option: Pairs = None,
+    new_incarnation: Annotated[bool, typer.Option(help="The topic was re-created: begin anew beside the old.")] = False,
+    fail_on_possible: Annotated[bool, typer.Option(help="A second owner that is only possible is a finding.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Read what the lake does not have yet, bring its tables up to date, and say what they say."""
+    try:
+        from sidecar.audit.pipeline import audit as everything
+        from sidecar.audit.session import session
+        from sidecar.audit.source import AuditError
+    except ModuleNotFoundError as exc:
+        typer.echo(f"{exc}. Install what the audit needs: pip install 'kafka-group-sidecar[audit]'", err=True)
+        raise typer.Exit(USAGE) from None
+    options = {"topic": topic, **_options(option, command_config)}
+    if new_incarnation:
+        options["new_incarnation"] = "true"
+    try:
+        target = _lake(lake, format)
+        spark = session()
+        try:
+            everything(spark, source, target, options, lambda text: typer.echo(text, err=True))
+        finally:
+            spark.stop()
+        _tell(_lake(lake), fail_on_possible, output)
+    except AuditError as exc:
+        typer.echo(str(exc), err=True)
+        raise typer.Exit(UNREADABLE) from None
+
+
+@audit.command()
+def status(lake: LakePath = "out/audit/lake", fail_on_possible: bool = False, output: Format = Output.TABLE) -> None:
+    """Say again what the lake says: findings, and since when its history is complete."""
+    _tell(_lake(lake), fail_on_possible, output)
+
+
+@audit.command()
+def ownership(
+    lake: LakePath = "out/audit/lake",
+    topic: Annotated[str | None, typer.Option(help="Only this topic, or TOPIC-0 for one partition.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition of the topic.")] = None,
+    group: Group = None,
+    at: At = None,
+    since: Since = None,
+    until: Until = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Who owned which partition, at a moment or over a time."""
+    from sidecar.audit import query
+
+    if topic is not None and partition is None and (place := place_of(topic)) is not None:
+        topic, partition = place
+    now_ms = int(time.time() * 1000)
+    begin, end = moment_of(since, 0), moment_of(until, FOR_EVER_MS)
+    if at is not None or (since is None and until is None):
+        begin = end = moment_of(at, now_ms)
+    given = {"topic": topic, "partition": partition, "group": group, "since": begin, "until": end}
+    _show(_lake(lake), query.OWNERSHIP, given, output)
+
+
+@audit.command()
+def rebalances(
+    lake: LakePath = "out/audit/lake",
+    group: Group = None,
+    since: Since = None,
+    until: Until = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Why groups rebalanced, how long it took, and how many partitions moved."""
+    from sidecar.audit import query
+
+    _show(_lake(lake), query.REBALANCES, _between(group, since, until), output)
+
+
+@audit.command()
+def overlaps(
+    lake: LakePath = "out/audit/lake",
+    group: Group = None,
+    since: Since = None,
+    until: Until = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Partitions that had a second owner. Exit code 1 if there is a proven one."""
+    from sidecar.audit import query
+
+    rows = _show(_lake(lake), query.OVERLAPS, _between(group, since, until), output)
+    raise typer.Exit(FINDINGS if any(r["grade"] == "proven" for r in rows) else 0)
+
+
+@audit.command()
+def coverage(lake: LakePath = "out/audit/lake", group: Group = None, output: Format = Output.TABLE) -> None:
+    """What was read, what is missing, and since when the history is complete."""
+    from sidecar.audit import query
+
+    _show(_lake(lake), query.COVERAGE, {"group": group}, output)
+
+
+@audit.command()
+def sql(
+    query: Annotated[str, typer.Argument(metavar="SQL", help="In DuckDB's dialect; the tables of gold by their names.")],
+    lake: LakePath = "out/audit/lake",
+    output: Format = Output.TABLE,
+) -> None:
+    """Ask whatever the other commands do not."""
+    import duckdb
+
+    try:
+        _show(_lake(lake), query, {}, output)
+    except duckdb.Error as exc:
+        typer.echo(str(exc), err=True)
+        raise typer.Exit(USAGE) from None
+
+
+# ---- the lake -------------------------------------------------------------------------------------------------------
+def _lake(path: str, format: str = "") -> Lake:
+    from sidecar.audit.lake import Lake
+    from sidecar.audit.source import AuditError
+
+    try:
+        return Lake.at(path, format)
+    except AuditError as exc:
+        typer.echo(str(exc), err=True)
+        raise typer.Exit(USAGE) from None
+
+
+def _options(pairs: list[str] | None, command_config: Path | None) -> dict[str, str]:
+    said = {} if command_config is None else {f"kafka.{n}": v for n, v in properties(command_config).items()}
+    for pair in pairs or ():
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise typer.BadParameter(f"{pair!r} is no NAME=VALUE.")
+        said[name.strip()] = value.strip()
+    return said
+
+
+def _between(group: str | None, since: str | None, until: str | None) -> dict[str, Any]:
+    return {"group": group, "since": moment_of(since, 0), "until": moment_of(until, FOR_EVER_MS)}
+
+
+def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[dict[str, Any]]:
+    from sidecar.audit import query
+    from sidecar.audit.moments import shown
+
+    if lake.last_batch() < 0:
+        typer.echo(
+            f"{lake.base} has no audit yet: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True
+        )
+        raise typer.Exit(UNREADABLE)
+    rows = query.ask(lake, sql, given)
+    told = [
+        {n.removesuffix("_ms") if _is_time(n) else n: shown(v) if _is_time(n) and v else v for n, v in row.items()}
+        for row in rows
+    ]
+    if output is Output.TABLE:
+        told = [{n: "" if v is None else v for n, v in row.items()} for row in told]
+    print_rows(told, output)
+    if not told:
+        typer.echo("Nothing was found.", err=True)
+    return rows
+
+
+def _is_time(name: str) -> bool:
+    return (name.endswith("_ms") and not name.endswith("_after_ms")) or name == "ms"
+
+
+def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
+    from sidecar.audit.moments import shown
+    from sidecar.audit.pipeline import verdict
+
+    if lake.last_batch() < 0:
+        typer.echo(f"{lake.base} is empty: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True)
+        raise typer.Exit(UNREADABLE)
+    v = verdict(lake)
+    since = "the first record" if v.complete_since_ms is None else shown(v.complete_since_ms)
+    if output is Output.TABLE:
+        for line in _lines(v, since):
+            typer.echo(line)
+    else:
+        print_rows([{**asdict(v), "complete": v.complete}], output)
+    if v.findings or (fail_on_possible and v.possible):
+        raise typer.Exit(FINDINGS)
+    if not v.complete:
+        raise typer.Exit(INCOMPLETE)
+
+
+def _lines(v: Verdict, since: str) -> list[str]:
+    out = [f"{v.records:,} records of {v.groups:,} groups."]
+    out.append(f"Second owners: {v.proven} proven, {v.possible} possible. Writes of fenced owners: {v.stale_writes}.")
+    if v.complete:
+        out.append("Every record is there, from the first one on.")
+    else:
+        out.append(f"The history is complete since {since}.")
+    if v.missing:
+        out.append(f"Compaction took {v.missing:,} records before they were read.")
+    if v.lost:
+        out.append(f"Up to {v.lost:,} offsets were gone from the topic between two runs: run it more often.")
+    if v.unreadable:
+        out.append(f"{v.unreadable:,} records cannot be read: see the table unreadable.")
+    return out
