@@ -85,7 +85,7 @@ def view(
     budget = budget or Budget()
     source = Source(tables, group)
     texts = Texts(budget.reasons)
-    covered = verdict.coverage(source.rows("coverage", shared=True))
+    covered = verdict.coverage(source.rows("coverage", shared=True), group)
     end = _end(covered, marks, until_ms)
     left_out = [f"The table {n} is not there: what it would show is not on this page." for n in source.absent]
     groups = Groups(source, covered, texts, budget, end)
@@ -95,7 +95,7 @@ def view(
     packed = groups.packed(coordinators, found)
     left_out += groups.left_out
     if texts.left_out:
-        left_out.append(f"{texts.left_out} reasons of intervals: see those of the rebalances.")
+        left_out.append(f"{texts.left_out} reasons of intervals, members or claims: see those of the rebalances.")
     absent = [n for n in NEEDED if n in source.absent]
     parts = {p for p, _ in groups.keys} | {c["sp"] for c in coordinators}
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +50,10 @@ class Coverage:
         return self.groups.get(key) or self.partitions.get(key[0])
 
 
-def coverage(table: Rows) -> Coverage:
+def coverage(table: Rows, group: str | None) -> Coverage:
+    """`group`: if only that one is shown, what other groups of its state partition lack does not count."""
     found = Coverage()
-    for p, scope, group, first, last, first_offset, records, missing, since, hole in table.each(
+    for p, scope, name, first, last, first_offset, records, missing, since, hole in table.each(
         "state_partition",
         "scope",
         "group_id",
@@ -68,7 +69,11 @@ def coverage(table: Rows) -> Coverage:
         if scope == "partition":
             found.partitions[p] = covered
         else:
-            found.groups[p, group] = covered
+            found.groups[p, name] = covered
+    for (p, name), mine in found.groups.items():
+        if name == group and p in found.partitions:
+            whole = found.partitions[p]
+            found.partitions[p] = replace(mine, last_ms=whole.last_ms, all_read=whole.all_read)
     return found
 
 

@@ -192,9 +192,11 @@ class Incident:
         )
         ord_ = {"state_partition": 0, "group_id": "orders", "topic": "orders-events", "topic_key": "orders-id"}
         first = [r for r in self.rows["intervals"] if r["group_id"] == "orders" and r["partition"] == 2][:2]
+        at = first[1]["from_offset"]
+        first[0] |= {"to_offset": at + 4000, "to_ms": BEGIN + at + 4000, "to_exact": False, "unseen": 2}
         self.add(
             "overlaps",
-            70 * MINUTE,
+            at,
             member_id=first[1]["member_id"],
             from_offset=first[1]["from_offset"],
             partition=2,

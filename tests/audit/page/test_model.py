@@ -157,6 +157,21 @@ def test_one_group_takes_its_state_partition_along_and_nothing_else() -> None:
     assert found["verdict"]["complete"]
 
 
+def test_of_one_group_only_its_own_gaps_count() -> None:
+    gap = {"missing": 9, "complete_since_ms": BEGIN + 9}
+    rows = owned(
+        row("intervals"),
+        coverage=[
+            covered(UNTIL, **gap),
+            row("coverage", scope="group", group_id="g", last_ms=BEGIN + 50, records=3),
+            row("coverage", scope="group", group_id="h", last_ms=BEGIN + 50, **gap),
+        ],
+    )
+    assert seen(rows)["verdict"]["state"] == "unknown"
+    found = seen(rows, group="g")
+    assert (found["verdict"]["state"], found["verdict"]["records"], found["until"]) == ("clean", 3, BEGIN + UNTIL)
+
+
 def test_inexact_ends_keep_their_bounds() -> None:
     life = row("intervals", 50, 90, from_exact=False, from_not_before_offset=20, unseen=4)
     own = seen(owned(life))["groups"][0]["own"]
@@ -198,7 +213,7 @@ def test_what_is_over_the_budget_is_counted() -> None:
     told = " ".join(found["leftOut"])
     assert "20 of 30 findings of the kind “setting changed”" in told
     assert "22 older rows of rebalances" in told
-    assert "4 reasons of intervals" in told
+    assert "4 reasons of intervals, members or claims" in told
 
 
 def test_the_example_has_what_an_incident_has() -> None:

@@ -162,7 +162,7 @@ function showTip(hit, x, y) {
   const tip = byId('tip'), facts = hit && factsOf(hit.ref);
   tip.hidden = !facts;
   if (!facts) return;
-  const lines = hit.many > 1 ? [`${hit.many} close together; zoom in to tell them apart`] : facts.rows.slice(0, 6).map(r => (r[0] ? `${r[0]}: ${r[1]}` : r[1]));
+  const lines = hit.many > 1 ? [`${hit.many} close together; click to zoom to them`] : facts.rows.slice(0, 6).map(r => (r[0] ? `${r[0]}: ${r[1]}` : r[1]));
   tip.replaceChildren(element('b', {}, hit.many > 1 ? 'Many' : facts.title), ...lines.map(l => element('div', {}, l)));
   const box = tip.getBoundingClientRect();
   tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - box.width - 8))}px`;

@@ -69,9 +69,10 @@ function release(event, target) {
   if (!pointers.size) drag = null;
 }
 
-// A click selects a bar; on a run of narrow ones it zooms in, since no single one is meant.
+// A click selects a bar; on a run of narrow ones it zooms to them, unless they are all of one moment.
 function choose(hit) {
-  if (hit && hit.many > 1) zoom(1 / 8, (state.a + (hit.x + hit.w / 2) / laneWidth() * span()));
+  const wide = hit ? hit.b - hit.a : 0;
+  if (hit && hit.many > 1 && wide > 0 && span() > 4 * wide) look(hit.a - wide, hit.b + wide);
   else select(hit ? hit.ref : '');
   markFinding();
 }

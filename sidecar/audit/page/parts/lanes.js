@@ -27,9 +27,18 @@ function pickedLayer(kind, owner, picked, a, b) {
   return layer(kind, owner, Float64Array.from(picked, i => a[i]), Float64Array.from(picked, i => b[i]), 0, picked.length, picked);
 }
 
-function findingLayer(test) {
-  const picked = [];
-  for (let i = 0; i < findings.t.length; i++) if (test(i)) picked.push(i);
+let findingsByGroup = null;
+
+// Findings of a group; of -1 those that belong to none.
+function findingsOf(n) {
+  if (!findingsByGroup) {
+    findingsByGroup = new Map();
+    findings.g.forEach((g, i) => findingsByGroup.has(g) ? findingsByGroup.get(g).push(i) : findingsByGroup.set(g, [i]));
+  }
+  return findingsByGroup.get(n) || [];
+}
+
+function findingLayer(picked) {
   return pickedLayer('find', 0, picked, findings.t, findings.end);
 }
 
@@ -52,11 +61,11 @@ function overviewLanes() {
     const g = group(n), e = g.epochs;
     return {
       key: `g${n}`, label: raw.id, title: `Group ${raw.id}: open it`, open: n, since: raw.since,
-      layers: [layer('epoch', n, e.a, e.b), layer('settle', n, e.a, e.settledAt), findingLayer(i => findings.g[i] === n && findings.grave[i] < NOTE)],
+      layers: [layer('epoch', n, e.a, e.b), layer('settle', n, e.a, e.settledAt), findingLayer(findingsOf(n).filter(i => findings.grave[i] < NOTE))],
     };
   });
   const parts = [...coordinators.keys()].map(coordinatorLane);
-  const found = { key: 'found', label: 'findings', layers: [findingLayer(() => true)] };
+  const found = { key: 'found', label: 'findings', layers: [findingLayer(findings.t.map((_, i) => i))] };
   return [...marksLane(), found, ...section('groups', 'Groups', rows.filter(matches)), ...section('parts', 'Coordinators', parts.filter(matches))];
 }
 
@@ -66,7 +75,7 @@ function marksLane() {
 
 function groupLanes(n) {
   const g = group(n), sp = g.raw.sp, e = g.epochs, since = g.raw.since;
-  const mine = i => findings.g[i] === n || (findings.g[i] < 0 && findings.sp[i] === sp);
+  const mine = [...findingsOf(n), ...findingsOf(-1).filter(i => findings.sp[i] === sp)].sort((x, y) => x - y);
   const word = g.raw.kinds.includes('consumer') ? 'group epoch' : 'generation';
   const fixed = [
     ...marksLane(),
@@ -108,8 +117,8 @@ function memberLanes(g) {
 
 function placeLanes(g) {
   const overlaps = new Map();
-  for (let i = 0; i < findings.t.length; i++) {
-    if (findings.g[i] !== g.n || findings.p[i] < 0 || findings.k[i] > 1) continue;
+  for (const i of findingsOf(g.n)) {
+    if (findings.p[i] < 0 || findings.k[i] > 1) continue;
     if (!overlaps.has(findings.p[i])) overlaps.set(findings.p[i], []);
     overlaps.get(findings.p[i]).push(i);
   }
@@ -129,8 +138,10 @@ function matches(lane) {
 
 function rebuildLanes() {
   lanes = state.group < 0 ? overviewLanes() : groupLanes(state.group);
-  let y = 0;
+  let y = 0, nth = 0;
   for (const lane of lanes) {
+    nth = lane.head ? 0 : nth + 1;
+    lane.third = nth % 3 === 1;
     const flat = state.compact && lane.canBeFlat;
     lane.y = y;
     lane.height = lane.head ? HEAD : flat ? FLAT : TALL;

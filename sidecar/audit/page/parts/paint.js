@@ -122,7 +122,7 @@ function paintLayer(lane, l, y, h) {
     }
     const left = Math.max(x, -2), width = Math.max(Math.min(right, laneWidth() + 2) - left, NARROW);
     if (next - i > 1) paintBusy(l, left, y, width, h, next - i); else paintBar(l, i, left, y, width, h);
-    hits.push({ x: left, y, w: width, h, ref: refOf(l, i), many: next - i, lane });
+    hits.push({ x: left, y, w: width, h, ref: refOf(l, i), many: next - i, a: l.a[i], b: l.b[next - 1] });
     i = next;
   }
 }
@@ -316,7 +316,7 @@ function paintGlyphs(l, y, height) {
       pen.fillText(next - i > 9 ? '+' : next - i, x, middle + 0.5);
       pen.textAlign = 'start';
     }
-    hits.push({ x: x - 7, y, w: 14, h: height, ref: refOf(l, worst), many: next - i });
+    hits.push({ x: x - 7, y, w: 14, h: height, ref: refOf(l, worst), many: next - i, a: l.a[i], b: l.a[next - 1] });
     i = next;
   }
 }

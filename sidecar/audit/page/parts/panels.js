@@ -15,7 +15,7 @@ function showVerdict() {
   const doubt = v.complete && !v.certain ? ' As far as revisions tell: what compaction took whole leaves no trace.' : '';
   box.replaceChildren(
     element('div', { className: 'sign', 'aria-hidden': 'true' }, SIGNS[v.state]),
-    element('div', { className: 'says' }, element('h2', { id: 'verdict-head' }, v.head), element('p', {}, v.text + doubt)),
+    element('div', { className: 'says' }, element('h2', { id: 'verdict-head' }, v.head), element('p', {}, v.text + doubt, data.groups.length > 1 ? element('span', { className: 'quiet' }, ` Of all ${data.groups.length} groups.`) : '')),
     element('div', { className: 'facts' }, fact(since[1], since[0], 'wide'), count(v.faults, 'must not be', 'bad'), count(v.possible, 'possible', 'perhaps'),
       fact('records read', v.records.toLocaleString('en')), fact('values missing', v.known ? v.missing.toLocaleString('en') : 'not known', v.missing ? 'perhaps' : '')),
   );
@@ -38,6 +38,7 @@ function showFindings() {
     const total = state.group < 0 ? findings.kinds[k][2] : here;
     if (total) chips.push(element('button', { type: 'button', className: 'chip', 'aria-pressed': chosen.has(key), onclick: () => toggleKind(key) }, `${name} `, element('b', {}, String(total))));
   });
+  byId('findings-title').textContent = state.group < 0 ? 'Findings' : `Findings of ${data.groups[state.group].id} and state partition ${data.groups[state.group].sp}`;
   byId('kinds').replaceChildren(...chips);
   const listed = listedFindings();
   byId('findings-list').replaceChildren(...listed.slice(0, findingsShown).map(findingRow));
@@ -125,8 +126,9 @@ function indexRow(n) {
 }
 
 // Names of the lanes in view, beside the canvas; those out of view are not in the document.
+// Where rows are low, every third has its name.
 function showLabels(inView) {
-  const list = byId('labels'), wanted = inView.filter(l => !l.flat || l.head);
+  const list = byId('labels'), wanted = inView.filter(l => !l.flat || l.third);
   const key = wanted.map(l => `${l.key}@${l.y}`).join() + state.closed.size + state.owner;
   if (list.dataset.key === key) return;
   list.dataset.key = key;
@@ -140,9 +142,9 @@ function laneLabel(lane) {
   const fits = Math.floor((byId('labels').clientWidth - 12) / 7.2), short = words.length > fits && !lane.head ? `${words.slice(0, fits >> 1)}…${words.slice(1 - (fits >> 1))}` : words;
   const button = element('button', { type: 'button', title: lane.title || lane.label, 'aria-label': words, 'data-lane': lane.key, onclick: () => pressLane(lane) }, short, lane.head ? element('small', {}, String(lane.count)) : '');
   if (lane.head) button.setAttribute('aria-expanded', String(!state.closed.has(lane.key)));
-  const item = element('li', { className: lane.head ? 'head' : '' }, button);
+  const item = element('li', { className: lane.head ? 'head' : lane.flat ? 'third' : '' }, button);
   item.style.top = `${lane.y}px`;
-  item.style.height = `${lane.height}px`;
+  item.style.height = `${lane.flat ? 3 * lane.height : lane.height}px`;
   return item;
 }
 
