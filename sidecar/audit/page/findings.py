@@ -4,46 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sidecar.audit.page.groups import Groups
+from sidecar.audit.page.kinds import FAULT, KINDS, LONGEST, NOTE, POSSIBLE, Finding, span
 from sidecar.audit.page.pack import NONE, Texts, after
-from sidecar.audit.page.verdict import FAULT, NOTE, POSSIBLE
+from sidecar.audit.page.source import Source
 
-if TYPE_CHECKING:
-    from sidecar.audit.page.groups import Groups
-    from sidecar.audit.page.model import Source
-
-KINDS = (
-    ("overlap", "two owners"),
-    ("overlap?", "perhaps two owners"),
-    ("stale", "stale write"),
-    ("unreadable", "unreadable record"),
-    ("outage", "coordinator away"),
-    ("claimed", "stale claim"),
-    ("setting", "setting changed"),
-    ("unowned", "unowned"),
-)
-"""Key and name of each kind, the gravest first."""
-LONGEST = ("unowned", "outage")
-"""Kinds of which the longest count most; of the others, the newest."""
 MANY = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`end`: when it was over; None: not yet, or it was but a moment. `place`, `owner`: numbers in the group."""
-
-    kind: str
-    grave: int
-    ms: int
-    end: int | None
-    offset: int
-    partition: int
-    text: str
-    group: int = NONE
-    place: int = NONE
-    owner: int = NONE
 
 
 def findings(source: Source, groups: Groups, until: int) -> list[Finding]:
@@ -178,15 +146,3 @@ def _settings(source: Source, groups: Groups) -> Iterator[Finding]:
         now = "removed" if value is None else f"= {value}"
         text = f"{whose}{name} {now}{f' ({why})' if why else ''}"
         yield Finding("setting", NOTE, ms, None, offset, sp, text, groups.number.get((sp, group), NONE))
-
-
-def span(ms: int) -> str:
-    """A length of time in the two units that matter."""
-    if ms < 1000:
-        return f"{ms} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    for unit, size, less, part in (("min", 60_000, "s", 1000), ("h", 3_600_000, "min", 60_000)):
-        if ms < size * 60:
-            return f"{ms // size} {unit} {ms % size // part} {less}"
-    return f"{ms // 86_400_000} d {ms % 86_400_000 // 3_600_000} h"

@@ -5,15 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sidecar.audit.page.findings import LONGEST, Finding, span
+from sidecar.audit.page.kinds import FAULT, LONGEST, NOTE, POSSIBLE, Finding, span
 from sidecar.audit.page.lives import lives, pack_intervals, pack_rebalances, pack_unowned
 from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, merged, shares
-from sidecar.audit.page.verdict import FAULT, NOTE, POSSIBLE, Coverage
-
-if TYPE_CHECKING:
-    from sidecar.audit.page.model import Budget, Source
+from sidecar.audit.page.source import Budget, Source
+from sidecar.audit.page.verdict import Coverage
 
 Key = tuple[int, str]
 TABLES = ("intervals", "unowned", "rebalances", "members", "overlaps", "stale_claims")

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.audit.columns import BYTES, TIME
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.page import findings, verdict
 from sidecar.audit.page.groups import Groups
-from sidecar.audit.page.pack import NONE, Rows, Texts, after, deltas, rows
+from sidecar.audit.page.kinds import Finding
+from sidecar.audit.page.pack import NONE, Rows, Texts, after, deltas
+from sidecar.audit.page.source import Budget, Source
 
 VERSION = 1
 NEEDED = ("coverage", "intervals", "overlaps", "stale_writes", "unreadable")
@@ -26,61 +26,19 @@ class Mark:
     fault: bool = False
 
 
-@dataclass(frozen=True)
-class Budget:
-    """How much the page holds. Short neighbouring bars become one above it; of the rest the newest or longest stay."""
-
-    intervals: int = 250_000
-    unowned: int = 100_000
-    rebalances: int = 100_000
-    members: int = 50_000
-    claims: int = 20_000
-    findings: int = 1000
-    unowned_ms: int = 1000
-    """Unowned time below this is how a partition changes hands, and no finding."""
-    reasons: int = 3_000_000
-    """Characters of distinct reasons."""
-
-
-class Source:
-    """The tables, all of them or what concerns one group, as columns."""
-
-    def __init__(self, tables: Mapping[str, Any], group: str | None) -> None:
-        self._tables = tables
-        self.group = group
-        self.absent = [name for name in GOLD if name not in tables]
-        self._homes = self._partitions_of(group)
-
-    def _partitions_of(self, group: str | None) -> list[int]:
-        if group is None:
-            return []
-        named = [t for n, t in self._tables.items() if "group_id" in t.column_names and n != "unreadable"]
-        parts = [rows(t, ["state_partition"], {"group_id": [group]})["state_partition"] for t in named]
-        return sorted({p for part in parts for p in part})
-
-    def rows(self, name: str, *, shared: bool = False) -> Rows:
-        """`shared`: also what is of no group, if it lies in the group's state partition or is a setting of brokers."""
-        where: dict[str, Sequence[Any]] = {}
-        names = [c.name for c in GOLD[name].columns if c.type not in (TIME, BYTES)]
-        if self.group is not None:
-            if "group_id" in names:
-                where["group_id"] = [self.group, "", None] if shared else [self.group]
-            if name != "setting_changes":
-                where["state_partition"] = self._homes
-        return rows(self._tables.get(name), names, where)
-
-
 def view(
     tables: Mapping[str, Any],
     *,
     group: str | None = None,
     marks: Sequence[Mark] = (),
+    checks: Sequence[tuple[str, object, bool | None]] = (),
     title: str,
     until_ms: int,
     budget: Budget | None = None,
 ) -> dict[str, Any]:
     """`tables`: Arrow tables by their name in gold. `group`: only that one; None: all of them.
 
+    `checks`: what was found elsewhere, as label, value and whether it is good; one that is not is a fault.
     `until_ms`: when the audit looked. The axis ends there, or with the last record or mark if that was before."""
     budget = budget or Budget()
     source = Source(tables, group)
@@ -103,11 +61,12 @@ def view(
         "title": title,
         "from": _begin(packed, coordinators, found, covered, marks, end),
         "until": end,
-        "verdict": verdict.verdict(covered, found, parts, groups.keys, absent),
+        "verdict": verdict.verdict(covered, found, parts, groups.keys, absent, [c[0] for c in checks if c[2] is False]),
         "groups": packed,
         "coordinators": coordinators,
         "findings": listed,
         "marks": [[m.time_ms, m.label, int(m.fault)] for m in sorted(marks, key=lambda m: m.time_ms)],
+        "checks": [[label, str(value), good] for label, value, good in checks],
         "leftOut": left_out,
         "texts": texts.all,
     }
@@ -121,7 +80,7 @@ def _end(covered: verdict.Coverage, marks: Sequence[Mark], until_ms: int) -> int
 def _begin(
     packed: list[dict[str, Any]],
     coordinators: list[dict[str, Any]],
-    found: list[findings.Finding],
+    found: list[Finding],
     covered: verdict.Coverage,
     marks: Sequence[Mark],
     end: int,

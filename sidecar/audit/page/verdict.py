@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sidecar.audit.page.kinds import FAULT, KINDS, NOTE, POSSIBLE, Finding
 from sidecar.audit.page.pack import NONE, Rows
-
-if TYPE_CHECKING:
-    from sidecar.audit.page.findings import Finding
-
-FAULT, POSSIBLE, NOTE = 0, 1, 2
-"""How grave a finding is: it must not be; it may have been; good to know."""
 
 
 @dataclass(frozen=True)
@@ -87,17 +83,22 @@ def verdict(
     partitions: Iterable[int],
     groups: Iterable[tuple[int, str]],
     absent: Sequence[str],
+    failed: Sequence[str] = (),
 ) -> dict[str, Any]:
     """`state`: `findings`, `unknown` or `clean`. `since`: complete from then on; NONE: that is not known.
 
-    A state partition or a group that no row of the coverage speaks of is unknown, not fine."""
+    A state partition or a group that no row of the coverage speaks of is unknown, not fine.
+    `absent`: tables that are needed and not there. `failed`: names of checks elsewhere that found a fault."""
     grave = {g: sum(f.grave == g for f in found) for g in (FAULT, POSSIBLE, NOTE)}
+    grave[FAULT] += len(failed)
+    names = dict(KINDS)
+    faults = Counter(names[f.kind] for f in found if f.grave == FAULT) + Counter(failed)
     blind = {str(p) for p in partitions if p not in covered.partitions}
     blind |= {g for p, g in groups if covered.of((p, g)) is None}
     times = [c.since_ms for c in covered.all if c.since_ms is not None]
     since = max(times, default=covered.first_ms)
     known = bool(covered.partitions or covered.groups) and not blind and not absent
-    complete = known and not times
+    complete = known and not times and not any(c.missing for c in covered.all)
     if grave[FAULT]:
         state = "findings"
     elif complete and not grave[POSSIBLE]:
@@ -118,7 +119,7 @@ def verdict(
         "records": sum(c.records for c in (covered.partitions or covered.groups).values()),
         "missing": sum(c.missing for c in (covered.partitions or covered.groups).values()),
         "holes": sum(not c.all_read for c in covered.partitions.values()),
-        **_words(state, grave, since if known else None, complete, _lack(blind, absent, covered)),
+        **_words(state, grave, faults, since if known else None, complete, _lack(blind, absent, covered)),
     }
 
 
@@ -133,11 +134,13 @@ def _lack(blind: set[str], absent: Sequence[str], covered: Coverage) -> str:
     return ""
 
 
-def _words(state: str, grave: Mapping[int, int], since: int | None, complete: bool, lack: str) -> dict[str, str]:
+def _words(
+    state: str, grave: Mapping[int, int], faults: Mapping[str, int], since: int | None, complete: bool, lack: str
+) -> dict[str, str]:
     """The verdict as a head and a sentence, so that the page and its readers say the same."""
-    faults, possible = grave[FAULT], grave[POSSIBLE]
+    count, possible = grave[FAULT], grave[POSSIBLE]
     if state == "findings":
-        head = f"{faults} {'thing' if faults == 1 else 'things'} that must not be"
+        head = f"{count} {'thing' if count == 1 else 'things'} that must not be"
     elif state == "clean":
         head = "Clean"
     elif lack or since is None:
@@ -149,6 +152,9 @@ def _words(state: str, grave: Mapping[int, int], since: int | None, complete: bo
     parts = []
     if state == "clean":
         parts.append("No partition had two owners, nobody wrote who was not the coordinator, every record was read.")
+    if faults:
+        listed = ", ".join(f"{name}: {n}" for name, n in faults.items())
+        parts.append(f"{listed[:1].upper()}{listed[1:]}.")
     if possible:
         parts.append(f"{possible} possible: records are missing, and what they said may have been otherwise.")
     if lack:

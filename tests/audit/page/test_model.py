@@ -78,6 +78,15 @@ def test_an_overlap_lasts_until_the_first_of_both_ends() -> None:
     assert texts(found) == ["t-0: m2 (m-2) began while m1 (client) still owned it"]
 
 
+def test_a_check_made_elsewhere_counts() -> None:
+    rows = owned(row("intervals"))
+    found = seen(rows, checks=[("records produced", 500, None), ("records lost", 0, True)])
+    assert found["verdict"]["state"] == "clean"
+    assert found["checks"] == [["records produced", "500", None], ["records lost", "0", True]]
+    verdict = seen(rows, checks=[("records lost", 3, False)])["verdict"]
+    assert (verdict["head"], verdict["text"]) == ("1 thing that must not be", "Records lost: 1.")
+
+
 def test_a_possible_overlap_is_no_fault_and_not_clean() -> None:
     overlap = row("overlaps", 5, member_id="m-2", from_offset=5, other_member_id="m-1", grade="possible")
     verdict = seen(owned(row("intervals"), row("intervals", 5, member_id="m-2"), overlaps=[overlap]))["verdict"]

@@ -4,7 +4,7 @@
 const FILLS = ['#77aadd', '#eedd88', '#ee8866', '#44bb99', '#ffaabb', '#bbcc33', '#99ddff', '#c8b8e0'];
 const NODE_FILLS = ['#b9c6d6', '#d9d2c0', '#bcd0c0', '#d5bfcd', '#c3c3dc', '#d6d6d6'];
 const INK = '#14212e';
-const NARROW = 1.5; // Pixels below which bars are drawn together.
+const NARROW = 2; // Pixels below which bars are drawn together.
 const patterns = new Map();
 let colours = {}, hits = [], waiting = 0, strip = null;
 
@@ -188,7 +188,13 @@ function paintOwned(n, id, x, y, w, h) {
   pen.globalAlpha = state.owner >= 0 && state.owner !== m ? 0.45 : 1;
   paintEnds(own.f[id], own.d[id], x, y, w, h);
   const name = ownerName(g, m);
-  label(w > 90 && pen.measureText(name).width < w - 50 ? `${ownerLabel(m)} ${name}` : ownerLabel(m), x, y, w, h, INK);
+  pen.font = '11px system-ui, sans-serif';
+  const words = w > 90 && pen.measureText(name).width < w - 50 ? `${ownerLabel(m)} ${name}` : ownerLabel(m), wide = pen.measureText(words).width;
+  if (revoking >= 0 && h > 11 && wide < w - 12) {
+    pen.fillStyle = FILLS[m % FILLS.length];
+    pen.fillRect(Math.max(x, 0) + 2, y + 2, wide + 4, h - 4);
+  }
+  label(words, x, y, w, h, INK);
   pen.globalAlpha = 1;
 }
 
