@@ -92,7 +92,8 @@ def verdict(
     grave = {g: sum(f.grave == g for f in found) for g in (FAULT, POSSIBLE, NOTE)}
     grave[FAULT] += len(failed)
     names = dict(KINDS)
-    faults = Counter(names[f.kind] for f in found if f.grave == FAULT) + Counter(failed)
+    seen_faults = Counter(f.kind for f in found if f.grave == FAULT)
+    faults = {names[kind]: seen_faults[kind] for kind in names if seen_faults[kind]} | Counter(failed)
     blind = {str(p) for p in partitions if p not in covered.partitions}
     blind |= {g for p, g in groups if covered.of((p, g)) is None}
     times = [c.since_ms for c in covered.all if c.since_ms is not None]
@@ -153,10 +154,10 @@ def _words(
     if state == "clean":
         parts.append("No partition had two owners, nobody wrote who was not the coordinator, every record was read.")
     if faults:
-        listed = ", ".join(f"{name}: {n}" for name, n in faults.items())
+        listed = ", ".join(f"{name} ({n})" for name, n in faults.items())
         parts.append(f"{listed[:1].upper()}{listed[1:]}.")
     if possible:
-        parts.append(f"{possible} possible: records are missing, and what they said may have been otherwise.")
+        parts.append(f"{possible} more may have been: records are missing, and what they said is not known.")
     if lack:
         parts.append(lack)
     elif state != "clean" and not complete and since is not None:

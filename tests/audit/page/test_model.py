@@ -84,7 +84,7 @@ def test_a_check_made_elsewhere_counts() -> None:
     assert found["verdict"]["state"] == "clean"
     assert found["checks"] == [["records produced", "500", None], ["records lost", "0", True]]
     verdict = seen(rows, checks=[("records lost", 3, False)])["verdict"]
-    assert (verdict["head"], verdict["text"]) == ("1 thing that must not be", "Records lost: 1.")
+    assert (verdict["head"], verdict["text"]) == ("1 thing that must not be", "Records lost (1).")
 
 
 def test_a_possible_overlap_is_no_fault_and_not_clean() -> None:

@@ -66,7 +66,7 @@ function showTheme() {
 
 function showAll() {
   showVerdict();
-  byId('range-of-log').textContent = `${stamp(BEGIN, SECOND)} to ${stamp(END, SECOND)} ${zone()}: ${lasting(END - BEGIN)}, ${data.groups.length} ${data.groups.length === 1 ? 'group' : 'groups'}, ${coordinators.size} state partitions`;
+  byId('range-of-log').textContent = `${stamp(BEGIN, SECOND)} to ${stamp(END, SECOND)} ${zone()}: ${lasting(END - BEGIN)}, ${data.groups.length} ${data.groups.length === 1 ? 'group' : 'groups'}, ${coordinators.size} ${coordinators.size === 1 ? 'state partition' : 'state partitions'}`;
   byId('left-out').hidden = !data.leftOut.length;
   byId('left-out-list').replaceChildren(...data.leftOut.map(words => element('li', {}, words)));
   rebuild();

@@ -190,7 +190,7 @@ function paintOwned(n, id, x, y, w, h) {
   const name = ownerName(g, m);
   pen.font = '11px system-ui, sans-serif';
   const words = w > 90 && pen.measureText(name).width < w - 50 ? `${ownerLabel(m)} ${name}` : ownerLabel(m), wide = pen.measureText(words).width;
-  if (revoking >= 0 && h > 11 && wide < w - 12) {
+  if (revoking >= 0 && h > 11 && wide < w - 12 && X(revoking) < Math.max(x, 0) + wide + 8) {
     pen.fillStyle = FILLS[m % FILLS.length];
     pen.fillRect(Math.max(x, 0) + 2, y + 2, wide + 4, h - 4);
   }
@@ -289,7 +289,7 @@ function paintOverlap(id, x, y, w, h) {
   pen.fillRect(x, y, wide, h);
   Object.assign(pen, { strokeStyle: colour, lineWidth: 2 });
   pen.strokeRect(x, y, wide, h);
-  const words = findings.grave[id] === FAULT ? 'two owners' : 'perhaps two owners';
+  const words = `${findings.grave[id] === FAULT ? 'two owners' : 'perhaps two'}, ${ownerLabel(findings.m[id])} came`;
   pen.font = '600 11px system-ui, sans-serif';
   if (wide < pen.measureText(words).width + 20 || h < 12) return;
   pen.fillStyle = colours.panel;

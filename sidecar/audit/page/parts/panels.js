@@ -17,7 +17,7 @@ function showVerdict() {
     element('div', { className: 'sign', 'aria-hidden': 'true' }, SIGNS[v.state]),
     element('div', { className: 'says' }, element('h2', { id: 'verdict-head' }, v.head), element('p', {}, v.text + doubt, data.groups.length > 1 ? element('span', { className: 'quiet' }, ` Of all ${data.groups.length} groups.`) : '')),
     element('div', { className: 'facts' }, fact(since[1], since[0], 'wide'), count(v.faults, 'must not be', 'bad'), count(v.possible, 'possible', 'perhaps'),
-      fact('records read', v.records.toLocaleString('en')), fact('values missing', v.known ? v.missing.toLocaleString('en') : 'not known', v.missing ? 'perhaps' : '')),
+      fact('records read', v.records ? v.records.toLocaleString('en') : 'not known'), fact('values missing', v.known ? v.missing.toLocaleString('en') : 'not known', v.missing ? 'perhaps' : '')),
     data.checks.length ? element('ul', { className: 'checks', 'aria-label': 'Other checks' }, ...data.checks.map(checkRow)) : '',
   );
 }
