@@ -63,7 +63,7 @@ def run(
             everything(spark, source, target, options, lambda text: typer.echo(text, err=True))
         finally:
             spark.stop()
-        _tell(_lake(lake), fail_on_possible, output)
+        _tell(_filled(lake), fail_on_possible, output)
     except AuditError as exc:
         typer.echo(str(exc), err=True)
         raise typer.Exit(UNREADABLE) from None
@@ -72,7 +72,7 @@ def run(
 @audit.command()
 def status(lake: LakePath = "out/audit/lake", fail_on_possible: bool = False, output: Format = Output.TABLE) -> None:
     """Say again what the lake says: findings, and since when its history is complete."""
-    _tell(_lake(lake), fail_on_possible, output)
+    _tell(_filled(lake), fail_on_possible, output)
 
 
 @audit.command()
@@ -96,7 +96,7 @@ def ownership(
     if at is not None or (since is None and until is None):
         begin = end = moment_of(at, now_ms)
     given = {"topic": topic, "partition": partition, "group": group, "since": begin, "until": end}
-    _show(_lake(lake), query.OWNERSHIP, given, output)
+    _show(_filled(lake), query.OWNERSHIP, given, output)
 
 
 @audit.command()
@@ -110,7 +110,7 @@ def rebalances(
     """Why groups rebalanced, how long it took, and how many partitions moved."""
     from sidecar.audit import query
 
-    _show(_lake(lake), query.REBALANCES, _between(group, since, until), output)
+    _show(_filled(lake), query.REBALANCES, _between(group, since, until), output)
 
 
 @audit.command()
@@ -124,7 +124,7 @@ def overlaps(
     """Partitions that had a second owner. Exit code 1 if there is a proven one."""
     from sidecar.audit import query
 
-    rows = _show(_lake(lake), query.OVERLAPS, _between(group, since, until), output)
+    rows = _show(_filled(lake), query.OVERLAPS, _between(group, since, until), output)
     raise typer.Exit(FINDINGS if any(r["grade"] == "proven" for r in rows) else 0)
 
 
@@ -133,12 +133,40 @@ def coverage(lake: LakePath = "out/audit/lake", group: Group = None, output: For
     """What was read, what is missing, and since when the history is complete."""
     from sidecar.audit import query
 
-    _show(_lake(lake), query.COVERAGE, {"group": group}, output)
+    _show(_filled(lake), query.COVERAGE, {"group": group}, output)
+
+
+@audit.command()
+def report(
+    lake: LakePath = "out/audit/lake",
+    group: Group = None,
+    out: Annotated[Path, typer.Option(help="The page: one file, which needs no network.")] = Path(
+        "out/audit/report.html"
+    ),
+    trace: Annotated[Path | None, typer.Option(help="Also write a trace for Perfetto: JSON.")] = None,
+) -> None:
+    """Draw it: a page for the browser, of all groups or of one."""
+    import json
+
+    from sidecar.audit.gold.tables import GOLD
+    from sidecar.audit.page import build, view
+    from sidecar.audit.page import trace as traced
+
+    found = _filled(lake)
+    tables = {name: found.read_arrow(table) for name, table in GOLD.items()}
+    title = f"Group {group}" if group else "Groups"
+    shown = view(tables, group=group, title=title, until_ms=int(time.time() * 1000))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(build(shown))
+    typer.echo(f"the page: {out}")
+    if trace is not None:
+        trace.write_text(json.dumps(traced(shown)))
+        typer.echo(f"the trace: {trace}; open it at ui.perfetto.dev")
 
 
 @audit.command()
 def sql(
-    query: Annotated[str, typer.Argument(metavar="SQL", help="In DuckDB's dialect; the tables of gold by their names.")],
+    query: Annotated[str, typer.Argument(metavar="SQL", help="DuckDB's dialect; the tables of gold by their names.")],
     lake: LakePath = "out/audit/lake",
     output: Format = Output.TABLE,
 ) -> None:
@@ -146,7 +174,7 @@ def sql(
     import duckdb
 
     try:
-        _show(_lake(lake), query, {}, output)
+        _show(_filled(lake), query, {}, output)
     except duckdb.Error as exc:
         typer.echo(str(exc), err=True)
         raise typer.Exit(USAGE) from None
@@ -176,6 +204,15 @@ def _options(pairs: list[str] | None, command_config: Path | None) -> dict[str, 
 
 def _between(group: str | None, since: str | None, until: str | None) -> dict[str, Any]:
     return {"group": group, "since": moment_of(since, 0), "until": moment_of(until, FOR_EVER_MS)}
+
+
+def _filled(path: str) -> Lake:
+    """Raises typer.Exit if there is nothing in it."""
+    lake = _lake(path)
+    if lake.last_batch() < 0:
+        typer.echo(f"{lake.base} is empty: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True)
+        raise typer.Exit(UNREADABLE)
+    return lake
 
 
 def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[dict[str, Any]]:
@@ -208,9 +245,6 @@ def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
     from sidecar.audit.moments import shown
     from sidecar.audit.pipeline import verdict
 
-    if lake.last_batch() < 0:
-        typer.echo(f"{lake.base} is empty: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True)
-        raise typer.Exit(UNREADABLE)
     v = verdict(lake)
     since = "the first record" if v.complete_since_ms is None else shown(v.complete_since_ms)
     if output is Output.TABLE:
