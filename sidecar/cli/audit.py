@@ -137,6 +137,19 @@ def coverage(lake: LakePath = "out/audit/lake", group: Group = None, output: For
 
 
 @audit.command()
+def check(lake: LakePath = "out/audit/lake") -> None:
+    """Try what must hold of the tables of gold. Exit code 1 if something does not."""
+    from sidecar.audit import query
+
+    found = query.broken(_filled(lake))
+    for name, (sentence, count) in found.items():
+        typer.echo(f"{name}: {count} rows say otherwise. {sentence}")
+    if found:
+        raise typer.Exit(FINDINGS)
+    typer.echo("All that must hold does.")
+
+
+@audit.command()
 def report(
     lake: LakePath = "out/audit/lake",
     group: Group = None,
