@@ -424,7 +424,7 @@ def test_history_and_owner_answer_without_spark(kafka: LocalKafka, topic: str) -
     c = consume(kafka, "managed-history", topic, 12, **{"group.protocol": "consumer", "client.id": "historian"})
     code, owners = ask("owner", f"{topic}-3", "--group", "managed-history")
     assert code == 0 and [o["client"] for o in owners] == ["historian"] and owners[0]["coordinator"] == "sidecar 1"
-    assert ask("owner", f"{topic}-3") == (0, owners), "every group is looked through"
+    assert owners[0] in ask("owner", f"{topic}-3")[1], "every group is looked through"
     code, owners = ask("owner", "managed-history")
     assert {o["partition"] for o in owners} == {f"{topic}-{p}" for p in range(6)}
     c.close()

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from sidecar.api.call import Call, Handler
 from sidecar.api.handlers import HANDLERS
+from sidecar.api.offset_commit import offset_commit, txn_offset_commit
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc
@@ -19,6 +20,10 @@ _told: list[Told] = []
 
 def listen(told: Told) -> None:
     """From now on this one hears of commits, and nobody else."""
+    if not _told:
+        handlers = cast(MutableMapping[int, Callable[[Call], Handler]], HANDLERS)
+        handlers[Api.OFFSET_COMMIT] = _heard(offset_commit, oc.OffsetCommitRequest.decode)
+        handlers[Api.TXN_OFFSET_COMMIT] = _heard(txn_offset_commit, tc.TxnOffsetCommitRequest.decode)
     _told[:] = [told]
 
 
@@ -34,11 +39,3 @@ def _heard(handler: Callable[[Call], Handler], decode: Callable[[int, bytes, int
         return handler(call)
 
     return handle
-
-
-_handlers = cast(MutableMapping[int, Callable[[Call], Handler]], HANDLERS)
-for _api, _decode in (
-    (Api.OFFSET_COMMIT, oc.OffsetCommitRequest.decode),
-    (Api.TXN_OFFSET_COMMIT, tc.TxnOffsetCommitRequest.decode),
-):
-    _handlers[_api] = _heard(HANDLERS[_api], _decode)
