@@ -48,9 +48,7 @@ def _heads(line: DataFrame) -> DataFrame:
     )
 
 
-def _line(
-    assignments: DataFrame, members: DataFrame, groups: DataFrame, last: DataFrame, was: DataFrame
-) -> DataFrame:
+def _line(assignments: DataFrame, members: DataFrame, groups: DataFrame, last: DataFrame, was: DataFrame) -> DataFrame:
     """All in one line per group: `n` counts the records of the group so far, `life` how often it has gone before, `g`
     is its last record before."""
     rows = sql(
@@ -98,11 +96,11 @@ def _counted(line: DataFrame, heads: DataFrame) -> DataFrame:
         line=line,
     )
     joined = sql(
-        f"""select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
+        """select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
                 h.adjacent as h_adjacent, case when waits then h.protocol_type else c.g.protocol_type end as type,
                 lag(waits, 1, false) over w as after_waiting,
                 sum(cast(not carried and not c.adjacent as int)) over w as breaks
-            from {{chain}} c left join {{heads}} h
+            from {chain} c left join {heads} h
                 on c.waits and c.state_partition = h.state_partition and c.group_id = h.group_id and c.n + 1 = h.n
             window w as (partition by c.state_partition, c.group_id, c.member_id order by c.offset)""",
         chain=chain,
@@ -144,7 +142,8 @@ def _events(counted: DataFrame, heads: DataFrame) -> DataFrame:
                 missing, generation as epoch, b_epoch,
                 concat({marked("a", "array_except(k, bk)")}, {marked("x", "array_except(bk, k)")},
                     case when adj then array() else {marked("k", "array_intersect(k, bk)")} end) as es from a),
-            c as (select *, explode(transform(es, k -> struct(k, substring(k, instr(k, '|') + 1) as topic))) as e from b)
+            c as (select *, explode(transform(es, k -> struct(k, substring(k, instr(k,
+                '|') + 1) as topic))) as e from b)
             select {COLUMNS.format(kind="classic")} from c""",
         chain=chain,
     )

@@ -31,7 +31,8 @@ def claims(records: DataFrame, was: DataFrame) -> DataFrame:
                 carried and coalesce(lead(carried) over w, false) as told_already,
                 lead(1) over (partition by state_partition, producer_id order by from_offset) is null as newest
                 from a window w as (partition by state_partition order by from_offset))
-            select *, coalesce(before > producer_epoch, false) or was_fenced as fenced, to_offset is null as open from b""",
+            select *, coalesce(before > producer_epoch, false) or was_fenced as fenced,
+                to_offset is null as open from b""",
         records=records,
         was=was,
     )

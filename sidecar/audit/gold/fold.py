@@ -42,7 +42,7 @@ class _Fold:
         self.silver = {name: silver.get(name, empty(some, t)) for name, t in SILVER_TABLES.items()}
         self.was = {name: carried.get(name, empty(some, t)) for name, t in CARRIED.items()}
         self.out = Folded()
-        self.keys = keyed(self.silver)
+        self.keys = done(keyed(self.silver))
         self.read = done(read(self.keys, self.silver["corrupt"], self.was["read"]))
         self.carry("read", self.read)
 
@@ -70,9 +70,7 @@ class _Fold:
 
     def ownership(self) -> None:
         gone = "deleted"
-        consumer = holdings.consumer(
-            self.of("current"), self.of("members").where(gone), self.was["holdings"]
-        )
+        consumer = holdings.consumer(self.of("current"), self.of("members").where(gone), self.was["holdings"])
         of_classic = classic(
             self.of("classic_assignments"),
             self.of("classic_members").where(gone),
@@ -141,7 +139,9 @@ class _Fold:
 
     def rebalances(self) -> None:
         line = rebalances.people(
-            valid(self.silver["current"]), valid(self.silver["members"]), valid(self.silver["classic_members"]),
+            valid(self.silver["current"]),
+            valid(self.silver["members"]),
+            valid(self.silver["classic_members"]),
             self.was["people"],
         )
         targets = valid(self.silver["targets"])

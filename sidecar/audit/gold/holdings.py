@@ -60,7 +60,8 @@ def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
                 lag(assigned) over w as b_assigned, lag(pending) over w as b_pending, lead(1) over w is null as latest
                 from {{rows}} window w as (partition by {MEMBER} {ORDER}))
             select *, {MISSING} as missing, {ADJACENT} as adjacent, member_epoch as epoch,
-                case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch, {changed} as changed
+                case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch,
+                {changed} as changed
             from a where latest or {changed}""",
         rows=rows,
     )

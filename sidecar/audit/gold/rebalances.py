@@ -48,9 +48,11 @@ def people(current: DataFrame, members: DataFrame, classic_members: DataFrame, w
         was=was,
     )
     chain = sql(
-        f"""with a as (select *, coalesce(last(case when type = 'm' then there end, true) over earlier, false) as b_there,
+        f"""with a as (select *, coalesce(last(case when type = 'm' then there end, true) over earlier,
+            false) as b_there,
                 last(case when type = 'c' then struct(reached) end, true) over earlier as b_reached
-                from {{rows}} window earlier as (partition by {GROUP}, member_id {ORDER} rows between unbounded preceding
+                from {{rows}} window earlier as (partition by {GROUP},
+                    member_id {ORDER} rows between unbounded preceding
                         and 1 preceding))
             select * from a""",
         rows=rows,
@@ -149,7 +151,8 @@ def classic_steps(groups: DataFrame, moved: DataFrame, was: DataFrame) -> Steps:
     join phase; its rebalance began with the PreparingRebalance before it."""
     one = "state_partition, group_id"
     rows = sql(
-        f"""select {one}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation, protocol,
+        f"""select {one}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
+            protocol,
                 cast(null as {ACC_CLASSIC}) as acc from {{groups}}
             union all select {one}, offset, null, null, null, false, state, null, null, null, acc from {{was}}""",
         groups=groups,
@@ -166,7 +169,8 @@ def classic_steps(groups: DataFrame, moved: DataFrame, was: DataFrame) -> Steps:
                     and 1 preceding)),
             c as (select *, acc is null and not deleted and not prepares and not former.e <=> generation as turns
                 from b),
-            d as (select *, last(case when acc is not null then acc.began when begins then rec end, true) over w as prep,
+            d as (select *, last(case when acc is not null then acc.began when begins then rec end,
+                true) over w as prep,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over w as head,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over earlier
                     as b_head, lead(1) over w is null as latest
@@ -270,7 +274,8 @@ def _grouped(counted: DataFrame) -> DataFrame:
             b as (select *, m.written_ms = began.written_ms and m.offset > coalesce(former.offset, -1) as theirs from a)
             select {GROUP}, n,
                 min(case when heads then struct(offset, there, coalesce(acc.head, struct(epoch,
-                    not coalesce(former.there, false) as anew, began, case when theirs then m.member_id end as member_id,
+                    not coalesce(former.there, false) as anew, began, case when theirs
+                        then m.member_id end as member_id,
                     case when theirs then m.what else 'other' end as cause, cast(live as int) as members,
                     cast(null as {TARGET}) as target)) as head, coalesce(acc.done, false) as done,
                     coalesce(acc.head_offset, offset) as at) end) as h,
@@ -294,9 +299,10 @@ def _grouped(counted: DataFrame) -> DataFrame:
 def as_rebalances(found: DataFrame, read: DataFrame) -> DataFrame:
     """Of all epochs that were open before or are new."""
     return sql(
-        f"""with a as (select state_partition, group_id, kind, h.head.epoch, h.head.anew, h.head.began, h.head.member_id, h.head.cause,
+        """with a as (select state_partition, group_id, kind, h.head.epoch, h.head.anew, h.head.began,
+            h.head.member_id, h.head.cause,
                 h.head.members, target as aim, done, n_offset, n_offset is not null and done is null as superseded,
-                n_offset is null and done is null as open from {{found}} where h.there and not h.done)
+                n_offset is null and done is null as open from {found} where h.there and not h.done)
             select a.state_partition, group_id, kind, epoch, anew, began.offset as from_offset, began.ms as from_ms,
                 began.written_ms as from_written_ms, began.why, cause, member_id, members,
                 aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
@@ -304,7 +310,7 @@ def as_rebalances(found: DataFrame, read: DataFrame) -> DataFrame:
                 done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,
                 case when coalesce(done.offset, n_offset, last_offset) < coalesce(first_hole_offset,
                     9223372036854775807) then 'proven' else 'possible' end as grade
-            from a join (select /*+ broadcast */ * from {{read}}) r on a.state_partition = r.state_partition""",
+            from a join (select /*+ broadcast */ * from {read}) r on a.state_partition = r.state_partition""",
         found=found,
         read=read,
     )

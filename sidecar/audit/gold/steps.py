@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.columns import Table
 from sidecar.audit.layers import SILVER
@@ -34,7 +34,8 @@ ORDER = "order by offset"
 def sql(text: str, **frames: DataFrame) -> DataFrame:
     """The query over these frames, which it names in braces."""
     spark = next(iter(frames.values())).sparkSession
-    return spark.sql(text, **frames)
+    named: dict[str, Any] = dict(frames)
+    return spark.sql(text, None, **named)
 
 
 def done(df: DataFrame) -> DataFrame:

@@ -121,7 +121,7 @@ REBALANCES = _gold(
     Column("cause", TEXT, "`joined`, `changed` or `left`: what the member did; `other`: it was no member."),
     Column("member_id", TEXT, "The member whose record came with it.", "it was no member"),
     Column("members", INT, "Members at that time; in a classic group, when the join phase ended."),
-    *at("target_", "The record by which the target assignment of this epoch was complete.", "there was none"),
+    *at("target_", "The record that completed the target assignment of this epoch.", "none, or before it"),
     Column("assignor", TEXT, "By which assignor; in a classic group, the protocol.", "there was no target"),
     Column(
         "partitions_moved",
@@ -252,9 +252,7 @@ COVERAGE = _gold(
     ),
     OPEN,
 )
-CORRUPT = Table(
-    "gold", "unreadable", SILVER_CORRUPT.doc, SILVER_CORRUPT.key, tuple(SILVER_CORRUPT.columns[:8])
-)
+CORRUPT = Table("gold", "unreadable", SILVER_CORRUPT.doc, SILVER_CORRUPT.key, tuple(SILVER_CORRUPT.columns[:8]))
 GOLD = by_name(
     (
         INTERVALS,
@@ -306,7 +304,7 @@ INVARIANTS: dict[str, tuple[str, str]] = {
     "settled_after_target": (
         "Nobody reaches an epoch that has no target yet.",
         "select * from rebalances where grade = 'proven' and settled_offset is not null"
-        " and (target_offset is null or settled_offset < target_offset or target_offset < from_offset)",
+        " and not anew and (target_offset is null or settled_offset < target_offset or target_offset < from_offset)",
     ),
     "epochs_rise": (
         "The epoch of a group goes back only if the group began anew.",

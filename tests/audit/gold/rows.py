@@ -25,6 +25,7 @@ SUB = {
     "classic_member": "member_id",
     "classic_assignment": "member_id",
 }
+WHO: Row = {"client_id": "c", "client_host": "/h"}
 UNFENCED = ("owner_claim", "config", "schema")
 
 
@@ -46,7 +47,7 @@ class Log:
             "state_partition": self.partition,
             "offset": offset,
             "log_ms": 1_000 + 10 * offset,
-            "written_ms": 1_000 + 10 * offset,
+            "written_ms": 1_000,
             "group_id": group,
             "owner_epoch": self.epoch,
             "claimed_epoch": self.claimed,
@@ -84,7 +85,7 @@ class Log:
         )
 
     def member(self, group: str, member_id: str, **fields: Any) -> Row:
-        return self.put("member", group, member_id, **{"client_id": "c", "client_host": "/h"} | fields)
+        return self.put("member", group, member_id, **{**WHO, **fields})
 
     def group(self, group: str, epoch: int, **fields: Any) -> Row:
         return self.put("group", group, epoch=epoch, metadata_hash=1, **fields)
@@ -93,10 +94,8 @@ class Log:
         self, group: str, member_id: str, epoch: int, held: Sequence[int], pending: Sequence[int] = (), **fields: Any
     ) -> Row:
         state = "UNREVOKED_PARTITIONS" if pending else "STABLE"
-        made = {"assigned": owned(held, epoch), "pending": owned(pending, epoch), "state": state}
-        return self.put(
-            "current", group, member_id, member_epoch=epoch, previous_epoch=epoch - 1, **made | fields
-        )
+        made: Row = {"assigned": owned(held, epoch), "pending": owned(pending, epoch), "state": state}
+        return self.put("current", group, member_id, member_epoch=epoch, previous_epoch=epoch - 1, **made | fields)
 
     def target(self, group: str, epoch: int, **members: Sequence[int]) -> None:
         for member_id, ps in members.items():
@@ -109,7 +108,7 @@ class Log:
             self.put(kind, group, member_id, gone=True)
 
     def classic(self, group: str, state: str, generation: int, given: int, **fields: Any) -> Row:
-        made = {"protocol_type": "consumer", "protocol": "range", "leader": "m1", "since_ms": 1, "adopted": False}
+        made: Row = {"protocol_type": "consumer", "protocol": "range", "leader": "m1", "since_ms": 1, "adopted": False}
         return self.put(
             "classic_group",
             group,
@@ -120,7 +119,7 @@ class Log:
         )
 
     def joins(self, group: str, member_id: str, **fields: Any) -> Row:
-        made = {"client_id": "c", "client_host": "/h", "stale_claims": [], "generation": 0}
+        made: Row = {"client_id": "c", "client_host": "/h", "stale_claims": [], "generation": 0}
         return self.put("classic_member", group, member_id, **made | fields)
 
     def assign(self, group: str, member_id: str, generation: int, held: Sequence[int], **fields: Any) -> Row:
