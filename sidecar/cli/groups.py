@@ -192,7 +192,7 @@ class _Desk:
         from confluent_kafka.admin import AdminClient
 
         self.group, self.bootstrap = group, bootstrap
-        config = {} if command_config is None else _properties(command_config)
+        config = {} if command_config is None else properties(command_config)
         self.secured = bool(config)
         self._until = time.monotonic() + timeout_s
         self._admin: Any = AdminClient({**config, "bootstrap.servers": bootstrap, "client.id": cf.DESK, "log_level": 2})
@@ -278,7 +278,7 @@ class _Desk:
         raise typer.Exit(TIMED_OUT)
 
 
-def _properties(path: Path) -> dict[str, str]:
+def properties(path: Path) -> dict[str, str]:
     lines = (line.strip() for line in path.read_text().splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {k.strip(): v.strip() for k, _, v in pairs}

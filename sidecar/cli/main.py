@@ -13,11 +13,14 @@ from typing import Annotated  # noqa: E402
 import typer  # noqa: E402
 
 from sidecar.cli.groups import groups  # noqa: E402
+from sidecar.cli.history import history, owner  # noqa: E402
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker."
 )
 app.add_typer(groups, name="groups")
+app.command()(history)
+app.command()(owner)
 ANEW = "--anew"
 """Not for users: a sidecar that starts anew (StartAnew) tells its successor so."""
 ConfigPath = Annotated[Path | None, typer.Option(help="A YAML file of settings. It is optional.")]

@@ -119,7 +119,7 @@ class Moves:
         self._early: list[_Parked] = []
         """Requests that came before the state topic was read to its end."""
         self._taking: dict[int, list[_Parked]] = {}
-        """By partition: requests that came while it was being taken over."""
+        """By partition: requests that came while it was being taken over, or while no lease on it was proved."""
         self._leaving: set[str] = set()
         self._watched: set[str] = set()
         self._first_try_s: dict[str, float] = {}
@@ -144,11 +144,8 @@ class Moves:
     def _look_at(self, token: int, event: Event) -> None:
         group_id = event.group_id
         owner = self._service.owner_of(group_id)
-        if not self._service.leased(owner.partition, now()):
-            self._service.request(token, event, now())
-            return
-        if owner.shard is None:
-            # Whether the group is here will be known when the partition is. The core's own waiting room would let
+        if owner.shard is None or not self._service.leased(owner.partition, now()):
+            # Whether the group is here will be known when the partition is. The core's own waiting rooms would let
             # the request past the questions that are asked below.
             hold_ms = self._service.settings.hold_ms
             if owner.phase is Phase.ELSEWHERE or not hold_ms:
@@ -227,8 +224,10 @@ class Moves:
                 self._refuse(p.token, p.event, Code.NOT_COORDINATOR)
 
     def _mine(self, group_id: str) -> bool:
-        owner = self._service.owner_of(group_id)
-        return owner.shard is not None and self._service.leased(owner.partition, now())
+        return self._serves(self._service.partition_of(group_id))
+
+    def _serves(self, partition: int) -> bool:
+        return self._service.owners[partition].shard is not None and self._service.leased(partition, now())
 
     def _arrived(self, group_id: str) -> bool:
         """Served here, and not just being taken in."""
@@ -259,20 +258,23 @@ class Moves:
             self.rules.dirty = False
             self._ports.tell()
         at_s = time.monotonic()
-        for waiting in (self._early, *self._taking.values()):
+        for p in [p for p in self._taking if self._serves(p)]:
+            self._go_on(self._taking.pop(p))
+        for p, waiting in self._taking.items():
+            loading = self._service.owners[p].shard is None
+            self._expire(waiting, at_s, Code.COORDINATOR_LOAD_IN_PROGRESS if loading else Code.NOT_COORDINATOR)
+        for waiting in (self._early, *(i.parked for i in self._intakes.values())):
             self._expire(waiting, at_s)
-        for intake in self._intakes.values():
-            self._expire(intake.parked, at_s)
         if self.rules.ready:
             self.forced.tick()
             self._look_after(at_s)
 
-    def _expire(self, parked: list[_Parked], at_s: float) -> None:
+    def _expire(self, parked: list[_Parked], at_s: float, code: Code = Code.COORDINATOR_LOAD_IN_PROGRESS) -> None:
         late = [p for p in parked if p.until_s <= at_s]
         if late:
             parked[:] = [p for p in parked if p.until_s > at_s]
             for p in late:
-                self._refuse(p.token, p.event, Code.COORDINATOR_LOAD_IN_PROGRESS)
+                self._refuse(p.token, p.event, code)
 
     def _look_after(self, at_s: float) -> None:
         for group_id in self.rules.kept:

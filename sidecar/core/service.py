@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sidecar.core.commands import Command
 from sidecar.core.effects import Log, Reply
@@ -75,6 +76,8 @@ class Service:
         """ListGroups that wait until all groups are loaded."""
         self.map: Sequence[int] = ()
         """Node id of each partition's owner, as the owners' group says; -1 or short while unknown."""
+        self._told: dict[str, Any] = {}
+        """What was last logged of the map."""
         self.stopping = False
         self._log = log
         self._lease_until_ms = 0
@@ -95,7 +98,9 @@ class Service:
         mine = {p for p, n in enumerate(owners) if n == self.node_id}
         gained = [p for p in mine if self.owners[p].phase is Phase.ELSEWHERE]
         told = {"generation": generation, "mine": len(mine), "gained": len(gained), "sidecars": sidecars}
-        self.out.append(Log("owners", told))
+        # While a generation cannot be completed, a member may join the one that stands again and again.
+        self.out.append(Log("owners", told, "debug" if told == self._told else "info"))
+        self._told = told
         for p, owner in enumerate(self.owners):
             if p not in mine:
                 owner.released("moved to another sidecar")

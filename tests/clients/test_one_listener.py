@@ -409,6 +409,34 @@ def test_the_audit_on_spark_agrees(kafka: LocalKafka, topic: str) -> None:
     assert not found.overlaps and not found.stale and not found.gaps
 
 
+def test_history_and_owner_answer_without_spark(kafka: LocalKafka, topic: str) -> None:
+    import json
+
+    from typer.testing import CliRunner
+
+    from sidecar.cli.main import app
+
+    def ask(*words: str) -> tuple[int, list[dict[str, str]]]:
+        done = CliRunner().invoke(app, [*words, "--bootstrap", kafka.bootstrap, "-o", "json"])
+        return done.exit_code, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    produce(kafka, topic, 60)
+    c = consume(kafka, "managed-history", topic, 12, **{"group.protocol": "consumer", "client.id": "historian"})
+    code, owners = ask("owner", f"{topic}-3", "--group", "managed-history")
+    assert code == 0 and [o["client"] for o in owners] == ["historian"] and owners[0]["coordinator"] == "sidecar 1"
+    assert ask("owner", f"{topic}-3") == (0, owners), "every group is looked through"
+    code, owners = ask("owner", "managed-history")
+    assert {o["partition"] for o in owners} == {f"{topic}-{p}" for p in range(6)}
+    c.close()
+    code, events = ask("history", "managed-history")
+    assert code == 0 and [e["what"] for e in events][-1] == "left"
+    assert {"coordinator", "joined", "group epoch", "target assignment", "owns"} <= {e["what"] for e in events}
+    assert ask("owner", f"{topic}-3", "--group", "managed-history") == (1, []), "it has left"
+    assert ask("owner", f"{topic}-3", "--group", "managed-history", "--at", "1h") == (1, []), "it was not there yet"
+    assert ask("history", "nobody-knows") == (1, [])
+    assert ask("history", "managed-history", "--since", "yesterday")[0] == 2
+
+
 def test_a_restarted_sidecar_knows_its_groups(kafka: LocalKafka, topic: str) -> None:
     c = consume(kafka, "managed-restart", topic, 12, **{"group.protocol": "consumer"})
     before = talk(kafka, lambda conn: describe(conn, "managed-restart"))

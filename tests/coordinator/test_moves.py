@@ -268,6 +268,26 @@ def test_what_waits_for_a_takeover_is_not_answered_before_the_broker_has_told_of
     run(test)
 
 
+def test_a_request_that_waits_for_the_lease_does_not_get_past_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the simulation: the brokers' word came after the group was ordered here, and a newcomer founded it anew
+    beside its members at the broker."""
+    broker = Broker(monkeypatch, classic("n1"))
+
+    async def test(house: House) -> None:
+        client, other = await house.client(), await house.client()
+        house.coordinator.service._lease_until_ms = 0
+        other.post(jg.JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", NEWCOMER), 3)
+        client.post(beats("n1", 7), 4)
+        await until(lambda: house.metrics.value("parked") == 2)
+        house.prove()
+        assert (await client.answer(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
+        assert broker.gone == ["n1"]
+        group: Any = house.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        assert "n1" in group.members and group.adopted
+
+    run(test)
+
+
 def test_a_takeover_that_does_not_come_is_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     Broker(monkeypatch, classic("n1"))
 

@@ -349,6 +349,7 @@ def holds_requests_for_ever(patch: Patch, world: World) -> None:
             real(self, code, now_ms)
 
     patch.setattr(Waiting, "refuse", planted)
+    patch.setattr(Moves, "_expire", lambda self, parked, at_s, code=Code.NONE: None)
 
 
 def forgets_who_waits(patch: Patch, world: World) -> None:

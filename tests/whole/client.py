@@ -51,6 +51,9 @@ class Judge(Protocol):
     def committed(self, client: Client, place: Place, offset: int) -> None:
         """A commit was acknowledged."""
 
+    def gives_up(self, client: Client, place: Place, offset: int) -> None:
+        """It waits no more for the answer to this commit."""
+
     def has_none(self, client: Client, what: str, asked_ms: float) -> None:
         """No answer: the connection is lost, or it has waited long enough."""
 
@@ -112,6 +115,8 @@ class Client:
     """When the last of them came."""
     committing: bool = False
     """A commit has been sent and not been answered."""
+    losses: int = 0
+    """How often it has given everything up."""
     spoke_ms: float = 0.0
     """When it asked what was answered so."""
     _failed: str = ""
@@ -255,11 +260,17 @@ class Client:
             found = {(t.name, p.partition_index): p for t in res.groups[0].topics for p in t.partitions}
             if any(p.error_code for p in found.values()):
                 await self.pause(BACK_OFF_S)
+                if not await self.still_in():
+                    return None
                 continue
             for place, p in found.items():
                 self.judge.fetched(self, place, p.committed_offset, asked_ms)
             return {place: max(p.committed_offset, 0) for place, p in found.items()}
         return None if places else {}
+
+    async def still_in(self) -> bool:
+        """It waits for something else than its heartbeats, which go on meanwhile. False: it must join again."""
+        return True
 
     async def commit(self) -> None:
         """What it has come to."""
@@ -299,6 +310,8 @@ class Client:
             res = await conn.request(module, what, req, high=high, timeout_s=REQUEST_S)
         except TROUBLE:
             self.judge.has_none(self, what, asked_ms)
+            for place, offset in sent.items():
+                self.judge.gives_up(self, place, offset)
             if conn is self.conn:
                 self.forget_coordinator()
             return None
@@ -363,6 +376,7 @@ class Client:
             self.judge.broke(exc)
 
     def lose_all(self) -> None:
+        self.losses += 1
         if self.owned:
             self.owned.clear()
             self.judge.owns(self)

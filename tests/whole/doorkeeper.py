@@ -44,6 +44,9 @@ class Doorkeeper:
     def committed(self, client: Client, place: Place, offset: int) -> None:
         self._wrong(client, f"has committed for {place}")
 
+    def gives_up(self, client: Client, place: Place, offset: int) -> None:
+        """What becomes of commits is nothing to it."""
+
     def has_none(self, client: Client, what: str, asked_ms: float) -> None:
         """It may lose its connection as anybody does."""
 

@@ -56,7 +56,7 @@ class Producer:
 
     async def commit(self, offsets: Mapping[Place, int]) -> End:
         """One transaction. Whoever cancels this leaves it to its timeout, or to the next InitProducerId."""
-        member = self._client.epoch, self._client.member_id
+        member, losses = (self._client.epoch, self._client.member_id), self._client.losses
         ready = self._id >= 0
         who, self._id = (self._id, self._epoch), -1
         if not ready:
@@ -65,6 +65,9 @@ class Producer:
             req = ao.AddOffsetsToTxnRequest(self._txn_id, *who, self._client.habits.group_id)
             if (await self._until(ao, "AddOffsetsToTxn", req, 3)).error_code != Code.NONE:
                 return End.UNKNOWN
+        if losses != self._client.losses:
+            # An application that waits for its producer does not poll, so it cannot be assigned anything meanwhile.
+            return End.UNKNOWN
         taken = await self._send(who, member, offsets)
         commit = taken and self._client.proc.universe.rng.random() >= ABORTS
         if not commit:

@@ -11,6 +11,7 @@ from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import partition_for
+from tests.whole import arrivals
 from tests.whole.broker.txn import TRANSACTIONS
 from tests.whole.client import Client, Place
 from tests.whole.fold import Fold, Part
@@ -52,6 +53,8 @@ class Judge:
         self.clients: list[Client] = []
         self.figures: Counter[str] = Counter()
         self._acknowledged: dict[tuple[str, Place], tuple[list[float], list[int]]] = {}
+        self._given_up: set[tuple[str, Place, str, int]] = set()
+        """Commits whose client waits no more: group, place, member, offset."""
         self.unheard: set[int] = set()
         """Nodes whose owner need not be the sidecar that their clients come to."""
         self.repaired: set[str] = set()
@@ -65,7 +68,8 @@ class Judge:
         """The highest epoch that any group of this name has ever had in the log."""
         self._since: dict[str, tuple[float, int]] = {}
         """Since when the epoch of a group is what it is, and by which node's sidecar."""
-        self.offsets = StoredOffsets(kafka)
+        self.offsets = StoredOffsets(kafka, self._went_back)
+        arrivals.listen(self._arrived)
         self.inside = Inside(universe, kafka, self.fold, self.moving.homes)
         kafka.cluster.on_asked = self._asked
         kafka.cluster.on_joined = self.moving.joined
@@ -263,6 +267,24 @@ class Judge:
         if not offsets or offset > offsets[-1]:
             times.append(self.universe.now_ms)
             offsets.append(offset)
+
+    def _arrived(self, node_id: int, group_id: str, member_id: str, offsets: Mapping[Place, int]) -> None:
+        part = self.fold.parts[self.fold.partition_of(group_id)]
+        if part.owner == node_id:
+            for place, offset in offsets.items():
+                if (group_id, place, member_id, offset) in self._given_up:
+                    self.offsets.arrived((group_id, place), offset, part.claimed_ms)
+
+    def _went_back(self, kept: tuple[str, Place], offset: int) -> None:
+        """What was acknowledged beyond it counts no more."""
+        self.figures["commits that came too late"] += 1
+        times, offsets = self._acknowledged.get(kept, ([], []))
+        known = bisect_right(offsets, offset)
+        del times[known:], offsets[known:]
+
+    def gives_up(self, client: Client, place: Place, offset: int) -> None:
+        """It waits no more for the answer to this commit."""
+        self._given_up.add((client.habits.group_id, place, client.member_id, offset))
 
     def decides(self, host: str, txn_id: str) -> bool:
         leader = self.kafka.leader(TRANSACTIONS, partition_for(txn_id, len(self.kafka.cluster.leaders(TRANSACTIONS))))

@@ -90,6 +90,9 @@ class ConsumerMember(Client):
 class ClassicMember(Client):
     """Eager: it gives everything up before it joins. The leader assigns by turns."""
 
+    _beat_ms: float = 0.0
+    """When it was last heard while it waited for its offsets."""
+
     async def run(self) -> None:
         while not self.leaving:
             if not await self._join():
@@ -97,8 +100,7 @@ class ClassicMember(Client):
             res: Any = hb.HeartbeatResponse()
             while not self.leaving:
                 await self.pause(self.habits.heartbeat_ms / 1000 if res is not None else BACK_OFF_S)
-                req = hb.HeartbeatRequest(self.habits.group_id, self.epoch, self.member_id, self.habits.instance_id)
-                res = await self.ask(hb, "Heartbeat", req)
+                res = await self._heartbeat()
                 if res is None or res.error_code in (Code.NONE, *MOVED, *WAIT):
                     continue
                 if res.error_code == Code.REBALANCE_IN_PROGRESS:
@@ -111,6 +113,18 @@ class ClassicMember(Client):
                 break
             self.lose_all()
         await self._leave()
+
+    async def still_in(self) -> bool:
+        now_ms = self.proc.universe.now_ms
+        if now_ms < self._beat_ms + self.habits.heartbeat_ms:
+            return True
+        self._beat_ms = now_ms
+        res = await self._heartbeat()
+        return res is None or res.error_code in (Code.NONE, *MOVED, *WAIT)
+
+    async def _heartbeat(self) -> Any:
+        req = hb.HeartbeatRequest(self.habits.group_id, self.epoch, self.member_id, self.habits.instance_id)
+        return await self.ask(hb, "Heartbeat", req)
 
     def _forget(self) -> None:
         self.lose_all()
@@ -143,6 +157,7 @@ class ClassicMember(Client):
                 self._forget()
             await self.pause(0.05)
             return False
+        self._beat_ms = self.proc.universe.now_ms
         mine = assigned(got.assignment) or {}
         return await self.take([(t, p) for t, ps in mine.items() for p in ps])
 

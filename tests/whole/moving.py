@@ -112,4 +112,7 @@ class Moving:
             return f"{group_id}: its members at the broker are {sorted(m.member_id for m in there)}"
         if members and (group is None or group.state is not State.STABLE):
             return f"{group_id}: at the broker it is {'not there' if group is None else group.state}"
+        if group is not None and group.pending_sync:
+            # A static member that came back before it had synced is one for ever, until it is late.
+            return f"{group_id}: at the broker {sorted(group.pending_sync)} are still to sync"
         return ""

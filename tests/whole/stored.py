@@ -3,12 +3,15 @@
 Clients only commit what they have come to, and whoever takes a partition begins where the last one has come to. So
 there an offset never goes back, also not if a client has given up waiting for a commit and sends the next one over
 another connection: the sidecars keep the order of a member's commits, which a plain broker does not. Only a client that
-has given a commit up, and begins anew where the one before left off, may find that it came in after all.
+has given a commit up, and begins anew where the one before left off, may find that it came in after all. And a commit
+that was given up while it was on its way, and comes to a sidecar which has taken the group over meanwhile, is let in,
+as at a broker: nobody there can know of the newer one that the former owner has let in.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from tests.whole.broker.batches import Batch
 from tests.whole.client import Place
@@ -23,8 +26,10 @@ Sender = tuple[str, str]
 
 
 class StoredOffsets:
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Kafka, went_back: Callable[[Kept, int], None]) -> None:
+        """`went_back`: told of an offset that went back and may."""
         self._kafka = kafka
+        self.went_back = went_back
         self._position: dict[int, int] = {}
         self._senders: dict[Kept, dict[int, set[Sender]]] = defaultdict(lambda: defaultdict(set))
         """Who has sent which offset to whom."""
@@ -36,6 +41,10 @@ class StoredOffsets:
         """By partition and producer id: what is in an open transaction, and the offsets of its records."""
         self._aborted: dict[Kept, set[int]] = defaultdict(set)
         self._acknowledged: dict[Kept, set[int]] = defaultdict(set)
+        self._acknowledged_ms: dict[Kept, float] = {}
+        """When the last of them was."""
+        self._late: dict[Kept, set[int]] = defaultdict(set)
+        """Offsets that came to the owner after its claim, when a newer one had been acknowledged before that claim."""
 
     def sending(self, sender: Sender, kept: Kept, offset: int) -> None:
         self._senders[kept][offset].add(sender)
@@ -51,6 +60,12 @@ class StoredOffsets:
 
     def acknowledged(self, kept: Kept, offset: int) -> None:
         self._acknowledged[kept].add(offset)
+        self._acknowledged_ms[kept] = self._kafka.universe.now_ms
+
+    def arrived(self, kept: Kept, offset: int, claimed_ms: float) -> None:
+        """At the owner, which claimed the partition then."""
+        if offset not in self._acknowledged[kept] and self._acknowledged_ms.get(kept, claimed_ms) < claimed_ms:
+            self._late[kept].add(offset)
 
     def read(self, partition: int) -> None:
         """What has been committed to this partition since."""
@@ -95,7 +110,9 @@ class StoredOffsets:
         if self.is_aborted(kept, offset):
             raise Violation(f"the offset {offset} of {kept} was in an aborted transaction, and is at the broker")
         senders = self._senders[kept]
-        if last is not None and offset < last and not self._given_up(kept, senders[last], senders[offset]):
+        if last is not None and offset < last and offset in self._late[kept]:
+            self.went_back(kept, offset)
+        elif last is not None and offset < last and not self._given_up(kept, senders[last], senders[offset]):
             who = f"{sorted(senders[last])} had committed {last}, now {sorted(senders[offset])}"
             raise Violation(f"the offset of {kept} at the broker goes back: {who}: {offset}")
         self._last[kept], self._last_at[kept] = offset, at

@@ -1,0 +1,138 @@
+"""Where each column of silver comes from, and the same for a single record: by this the reading by column is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from sidecar.audit.columns import many
+from sidecar.audit.decode_arrow import TOPIC_ID_BYTES, shown_id
+from sidecar.core.classic.embedded import assigned, subscription
+
+FROM_KEY = {
+    "member": "member_id",
+    "static_member": "instance_id",
+    "target_member": "member_id",
+    "current": "member_id",
+    "regex": "regex",
+    "config": "name",
+    "owner_claim": "claim",
+    "classic_member": "member_id",
+    "classic_assignment": "member_id",
+    "schema": "fingerprint",
+}
+"""Kind -> the column that the key's sub id fills."""
+HEAD = {"written_ms": "time_ms"}
+"""Column of all kinds -> its name in the schema."""
+ALIAS = {"topic": "topic_name"}
+"""Field of a place -> its name in the schemas of consumer groups."""
+SPECIAL_PATHS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("target_metadata", "epoch"): ("assignment_epoch",),
+    ("member", "session_timeout_ms"): ("classic", "session_timeout_ms"),
+    ("member", "protocol_names"): ("classic", "protocols", "name"),
+    ("classic_member", "protocol_names"): ("protocols", "name"),
+    ("classic_member", "topic_names"): ("protocols", "metadata"),
+    ("classic_member", "rack_id"): ("protocols", "metadata"),
+    ("classic_assignment", "assigned"): ("assignment",),
+    ("classic_assignment", "assignment_bytes"): ("assignment",),
+}
+"""Kind and column -> where it stands in the value, if not under its own name."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Bytes of the client's own protocol, and what is made of them."""
+
+    read_as: Any
+    of: Callable[[bytes | None], Any]
+
+
+def _places(raw: bytes | None) -> Any:
+    found = assigned(raw or b"")
+    return None if found is None else [{"topic": t, "partitions": list(ps)} for t, ps in found.items()]
+
+
+def _topics(raw: bytes | None) -> Any:
+    found = None if raw is None else subscription(raw)
+    return None if found is None else list(found.topics)
+
+
+def _rack(raw: bytes | None) -> Any:
+    found = None if raw is None else subscription(raw)
+    return None if found is None else found.rack_id
+
+
+EMBEDDED: Mapping[tuple[str, str], Embedded] = {
+    ("classic_member", "topic_names"): Embedded(many(pa.binary()), _topics),
+    ("classic_member", "rack_id"): Embedded(many(pa.binary()), _rack),
+    ("classic_assignment", "assigned"): Embedded(pa.binary(), _places),
+    ("classic_assignment", "assignment_bytes"): Embedded(pa.binary(), lambda raw: len(raw or b"")),
+}
+
+
+def headers_row(headers: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """What a tombstone says in its headers. Those of earlier versions say less."""
+    said = {h["name"]: h["value"] or b"" for h in headers or []}
+
+    def number(name: str) -> int | None:
+        raw = said.get(name, b"")
+        try:
+            n = int(raw)
+        except ValueError:
+            return None
+        return n if -(1 << 63) <= n < 1 << 63 else None
+
+    return {
+        "why": said.get("why", b"").decode(errors="replace"),
+        "owner_epoch": number("owner_epoch"),
+        "written_ms": number("time_ms"),
+        "revision": number("revision"),
+    }
+
+
+def value_row(kind: str, schema: Any, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of `schema` from one decoded value."""
+    row: dict[str, Any] = {}
+    for f in schema:
+        found = _dig(body, SPECIAL_PATHS.get((kind, f.name), (HEAD.get(f.name, f.name),)))
+        embedded = EMBEDDED.get((kind, f.name))
+        if embedded is not None:
+            if isinstance(found, list):
+                found = found[0] if found else None
+            row[f.name] = None if found is None else embedded.of(found)
+        elif found is None:
+            row[f.name] = None if f.nullable else ""
+        else:
+            row[f.name] = _plain(found, f.type)
+    return row
+
+
+def _dig(value: Any, path: tuple[str, ...]) -> Any:
+    if not path or value is None:
+        return value
+    if isinstance(value, list):
+        return [_dig(v, path) for v in value]
+    return _dig(value.get(path[0]), path[1:])
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    """The value as a table of that type has it."""
+    if isinstance(value, list) and pa.types.is_list(kind):
+        return [_plain(v, kind.value_type) for v in value]
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        return {f.name: _plain(value[_name_in(value, f.name)], f.type) for f in kind}
+    if kind == pa.string() and isinstance(value, bytes):
+        if len(value) != TOPIC_ID_BYTES:
+            raise ValueError("bytes where there should be text")
+        return shown_id(value)
+    if isinstance(value, bool) != (kind == pa.bool_()):
+        raise TypeError(f"{value!r} is no {kind}")
+    return value
+
+
+def _name_in(value: Mapping[str, Any], name: str) -> str:
+    alias = ALIAS.get(name)
+    return alias if alias in value and alias is not None else name

@@ -1,0 +1,206 @@
+"""What has happened to one group, in words, from its records. Pure.
+
+Who owned what comes from the fold of the audit; the rest is told record by record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.audit.fold import Fold, Interval
+from sidecar.audit.topic import Row
+from sidecar.state.codec import OWNER_CLAIM
+from sidecar.state.fold import UNFENCED, Claims
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`ms`: Unix time of the record; `who`: a member, an instance or a sidecar, empty if it is about the group."""
+
+    ms: int
+    offset: int
+    what: str
+    who: str = ""
+    detail: str = ""
+    why: str = ""
+
+
+@dataclass
+class History:
+    """`missing`: values of this group's keys that compaction took; `complete_ms`: from then on all of them are there;
+    None: always."""
+
+    group_id: str
+    events: list[Event] = field(default_factory=list)
+    missing: int = 0
+    complete_ms: int | None = None
+    unreadable: int = 0
+    intervals: list[Interval] = field(default_factory=list)
+
+
+def history(group_id: str, rows: Iterable[Row]) -> History:
+    """`rows`: of the group's partition, in the order of the log; those of other groups do not count."""
+    found = History(group_id)
+    told = _Told(group_id, found.events)
+    fold: Fold | None = None
+    claims = Claims()
+    times: dict[int, int] = {}
+    for row in rows:
+        if row["group_id"] not in ("", group_id):
+            continue
+        times[row["offset"]] = row["time_ms"]
+        if "problem" in row:
+            found.unreadable += 1
+            found.events.append(
+                Event(row["time_ms"], row["offset"], "a record that cannot be read", "", row["problem"])
+            )
+            continue
+        fold = fold or Fold(row["partition"])
+        epoch = row["owner_epoch"]
+        fold.add(row)
+        if epoch is not None and row["kind"] not in UNFENCED and not claims.admits(epoch):
+            told.add(row, "a write of a fenced owner, which counts for nothing", "", f"owner epoch {epoch}")
+            continue
+        if row["kind"] == OWNER_CLAIM and not row["tombstone"]:
+            claims.claim(epoch)
+        told.record(row)
+    if fold is not None:
+        result = fold.result
+        gaps = [g for g in result.gaps if g.group_id == group_id]
+        found.missing = sum(g.missing for g in gaps)
+        if gaps:
+            found.complete_ms = times[max(g.offset for g in gaps)]
+        found.intervals = [i for i in result.intervals if i.group_id == group_id]
+        found.events += _moves(found.intervals)
+        found.events += [
+            Event(o.time_ms, o.offset, "TWO OWNERS", o.second, f"{o.topic}-{o.partition}, also {o.first}'s")
+            for o in result.overlaps
+            if o.group_id == group_id
+        ]
+    found.events.sort(key=lambda e: e.offset)
+    return found
+
+
+def _moves(intervals: Sequence[Interval]) -> list[Event]:
+    """One event for what a member got with one record, and one for what it gave up."""
+    places: dict[tuple[int, str, str], list[str]] = {}
+    heads: dict[tuple[int, str, str], tuple[int, str]] = {}
+    for i in intervals:
+        place = f"{i.topic}-{i.partition}"
+        ends = [(i.from_offset, "owns", i.from_ms, i.from_why)]
+        if i.to_offset is not None:
+            ends.append((i.to_offset, "owns no more", i.to_ms or 0, i.to_why or ""))
+        for offset, what, ms, why in ends:
+            places.setdefault((offset, what, i.member_id), []).append(place)
+            heads[offset, what, i.member_id] = ms, why
+    return [
+        Event(heads[at][0], at[0], at[1], at[2], " ".join(sorted(names, key=_by_number)), heads[at][1])
+        for at, names in places.items()
+    ]
+
+
+def _by_number(place: str) -> tuple[str, int]:
+    topic, _, partition = place.rpartition("-")
+    return topic, int(partition)
+
+
+class _Told:
+    """Makes events of records; of each key it knows what was said last."""
+
+    def __init__(self, group_id: str, events: list[Event]) -> None:
+        self._group_id = group_id
+        self._events = events
+        self._last: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._targets = 0
+
+    def add(self, row: Row, what: str, who: str = "", detail: str = "") -> None:
+        self._events.append(Event(row["time_ms"], row["offset"], what, who, detail, row["why"]))
+
+    def record(self, row: Row) -> None:
+        tell = getattr(self, f"_{row['kind']}", None)
+        key = (row["kind"], row["sub_id"])
+        body = json.loads(row["body"]) if row["body"] else None
+        if tell is not None:
+            tell(row, body, self._last.get(key))
+        if body is None:
+            self._last.pop(key, None)
+        else:
+            self._last[key] = body
+
+    def _owner_claim(self, row: Row, body: Any, last: Any) -> None:
+        if body is not None:
+            self.add(row, "coordinator", f"sidecar {body['node_id']}", f"{body['address']}, took over")
+
+    def _group(self, row: Row, body: Any, last: Any) -> None:
+        if body is None:
+            self.add(row, "the group is gone")
+        elif last is None or last["epoch"] != body["epoch"]:
+            self.add(row, "group epoch", "", str(body["epoch"]))
+
+    def _target_member(self, row: Row, body: Any, last: Any) -> None:
+        self._targets += body is not None
+
+    def _target_metadata(self, row: Row, body: Any, last: Any) -> None:
+        changed, self._targets = self._targets, 0
+        if body is not None:
+            told = f"epoch {body['assignment_epoch']} by {body['assignor'] or 'no assignor'}, changes {changed} members"
+            self.add(row, "target assignment", "", told)
+
+    def _member(self, row: Row, body: Any, last: Any) -> None:
+        who = row["sub_id"]
+        if body is None:
+            if last is not None:
+                self.add(row, "left", who, _client(last))
+            return
+        topics = " ".join(body["topic_names"]) or body["topic_regex"] or "nothing"
+        if last is None:
+            self.add(row, "joined", who, f"{_client(body)}, subscribes to {topics}")
+        elif body != last:
+            self.add(row, "says something else of itself", who, f"{_client(body)}, subscribes to {topics}")
+
+    def _classic_member(self, row: Row, body: Any, last: Any) -> None:
+        who = row["sub_id"]
+        if body is None:
+            if last is not None:
+                self.add(row, "left", who, _client(last))
+            return
+        if last is None:
+            self.add(row, "joined", who, _client(body))
+        claims = [] if last is None else last["stale_claims"]
+        for c in body["stale_claims"]:
+            if c not in claims:
+                held = f"which is {c['holder']}'s" if c["holder"] else "which is nobody's"
+                places = " ".join(f"{c['topic']}-{p}" for p in c["partitions"])
+                self.add(row, "claims what it has lost", who, f"{places}, {held}")
+
+    def _classic_group(self, row: Row, body: Any, last: Any) -> None:
+        if body is None:
+            self.add(row, "the group is gone")
+            return
+        leader = f", leader {body['leader']}" if body["leader"] else ""
+        self.add(row, body["state"], "", f"generation {body['generation']}{leader}")
+
+    def _static_member(self, row: Row, body: Any, last: Any) -> None:
+        who = f"instance {row['sub_id']}"
+        if body is not None:
+            self.add(row, "static member", who, f"is {body['member_id']}")
+        elif last is not None:
+            self.add(row, "static member", who, "is nobody any more")
+
+    def _regex(self, row: Row, body: Any, last: Any) -> None:
+        topics = [] if body is None else body["topics"]
+        if last is None or topics != last["topics"]:
+            self.add(row, "pattern", row["sub_id"], f"stands for {' '.join(topics) or 'nothing'}")
+
+    def _config(self, row: Row, body: Any, last: Any) -> None:
+        if row["group_id"] == self._group_id:
+            told = "removed" if body is None else f"= {body['value']}"
+            self.add(row, "setting", row["sub_id"], told)
+
+
+def _client(body: Mapping[str, Any]) -> str:
+    instance = f", instance {body['instance_id']}" if body.get("instance_id") else ""
+    return f"{body['client_id']} at {body['client_host'].lstrip('/')}{instance}"

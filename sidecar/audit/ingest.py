@@ -1,0 +1,220 @@
+"""Gets records into the lake, batch by batch, each exactly once.
+
+Before a batch begins, what it reads is written down (`_batches/N.plan.json`); whoever dies in the middle is followed by
+one who does the same batch again. Bronze comes first and silver is made of the bronze that was committed, so a second
+attempt makes the very same silver, even if compaction has removed records from the topic in between. Each table has the
+batch's number in its log, and takes no batch twice.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sidecar.audit.ingest_plan import NOTHING, Batch, Plan, plan_ranges, recreated
+from sidecar.audit.ingest_tasks import bronze_of_rows, bronze_of_splits, silver_of_files
+from sidecar.audit.lake import Lake
+from sidecar.audit.lake_files import FileInfo
+from sidecar.audit.lake_parquet import put_json
+from sidecar.audit.lake_spark import numbered, over_rows
+from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.source import AuditError
+from sidecar.audit.source_kafka import RECORDS_PER_TASK
+from sidecar.audit.source_uri import Source, open_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def last_batch(lake: Lake) -> Batch:
+    """The last batch that is done; NOTHING if there is none."""
+    said = lake.batch(lake.last_batch())
+    return NOTHING if said is None else Batch.of(said)
+
+
+def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> Batch:
+    """Read what the lake does not have yet, as one batch. A batch that was begun and not ended is ended first, and then
+    nothing more is read. Raises AuditError.
+
+    Options: `kafka.*`, `topic`, `records_per_task`; `max_records`: of one batch, about; `starting_offsets`: earliest,
+    or {"partition": offset}; `new_incarnation` = true: if the topic was re-created, begin anew beside the old tables.
+    """
+    options = options or {}
+    source = open_source(source_uri, options)
+    lake.setup()
+    with lake.lock():
+        begun = lake.batch(lake.last_batch() + 1, plan=True)
+        if begun is not None:
+            plan = Plan.of(begun)
+            _same_source(plan, source, lake)
+        else:
+            before = last_batch(lake)
+            bounds, identity = source.bounds(), source.identity()
+            why = recreated(source, before, identity, bounds)
+            if why and options.get("new_incarnation", "").lower() == "true":
+                lake = lake.next_incarnation()
+                before = NOTHING
+            elif why:
+                raise AuditError(
+                    f"{why} Its offsets mean other records now. To begin anew, beside what there is, set the option "
+                    "new_incarnation (--new-incarnation); nothing of the old one is lost."
+                )
+            ranges, lost = plan_ranges(before, bounds, options)
+            if not ranges:
+                lake.setup([BRONZE, *SILVER_TABLES.values()])
+                before.new = False
+                return before
+            plan = Plan(before.number + 1, source.shown, identity, ranges, lost)
+            put_json(lake.record(plan.batch, plan=True), asdict(plan))
+        return run_plan(spark, lake, plan, partial(_read_source, spark, source, plan))
+
+
+def _same_source(plan: Plan, source: Source, lake: Lake) -> None:
+    if plan.stream is not None:
+        raise AuditError(f"batch {plan.batch} was begun by the stream {plan.stream[0]}: start that again to end it")
+    if plan.source != source.shown and not (plan.identity and plan.identity == source.identity()):
+        raise AuditError(f"batch {plan.batch} was begun from {plan.source} and has not ended: run it from there first")
+    if plan.identity and source.identity() not in ("", plan.identity) and lake.committed(BRONZE) < plan.batch:
+        # Nothing of it is visible, and what it was to read is gone: it never happened.
+        lake.record(plan.batch, plan=True).unlink()
+        raise AuditError(f"batch {plan.batch} read a topic that was re-created since; it is dropped: run again")
+
+
+# ---- a batch --------------------------------------------------------------------------------------------------------
+Read = Callable[[Any, Mapping[int, int]], list[Any]]
+"""Takes bronze's target and the offsets below which the lake has everything; gives what tasks told."""
+
+
+def _read_source(spark: SparkSession, source: Source, plan: Plan, target: Any, skip: Mapping[int, int]) -> list[Any]:
+    splits = source.splits(plan.ranges)
+    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip))
+
+
+def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
+    """Do the batch, or what is left of it."""
+    n, before = plan.batch, last_batch(lake)
+    tables = [BRONZE, *SILVER_TABLES.values()]
+    lake.setup(tables)
+    left = [t for t in tables if lake.committed(t) < n]
+    for table in left:
+        lake.sweep(table, n)
+    facts = lake.root / "_batches" / f"{n:08d}.facts.json"
+    if BRONZE in left:
+        target = lake.target(BRONZE, n)
+        rows = read(target, before.position)
+        # First what silver needs to know of these files, then the files: who finds the files finds the facts.
+        put_json(facts, _merged(r["facts"] for r in rows if "facts" in r))
+        lake.commit(target, [FileInfo.of(r["file"]) for r in rows if "file" in r], n)
+    known = json.loads(facts.read_text())
+    claims = {p: [c] for p, c in before.claims.items()}
+    for p, offset, epoch in sorted(known["claims"]):
+        claims.setdefault(p, []).append((offset, epoch))
+    schemas = {**before.schemas, **known["schemas"]}
+    counts = _silver(spark, lake, n, schemas, claims)
+    position = {**before.position, **{p: b for p, (_, b) in plan.ranges.items()}}
+    for p, at in known["seen"]:
+        position[p] = max(at, position.get(p, 0))
+    last = {p: c[-1] for p, c in claims.items()}
+    now = int(time.time() * 1000)
+    about = (plan.source, plan.identity or before.identity, lake.incarnation, plan.ranges, plan.lost)
+    done = Batch(n, *about, position, counts, last, schemas, now, plan.stream)
+    put_json(lake.record(n), asdict(done))
+    facts.unlink(missing_ok=True)
+    return done
+
+
+def _merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    claims: list[list[int]] = []
+    schemas: dict[str, str] = {}
+    seen: dict[int, int] = {}
+    for one in facts:
+        claims += one["claims"]
+        schemas.update(one["schemas"])
+        for p, at in one["seen"]:
+            seen[p] = max(at, seen.get(p, 0))
+    return {"claims": sorted(claims), "schemas": schemas, "seen": sorted(seen.items())}
+
+
+def _silver(
+    spark: SparkSession, lake: Lake, n: int, schemas: Mapping[str, str], claims: Mapping[int, list[tuple[int, int]]]
+) -> dict[str, int]:
+    """Make silver of this batch's bronze; returns the rows of each table."""
+    bronze = lake.files(BRONZE, n)
+    targets = {name: lake.target(t, n) for name, t in SILVER_TABLES.items() if lake.committed(t) < n}
+    if targets:
+        parts = _parts(bronze, spark.sparkContext.defaultParallelism)
+        task = partial(silver_of_files, parts, targets, schemas, claims)
+        rows = numbered(spark, len(parts), task)
+        for name, target in targets.items():
+            lake.commit(target, [FileInfo.of(r["file"]) for r in rows if r["table"] == name], n)
+    counts = {BRONZE.name: sum(f.rows for f in bronze)}
+    for name, table in SILVER_TABLES.items():
+        counts[name] = sum(f.rows for f in lake.files(table, n))
+    return counts
+
+
+def _parts(files: Sequence[FileInfo], tasks: int) -> list[list[FileInfo]]:
+    """Files for each task: those of a partition together, and no more rows than make a good file."""
+    most = min(RECORDS_PER_TASK, max(1, sum(f.rows for f in files) // max(1, tasks)))
+    parts: list[list[FileInfo]] = []
+    rows = most
+    for f in sorted(files, key=lambda f: (int(dict(f.partition)["state_partition"] or 0), f.path)):
+        if rows >= most:
+            parts.append([])
+            rows = 0
+        parts[-1].append(f)
+        rows += f.rows
+    return parts
+
+
+# ---- streams --------------------------------------------------------------------------------------------------------
+def stream(
+    spark: SparkSession,
+    source_uri: str,
+    lake: Lake,
+    checkpoint: Path,
+    options: Mapping[str, str] | None = None,
+    interval: str = "",
+) -> Any:
+    """Start a streaming query that fills the lake. `interval`: how often; empty: what is there now, then it ends.
+    Option `max_records`: of each batch, at most."""
+    from sidecar.audit.source_spark import GroupStateRecords
+
+    spark.dataSource.register(GroupStateRecords)
+    position = last_batch(lake).position
+    said = {"starting_offsets": json.dumps(position)} if position else {}
+    found = spark.readStream.format(GroupStateRecords.name()).options(uri=source_uri, **{**said, **(options or {})})
+    trigger = {"processingTime": interval} if interval else {"availableNow": True}
+    source = open_source(source_uri, options)
+    writer = found.load().writeStream.foreachBatch(partial(_epoch, lake, source, checkpoint))
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+
+
+def _epoch(lake: Lake, source: Source, checkpoint: Path, rows: DataFrame, epoch: int) -> None:
+    """One batch of a stream. Spark may give it again after a crash, with the same number and the same records."""
+    query = str(json.loads((checkpoint / "metadata").read_text().splitlines()[-1])["id"])
+    lake.setup()
+    with lake.lock():
+        before = last_batch(lake)
+        if before.stream == (query, epoch):
+            return
+        begun = lake.batch(before.number + 1, plan=True)
+        identity = source.identity()
+        why = recreated(source, before, identity, {})
+        if why:
+            raise AuditError(f"{why} End this stream; run an ingest with new_incarnation, then begin a new stream.")
+        plan = Plan(before.number + 1, source.shown, identity, {}, stream=(query, epoch))
+        if begun is None:
+            put_json(lake.record(plan.batch, plan=True), asdict(plan))
+        elif Plan.of(begun).stream != plan.stream:
+            raise AuditError(f"batch {plan.batch} was begun by another run: end that first")
+
+        def read(target: Any, skip: Mapping[int, int]) -> list[Any]:
+            return over_rows(rows, partial(bronze_of_rows, target, skip), lake.root)
+
+        run_plan(rows.sparkSession, lake, plan, read)

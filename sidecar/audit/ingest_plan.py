@@ -1,0 +1,113 @@
+"""Batches as they are planned and recorded, and what the next one is to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.audit.layers import BRONZE
+from sidecar.audit.source_kafka import KafkaSource
+from sidecar.audit.source_uri import Source
+
+Ranges = dict[int, tuple[int, int]]
+
+
+@dataclass
+class Plan:
+    """What a batch reads. `stream`: the streaming query and its epoch, if one gives the records."""
+
+    batch: int
+    source: str
+    identity: str
+    ranges: Ranges
+    lost: Ranges = field(default_factory=dict)
+    stream: tuple[str, int] | None = None
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Plan:
+        stream = said["stream"]
+        ranges, lost = _ranges(said["ranges"]), _ranges(said["lost"])
+        found = None if stream is None else (str(stream[0]), int(stream[1]))
+        return cls(said["batch"], said["source"], said["identity"], ranges, lost, found)
+
+
+@dataclass
+class Batch:
+    """A batch that is done, as it is recorded. `ranges`: the offsets that it read; `lost`: those that were gone before
+    they could be read; `position`: next offset of each partition; `claims`: the last claim of each partition, offset
+    and owner epoch; `schemas`: all that were ever seen in the topic."""
+
+    number: int
+    source: str
+    identity: str
+    incarnation: int
+    ranges: Ranges
+    lost: Ranges
+    position: dict[int, int]
+    counts: dict[str, int]
+    claims: dict[int, tuple[int, int]]
+    schemas: dict[str, str]
+    done_ms: int = 0
+    stream: tuple[str, int] | None = None
+    new: bool = True
+    """False: there was nothing to read, and this is the batch before."""
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Batch:
+        plain = dict(said)
+        plain["ranges"], plain["lost"] = _ranges(said["ranges"]), _ranges(said["lost"])
+        plain["position"] = {int(p): n for p, n in said["position"].items()}
+        plain["claims"] = {int(p): (c[0], c[1]) for p, c in said["claims"].items()}
+        plain["stream"] = None if said["stream"] is None else (said["stream"][0], said["stream"][1])
+        return cls(**plain)
+
+    @property
+    def records(self) -> int:
+        return self.counts.get(BRONZE.name, 0)
+
+
+NOTHING = Batch(-1, "", "", 0, {}, {}, {}, {}, {}, {}, new=False)
+"""Of a lake that has no batch."""
+
+
+def _ranges(said: Mapping[Any, Sequence[int]]) -> Ranges:
+    return {int(p): (int(r[0]), int(r[1])) for p, r in said.items()}
+
+
+def recreated(source: Source, before: Batch, identity: str, bounds: Mapping[int, tuple[int, int]]) -> str:
+    """Why this cannot be the topic that the lake has; empty if it can be."""
+    if identity and before.identity and identity != before.identity:
+        return f"{source.shown} was re-created: its id was {before.identity} and is {identity}."
+    if isinstance(source, KafkaSource):
+        for p, (_, end) in bounds.items():
+            have = before.position.get(p, 0)
+            if end < have:
+                return f"{source.shown}: partition {p} ends at {end}, but the lake has it up to {have}."
+    return ""
+
+
+def plan_ranges(
+    before: Batch, bounds: Mapping[int, tuple[int, int]], options: Mapping[str, str]
+) -> tuple[Ranges, Ranges]:
+    """What to read of each partition, and what is gone already."""
+    said = options.get("starting_offsets", "earliest")
+    starts = {} if said == "earliest" else {int(p): int(n) for p, n in json.loads(said).items()}
+    ranges, lost = {}, {}
+    for p, (low, high) in bounds.items():
+        have = before.position.get(p)
+        begin = max(low, starts.get(p, low) if have is None else have)
+        if have is not None and have < low:
+            lost[p] = (have, low)
+        if begin < high:
+            ranges[p] = (begin, high)
+    return limited(ranges, int(options.get("max_records", "0"))), lost
+
+
+def limited(ranges: Ranges, most: int) -> Ranges:
+    """About so many offsets of all these, each partition's share by what it has. 0: no limit."""
+    total = sum(b - a for a, b in ranges.values())
+    if not most or total <= most:
+        return ranges
+    return {p: (a, min(b, a + max(1, (b - a) * most // total))) for p, (a, b) in ranges.items()}

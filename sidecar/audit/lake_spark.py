@@ -1,0 +1,73 @@
+"""Runs what executors do, and brings what they tell to the driver: file infos and counts, never rows.
+
+`mapInArrow` would do the same, but PySpark asks for pandas there, although nothing here uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from sidecar.audit.lake_parquet import put_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Task = Callable[[Iterator[Any]], Iterable[str]]
+"""Takes numbers, or Arrow batches; tells JSON. Must be a function of a module, or a `partial` of one."""
+
+
+def numbered(spark: SparkSession, n: int, task: Task) -> list[Any]:
+    """One task for each number below n."""
+    if not n:
+        return []
+    return [json.loads(t) for t in spark.sparkContext.parallelize(range(n), n).mapPartitions(task).collect()]  # type: ignore[arg-type]
+
+
+def over_rows(rows: DataFrame, task: Task, folder: Path) -> list[Any]:
+    """One task for each partition of the rows. `folder`: where what they tell is put down in between."""
+    rows.sparkSession.dataSource.register(LakeTask)
+    path = folder / f"_told-{uuid.uuid4().hex}.json"
+    packed = b64encode(pickle.dumps(task)).decode()
+    try:
+        rows.write.format(LakeTask.name()).mode("append").options(task=packed, told=str(path)).save()
+        return [json.loads(t) for t in json.loads(path.read_text())]
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@dataclass
+class Told(WriterCommitMessage):
+    rows: list[str]
+
+
+class _Writer(DataSourceArrowWriter):
+    def __init__(self, task: str, path: str) -> None:
+        self.task, self.path = task, path
+
+    def write(self, iterator: Iterator[Any]) -> Told:
+        task = pickle.loads(b64decode(self.task))
+        return Told(list(task(iterator)))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        put_json(Path(self.path), [row for m in messages if isinstance(m, Told) for row in m.rows])
+
+
+class LakeTask(DataSource):
+    """Not for users: a sink whose tasks do what an option says."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "group_state_lake_task"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return _Writer(self.options["task"], self.options["told"])

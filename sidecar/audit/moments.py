@@ -1,0 +1,29 @@
+"""Moments as people write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+EXAMPLES = "2026-11-23T08:15, 2026-11-23 08:15:30.5+01:00, 1795420800000 (Unix ms), or 15m, 2h, 3d (so long ago)"
+
+
+def moment(text: str, now_ms: int) -> int:
+    """Unix ms. Without a zone it is UTC. Raises ValueError, which says what is understood."""
+    text = text.strip()
+    ago = re.fullmatch(r"(\d+)([smhd])", text)
+    if ago is not None:
+        return now_ms - int(ago[1]) * UNITS_MS[ago[2]]
+    if re.fullmatch(r"\d{11,14}", text):
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time. Write {EXAMPLES}.") from None
+    return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def shown(ms: int) -> str:
+    """UTC, to the millisecond."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03d}"

@@ -1,0 +1,217 @@
+"""The live state topic as a source of bronze records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.audit.bronze import bronze_batch
+from sidecar.audit.source import AuditError
+
+TOPIC = "__group_state"
+TIMEOUT_S = 30.0
+WAIT_S = 0.1
+AT_ONCE = 8_192
+"""Records of one Arrow batch."""
+RECORDS_PER_TASK = 500_000
+Ranges = Mapping[int, tuple[int, int]]
+"""State partition -> its offsets from the first to behind the last."""
+FIXED = {
+    "group.id": "group-state-audit-is-no-group",
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "enable.partition.eof": "true",
+    "allow.auto.create.topics": "false",
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+}
+"""On these it depends what is read."""
+LIBRARY = {"log_level": "2", "fetch.message.max.bytes": "8388608", "queued.min.messages": "50000"}
+
+
+@dataclass(frozen=True)
+class KafkaOptions:
+    """`client`: what is passed through to the Kafka client."""
+
+    bootstrap: str
+    topic: str
+    client: Mapping[str, str]
+    records_per_task: int = RECORDS_PER_TASK
+
+    @classmethod
+    def of(cls, address: str, options: Mapping[str, str]) -> KafkaOptions:
+        """`address`: HOST:PORT[,HOST:PORT...][/TOPIC]."""
+        bootstrap, _, topic = address.partition("/")
+        if not bootstrap:
+            raise AuditError("the address has no broker: write kafka://HOST:PORT[,HOST:PORT...]")
+        client = {n[len("kafka.") :]: v for n, v in options.items() if n.startswith("kafka.")}
+        if "sasl.jaas.config" in client:
+            raise AuditError("kafka.sasl.jaas.config is of Java clients: set kafka.sasl.username and .password")
+        wrong = sorted(FIXED.keys() & client.keys())
+        if wrong:
+            raise AuditError(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
+        size = int(options.get("records_per_task", RECORDS_PER_TASK))
+        return cls(bootstrap, topic or options.get("topic", TOPIC), client, max(1, size))
+
+    def config(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap, **LIBRARY, **self.client}
+
+    def consumer(self) -> Any:
+        from confluent_kafka import Consumer
+
+        return Consumer({**self.config(), **FIXED})
+
+
+@dataclass(frozen=True)
+class KafkaSplit:
+    """The offsets [start, end) of one topic partition."""
+
+    options: KafkaOptions
+    partition: int
+    start: int
+    end: int
+
+    def batches(self) -> Iterator[Any]:
+        from confluent_kafka import TopicPartition
+
+        consumer = self.options.consumer()
+        name = f"{self.options.topic}-{self.partition}"
+        try:
+            consumer.assign([TopicPartition(self.options.topic, self.partition, self.start)])
+            seen, ended, following = time.monotonic(), False, self.start
+            while not ended:
+                # It waits until there are so many, although the partition may end before.
+                found = consumer.consume(max(1, min(AT_ONCE, self.end - following)), timeout=WAIT_S)
+                if found:
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > TIMEOUT_S:
+                    raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
+                records, ended = self._records(found, name)
+                if records:
+                    following = records[-1].offset() + 1
+                    yield _batch(self.partition, records)
+        finally:
+            consumer.close()
+
+    def _records(self, found: list[Any], name: str) -> tuple[list[Any], bool]:
+        """Those that are of this split, and whether they were the last."""
+        from confluent_kafka import KafkaError
+
+        whole = all(m.error() is None for m in found)
+        if found and whole and found[-1].offset() < self.end - 1:
+            return found, False
+        records, ended = [], False
+        for m in found:
+            error = m.error()
+            if error is None:
+                if m.offset() < self.end:
+                    records.append(m)
+                ended = ended or m.offset() >= self.end - 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended = ended or m.offset() >= self.end
+            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                raise AuditError(f"{name}: offset {self.start} is not in the topic any more; was it re-created?")
+            elif not error.retriable() or error.fatal():
+                raise AuditError(f"{name}: {error}")
+        return records, ended
+
+
+def _batch(partition: int, records: list[Any]) -> Any:
+    stamps = [m.timestamp() for m in records]
+    return bronze_batch(
+        partition,
+        [m.offset() for m in records],
+        [s[1] for s in stamps],
+        [s[0] for s in stamps],
+        [m.key() for m in records],
+        [m.value() for m in records],
+        [m.headers() for m in records],
+    )
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    options: KafkaOptions
+
+    @property
+    def shown(self) -> str:
+        return f"kafka://{self.options.bootstrap}/{self.options.topic}"
+
+    def identity(self) -> str:
+        """The topic's id: a topic that was re-created has another one. Empty if the brokers do not tell it."""
+        from confluent_kafka import KafkaException, TopicCollection
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient(self.options.config())
+        try:
+            asked = admin.describe_topics(TopicCollection([self.options.topic]), request_timeout=TIMEOUT_S)
+            found = asked[self.options.topic].result()
+        except KafkaException:
+            return ""
+        return str(found.topic_id)
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """First offset and the next one to be written, of each partition."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        consumer = self.options.consumer()
+        try:
+            found = consumer.list_topics(self.options.topic, timeout=TIMEOUT_S).topics[self.options.topic]
+            if found.error is not None:
+                raise AuditError(f"{self.options.topic}: {found.error}")
+            topic = self.options.topic
+            return {
+                p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
+                for p in sorted(found.partitions)
+            }
+        except KafkaException as exc:
+            raise AuditError(f"{self.shown}: {exc.args[0]}") from exc
+        finally:
+            consumer.close()
+
+    def splits(self, ranges: Ranges) -> list[KafkaSplit]:
+        size = self.options.records_per_task
+        return [
+            KafkaSplit(self.options, p, at, min(at + size, end))
+            for p, (start, end) in sorted(ranges.items())
+            for at in range(start, end, size)
+        ]
+
+    def from_time(self, partitions: list[int], ms: int) -> dict[int, int]:
+        """Of each partition an offset before which all records have an earlier log time."""
+        from confluent_kafka import OFFSET_END, TopicPartition
+
+        consumer = self.options.consumer()
+        try:
+            asked = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
+            found = consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
+            return {t.partition: (1 << 62 if t.offset in (-1, OFFSET_END) else t.offset) for t in found}
+        finally:
+            consumer.close()
+
+    def setting(self, name: str) -> str | None:
+        """A setting of the topic."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import (  # type: ignore[attr-defined]
+            AdminClient,
+            ConfigResource,
+            ResourceType,
+        )
+
+        resource = ConfigResource(ResourceType.TOPIC, self.options.topic)
+        admin = AdminClient(self.options.config())  # must outlive its answer
+        try:
+            asked = admin.describe_configs([resource], request_timeout=TIMEOUT_S)
+            entry = asked[resource].result().get(name)
+        except KafkaException as exc:
+            raise AuditError(f"settings of {self.options.topic}: {exc.args[0]}; DescribeConfigs is needed") from exc
+        return None if entry is None else entry.value
+
+    def first_time(self, partition: int, offset: int, end: int) -> int | None:
+        """Log time of the first record from that offset on. None: there is none before `end`."""
+        for batch in KafkaSplit(self.options, partition, offset, end).batches():
+            found: int = batch["log_ms"][0].as_py()
+            return found
+        return None

@@ -1,0 +1,79 @@
+"""How far the lake is behind the topic, and which history is about to be lost.
+
+Compaction leaves a record alone until it is `min.compaction.lag.ms` old. A record that the lake does not have by then
+may go, with nothing but a gap in the revisions to tell of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+COMPACTION_LAG = "min.compaction.lag.ms"
+WARN_AT = 0.5
+"""Share of the compaction lag at which there is still time to do something."""
+
+
+class Topic(Protocol):
+    def bounds(self) -> dict[int, tuple[int, int]]: ...
+    def setting(self, name: str) -> str | None: ...
+    def first_time(self, partition: int, offset: int, end: int) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Lag:
+    """`behind`: offsets that are not in the lake; `gone`: offsets that were removed before they were; `age_ms`: of the
+    oldest record that is not in the lake, None if there is none; `allowed_ms`: the topic's compaction lag."""
+
+    partition: int
+    behind: int
+    gone: int
+    age_ms: int | None
+    allowed_ms: int
+
+    @property
+    def lost_soon(self) -> bool:
+        return self.gone > 0 or (self.age_ms is not None and self.age_ms >= self.allowed_ms * WARN_AT)
+
+
+def lags(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -> list[Lag]:
+    """Of each partition. `position`: next offset that the lake needs; a partition that is missing has not begun."""
+    now = int(time.time() * 1000) if now_ms is None else now_ms
+    allowed = int(topic.setting(COMPACTION_LAG) or 0)
+    found = []
+    for p, (low, high) in sorted(topic.bounds().items()):
+        have = position.get(p, low)
+        at = max(low, have)
+        first = topic.first_time(p, at, high) if at < high else None
+        age = None if first is None else max(0, now - first)
+        found.append(Lag(p, max(0, high - at), max(0, low - have), age, allowed))
+    return found
+
+
+def about_to_be_lost(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -> list[Lag]:
+    """The partitions whose history is about to be lost, or is already: an alert if there is any."""
+    return [lag for lag in lags(topic, position, now_ms) if lag.lost_soon]
+
+
+def metrics(found: Iterable[Lag]) -> str:
+    """In the text format of Prometheus."""
+    rows = list(found)
+    series: dict[str, tuple[str, list[float]]] = {
+        "group_state_audit_lag_records": ("Offsets that are not in the lake yet.", [r.behind for r in rows]),
+        "group_state_audit_lost_records": ("Offsets that were gone before they were read.", [r.gone for r in rows]),
+        "group_state_audit_oldest_seconds": (
+            "Age of the oldest record that is not in the lake yet.",
+            [(r.age_ms or 0) / 1000 for r in rows],
+        ),
+        "group_state_audit_compaction_lag_seconds": (
+            "Age at which compaction may remove a record.",
+            [r.allowed_ms / 1000 for r in rows],
+        ),
+    }
+    lines = []
+    for name, (doc, values) in series.items():
+        lines += [f"# HELP {name} {doc}", f"# TYPE {name} gauge"]
+        lines += [f'{name}{{partition="{r.partition}"}} {v:g}' for r, v in zip(rows, values, strict=True)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,282 @@
+"""Where bronze records come from: kafka://HOST:PORT | delta://FOLDER | parquet://FOLDER | file://FILE.
+
+All four give the same rows. `delta` and `parquet` are a lake, the bronze table of one, or any folder of Parquet files
+with bronze's columns. `file` is a plain dump: a file, or a folder of files, one JSON object to a line, `.gz` or not:
+
+    {"partition": 7, "offset": 42, "time_ms": 1760000000000, "time_type": "create",
+     "key": "base64", "value": "base64, or null", "headers": [["why", "base64"]]}
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sidecar.audit.bronze import TIME_TYPES, bronze_batch, conform
+from sidecar.audit.layers import BRONZE
+from sidecar.audit.source import AuditError
+from sidecar.audit.source_kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
+
+DUMP_ENDINGS = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
+
+
+class Split(Protocol):
+    """What one task reads. Can be pickled."""
+
+    def batches(self) -> Iterator[Any]: ...
+
+
+class Source(Protocol):
+    @property
+    def shown(self) -> str: ...
+
+    def identity(self) -> str:
+        """The same as long as the same offset means the same record."""
+        ...
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """State partition -> its first offset, and the one behind its last."""
+        ...
+
+    def splits(self, ranges: Ranges) -> list[Any]: ...
+
+
+def open_source(uri: str, options: Mapping[str, str] | None = None) -> Source:
+    """Raises AuditError, with what to write instead."""
+    scheme, separator, rest = uri.partition("://")
+    if separator:
+        if scheme == "kafka":
+            return KafkaSource(KafkaOptions.of(rest, options or {}))
+        if scheme in ("delta", "parquet"):
+            return CopySource(scheme, _folder(rest))
+        if scheme == "file":
+            return DumpSource(_folder(rest))
+    raise AuditError(f"{uri!r} is no source: kafka://HOST:PORT, delta://FOLDER, parquet://FOLDER or file://FILE")
+
+
+def _folder(path: str) -> Path:
+    found = Path(path).absolute()
+    if not found.exists():
+        raise AuditError(f"{found} does not exist")
+    return found
+
+
+# ---- Parquet files --------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class ParquetFile:
+    """`values`: of the columns that are in the names of its folders."""
+
+    path: str
+    values: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class CopySplit:
+    file: ParquetFile
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+    row_groups: tuple[int, ...]
+
+    def batches(self) -> Iterator[Any]:
+        with pq.ParquetFile(self.file.path) as f:
+            for raw in f.iter_batches(AT_ONCE, row_groups=list(self.row_groups)):
+                batch = _within(conform(with_folders(raw, self.file.values)), self.start, self.end)
+                if len(batch):
+                    yield batch
+
+
+def with_folders(batch: Any, values: Mapping[str, str | None]) -> Any:
+    """The batch with the columns that stand in the names of its folders."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name, text in values.items():
+        if name in BRONZE.names:
+            columns[name] = pa.repeat(pa.scalar(text).cast(BRONZE.arrow.field(name).type), len(batch))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _within(batch: Any, start: Mapping[int, int], end: Mapping[int, int]) -> Any:
+    """The rows of these ranges."""
+    p, offset = batch["state_partition"], batch["offset"]
+    mask = pa.repeat(False, len(batch))
+    for one in p.unique().to_pylist():
+        if one in start:
+            inside = pc.and_(pc.greater_equal(offset, start[one]), pc.less(offset, end[one]))
+            mask = pc.or_(mask, pc.and_(pc.equal(p, one), inside))
+    return batch.filter(mask)
+
+
+@dataclass(frozen=True)
+class CopySource:
+    """Bronze as Parquet files, whoever keeps the list of them."""
+
+    scheme: str
+    folder: Path
+
+    @property
+    def shown(self) -> str:
+        return f"{self.scheme}://{self.folder}"
+
+    def identity(self) -> str:
+        from sidecar.audit.lake import Lake, is_lake
+
+        return Lake.at(str(self.folder)).identity() if is_lake(self.folder) else ""
+
+    def files(self) -> list[ParquetFile]:
+        from sidecar.audit.lake import Lake, is_lake
+
+        if is_lake(self.folder):
+            lake = Lake.at(str(self.folder))
+            return [ParquetFile(f.path, dict(f.partition)) for f in lake.files(BRONZE)]
+        if self.scheme == "delta":
+            from sidecar.audit.lake_delta import delta_files
+
+            return [ParquetFile(f.path, dict(f.partition)) for f in delta_files(self.folder)]
+        found = sorted(self.folder.rglob("*.parquet")) if self.folder.is_dir() else [self.folder]
+        return [ParquetFile(str(p), _in_names(p.relative_to(self.folder))) for p in found if not _hidden(p)]
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        found: dict[int, tuple[int, int]] = {}
+        for file in self.files():
+            names = [n for n in ("state_partition", "offset") if n not in file.values]
+            with pq.ParquetFile(file.path) as f:
+                for raw in f.iter_batches(1 << 18, columns=names):
+                    _widen(found, with_folders(raw, file.values))
+        return found
+
+    def splits(self, ranges: Ranges) -> list[CopySplit]:
+        start, end = {p: a for p, (a, _) in ranges.items()}, {p: b for p, (_, b) in ranges.items()}
+        splits = []
+        for file in self.files():
+            named = file.values.get("state_partition")
+            if named is not None and int(named) not in ranges:
+                continue
+            with pq.ParquetFile(file.path) as f:
+                groups = tuple(range(f.metadata.num_row_groups))
+            splits.append(CopySplit(file, start, end, groups))
+        return splits
+
+
+def _in_names(path: Path) -> dict[str, str | None]:
+    return {k: v for k, eq, v in (part.partition("=") for part in path.parts[:-1]) if eq}
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts[-4:])
+
+
+def _widen(found: dict[int, tuple[int, int]], batch: Any) -> None:
+    table = pa.table({n: batch[n] for n in ("state_partition", "offset")})
+    made = table.group_by("state_partition").aggregate([("offset", "min"), ("offset", "max")])
+    for row in made.to_pylist():
+        p, low, high = row["state_partition"], row["offset_min"], row["offset_max"] + 1
+        before = found.get(p, (low, high))
+        found[p] = (min(low, before[0]), max(high, before[1]))
+
+
+# ---- plain dumps ----------------------------------------------------------------------------------------------------
+class DumpRecord(msgspec.Struct):
+    """msgspec reads and writes bytes as base64."""
+
+    partition: int
+    offset: int
+    time_ms: int
+    time_type: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] = []
+
+
+class _Place(msgspec.Struct):
+    partition: int
+    offset: int
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as f:
+        yield from f
+
+
+@dataclass(frozen=True)
+class DumpSplit:
+    path: str
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+
+    def batches(self) -> Iterator[Any]:
+        decoder = msgspec.json.Decoder(DumpRecord)
+        lines = enumerate(_lines(Path(self.path)), 1)
+        while chunk := list(islice(lines, AT_ONCE)):
+            by_partition: dict[int, list[DumpRecord]] = {}
+            for number, line in chunk:
+                try:
+                    r = decoder.decode(line)
+                except msgspec.DecodeError as exc:
+                    raise AuditError(f"{self.path}, line {number}: {exc}") from exc
+                if self.start.get(r.partition, r.offset + 1) <= r.offset < self.end[r.partition]:
+                    by_partition.setdefault(r.partition, []).append(r)
+            for p, rs in sorted(by_partition.items()):
+                yield bronze_batch(
+                    p,
+                    [r.offset for r in rs],
+                    [r.time_ms for r in rs],
+                    [TIME_TYPES.index(r.time_type) for r in rs],
+                    [r.key for r in rs],
+                    [r.value for r in rs],
+                    [r.headers for r in rs],
+                )
+
+
+@dataclass(frozen=True)
+class DumpSource:
+    path: Path
+
+    @property
+    def shown(self) -> str:
+        return f"file://{self.path}"
+
+    def identity(self) -> str:
+        return ""
+
+    def files(self) -> list[Path]:
+        if self.path.is_file():
+            return [self.path]
+        return sorted(p for p in self.path.rglob("*") if p.name.endswith(DUMP_ENDINGS))
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        found: dict[int, tuple[int, int]] = {}
+        decoder = msgspec.json.Decoder(_Place)
+        for path in self.files():
+            for number, line in enumerate(_lines(path), 1):
+                try:
+                    r = decoder.decode(line)
+                except msgspec.DecodeError as exc:
+                    raise AuditError(f"{path}, line {number}: {exc}") from exc
+                low, high = found.get(r.partition, (r.offset, r.offset + 1))
+                found[r.partition] = (min(low, r.offset), max(high, r.offset + 1))
+        return found
+
+    def splits(self, ranges: Ranges) -> list[DumpSplit]:
+        start, end = {p: a for p, (a, _) in ranges.items()}, {p: b for p, (_, b) in ranges.items()}
+        return [DumpSplit(str(p), start, end) for p in self.files()]
+
+
+def dump(batches: Iterable[Any], path: Path) -> int:
+    """Write bronze rows as a plain dump; returns how many."""
+    written = 0
+    with gzip.open(path, "wb") if path.name.endswith(".gz") else path.open("wb") as f:
+        for batch in batches:
+            names = ("state_partition", "offset", "log_ms", "log_time_type", "key", "value", "headers")
+            for p, offset, ms, kind, key, value, headers in zip(*(batch[n].to_pylist() for n in names), strict=True):
+                said = [(h["name"], h["value"]) for h in headers]
+                f.write(msgspec.json.encode(DumpRecord(p, offset, ms, kind, key, value, said)) + b"\n")
+                written += 1
+    return written

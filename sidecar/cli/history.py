@@ -1,0 +1,200 @@
+"""`sidecar history` and `sidecar owner`: questions about one group, answered from one partition of the state topic.
+
+No Spark and no sidecar is needed: they read the topic as any consumer does. `sidecar audit` has the same answers for
+all groups, and for times whose records the topic has no longer.
+
+Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 the topic cannot be read.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sidecar.cli.groups import properties
+
+if TYPE_CHECKING:
+    from sidecar.audit.history import History
+    from sidecar.audit.topic import Reader
+
+NOTHING, USAGE, UNREADABLE = 1, 2, 3
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars.")]
+StateTopic = Annotated[str, typer.Option("--topic", help="The state topic.")]
+CommandConfig = Annotated[Path | None, typer.Option(help="A file of librdkafka's properties, key=value: security, ...")]
+Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it.")]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Not what was before. 2h is two hours ago.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Not what came later.")]
+At = Annotated[str | None, typer.Option(metavar="TIME", help="As it was then. Without it: as it is now.")]
+
+
+def history(
+    group: Annotated[str, typer.Argument(help="The group's id.")],
+    bootstrap: Bootstrap,
+    since: Since = None,
+    until: Until = None,
+    topic: StateTopic = "__group_state",
+    command_config: CommandConfig = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Tell what has happened to a group: who joined and left, who got which partitions, who coordinated it, and why."""
+    from sidecar.audit.history import history as told_by
+    from sidecar.audit.moments import shown
+
+    after, before = _moment(since, 0), _moment(until, 1 << 62)
+    with _open(bootstrap, topic, command_config) as reader:
+        found = _read(lambda: told_by(group, reader.of_group(group)))
+    rows = [
+        {"time": shown(e.ms), "offset": e.offset, "what": e.what, "who": e.who, "detail": e.detail, "why": e.why}
+        for e in found.events
+        if after <= e.ms <= before
+    ]
+    if not any(e.what != "coordinator" for e in found.events):
+        typer.echo(f"{topic} has no records of group {group}.", err=True)
+        raise typer.Exit(NOTHING)
+    _print(rows, output)
+    _warn(found)
+
+
+def owner(
+    what: Annotated[str, typer.Argument(metavar="GROUP|TOPIC-P", help="A partition, or a group.")],
+    bootstrap: Bootstrap,
+    group: Annotated[str | None, typer.Option(help="Of a partition: only this group. It is much quicker.")] = None,
+    at: At = None,
+    topic: StateTopic = "__group_state",
+    command_config: CommandConfig = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Tell which member owns a partition or, of a group, all its owners and the sidecar that coordinates it."""
+    at_ms = _moment(at, int(time.time() * 1000))
+    with _open(bootstrap, topic, command_config) as reader:
+        rows, groups = _read(lambda: _owners(reader, what, group, at_ms))
+    if not rows:
+        typer.echo(f"Nobody owned {what} then, as far as {topic} says.", err=True)
+        raise typer.Exit(NOTHING)
+    _print(rows, output)
+    for found in groups:
+        _warn(found)
+
+
+def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[list[dict[str, Any]], list[History]]:
+    """Of a partition in each group, or in the one that is named; of a group, whose name goes before that."""
+    from sidecar.audit.history import history as told_by
+
+    place = _place(what)
+    named = group if group is not None else what
+    of_group = told_by(named, reader.of_group(named))
+    if group is not None and place is None:
+        raise typer.BadParameter(f"{what} is no partition, as TOPIC-0 is.")
+    if group is not None or place is None or of_group.intervals:
+        return list(_at(of_group, at_ms, place if group is not None else None)), [of_group]
+    rows: list[dict[str, Any]] = []
+    for p in range(reader.partitions()):
+        records = list(reader.rows(p))
+        for group_id in sorted({r["group_id"] for r in records} - {""}):
+            rows += _at(told_by(group_id, records), at_ms, place)
+    return rows, []
+
+
+def _place(text: str) -> tuple[str, int] | None:
+    topic, _, partition = text.rpartition("-")
+    return (topic, int(partition)) if topic and partition.isascii() and partition.isdigit() else None
+
+
+def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[dict[str, Any]]:
+    from sidecar.audit.moments import shown
+
+    coordinators = [e for e in found.events if e.what == "coordinator" and e.ms <= at_ms]
+    for i in sorted(found.intervals, key=lambda i: (i.topic, i.partition)):
+        if i.from_ms <= at_ms and (i.to_ms is None or at_ms < i.to_ms) and place in (None, (i.topic, i.partition)):
+            yield {
+                "group": found.group_id,
+                "partition": f"{i.topic}-{i.partition}",
+                "member": i.member_id,
+                "client": i.client_id,
+                "epoch": i.member_epoch,
+                "since": shown(i.from_ms),
+                "until": "" if i.to_ms is None else shown(i.to_ms),
+                "why": i.from_why,
+                "coordinator": coordinators[-1].who if coordinators else "",
+            }
+
+
+# ---- reading and printing -------------------------------------------------------------------------------------------
+def _moment(text: str | None, otherwise: int) -> int:
+    from sidecar.audit.moments import moment
+
+    if text is None:
+        return otherwise
+    try:
+        return moment(text, int(time.time() * 1000))
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc)) from None
+
+
+def _open(bootstrap: str, topic: str, command_config: Path | None) -> Reader:
+    from sidecar.audit.topic import Reader, Where
+
+    config = {} if command_config is None else properties(command_config)
+    return Reader(Where(bootstrap, topic, config))
+
+
+def _read(read: Any) -> Any:
+    from sidecar.audit.topic import TopicError
+
+    try:
+        return read()
+    except TopicError as exc:
+        typer.echo(str(exc), err=True)
+        raise typer.Exit(UNREADABLE) from None
+
+
+def _print(rows: Sequence[dict[str, Any]], output: Output) -> None:
+    if output is Output.JSON:
+        for row in rows:
+            typer.echo(json.dumps(row))
+        return
+    if output is Output.CSV:
+        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in rows[0] if rows else []:
+        table.add_column(name, justify="right" if name in ("offset", "epoch") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(v) for v in row.values()))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def _warn(found: History) -> None:
+    """What cannot be known."""
+    from sidecar.audit.moments import shown
+
+    if found.missing:
+        since = f"what was before {shown(found.complete_ms or 0)}"
+        typer.echo(
+            f"Compaction took {found.missing} records of this group: {since} may be incomplete. "
+            "`sidecar audit` keeps them, if it ran in time.",
+            err=True,
+        )
+    if found.unreadable:
+        typer.echo(f"{found.unreadable} records cannot be read; the others do not say what they said.", err=True)

@@ -1,0 +1,26 @@
+"""A process that fills a lake and may be killed at any moment: `python -m tests.audit.lake.killed SOURCE LAKE FORMAT`.
+
+It says "ready" once Spark runs, and a line for each batch that is done.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from sidecar.audit.ingest import ingest
+from sidecar.audit.lake import Lake
+from sidecar.audit.session import session
+
+SETTINGS = {"spark.master": "local[2,4]", "spark.driver.memory": "512m", "spark.log.level": "OFF"}
+
+
+def main(source: str, folder: str, format: str, most: str) -> None:
+    spark = session({**SETTINGS, "spark.default.parallelism": "2"})
+    print("ready", flush=True)
+    while (done := ingest(spark, source, Lake.at(folder, format), {"max_records": most})).new:
+        print("done", done.number, flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

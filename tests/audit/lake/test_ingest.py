@@ -1,0 +1,252 @@
+"""Records of a real broker come into the lake once, from wherever they are read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sidecar.audit.ingest import ingest, last_batch, stream
+from sidecar.audit.lake import Lake
+from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.source import AuditError
+from sidecar.audit.source_kafka import KafkaSource
+from sidecar.audit.source_lag import about_to_be_lost, lags, metrics
+from sidecar.audit.source_spark import records
+from sidecar.audit.source_uri import dump, open_source
+from sidecar.core.placement import partition_for
+from tests.audit.lake.conftest import rows
+from tests.audit.lake.making import T0, bronze, log
+from tests.audit.lake.topics import LAG_MS, Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = [BRONZE, *SILVER_TABLES.values()]
+
+
+def contents(lake: Lake) -> dict[str, list[dict[str, Any]]]:
+    return {t.name: rows(lake.read_arrow(t)) for t in TABLES}
+
+
+def only_once(lake: Lake) -> int:
+    places = [(r["state_partition"], r["offset"]) for r in rows(lake.read_arrow(BRONZE))]
+    assert len(places) == len(set(places))
+    silver = [(r["state_partition"], r["offset"]) for t in SILVER_TABLES.values() for r in rows(lake.read_arrow(t))]
+    assert sorted(silver) == places
+    return len(places)
+
+
+LOGS = {0: log(11, 700), 1: log(12, 500), 2: log(13, 50)}
+
+
+@pytest.fixture(scope="module")
+def filled(topics: Topics) -> str:
+    uri = topics.create("filled")
+    topics.write("filled", LOGS)
+    return uri
+
+
+@pytest.fixture(scope="module")
+def reference(filled: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """One uninterrupted batch."""
+    lake = Lake.at(tmp_path_factory.mktemp("reference") / "lake")
+    done = ingest(spark, filled, lake, {"records_per_task": "300"})
+    assert done.records == 1250 and done.position == {0: 700, 1: 500, 2: 50}
+    return lake
+
+
+@pytest.mark.kafka
+def test_bronze_is_what_was_written(reference: Lake) -> None:
+    found = rows(reference.read_arrow(BRONZE))
+    for p, entries in LOGS.items():
+        mine = [r for r in found if r["state_partition"] == p]
+        assert [(r["key"], r["value"]) for r in mine] == [(e.key, e.value) for e in entries]
+        assert [[(h["name"], h["value"]) for h in r["headers"]] for r in mine] == [list(e.headers) for e in entries]
+        assert [r["log_ms"] for r in mine] == [T0 + i for i in range(len(entries))]
+        assert {r["log_time_type"] for r in mine} == {"create"}
+    assert found[0]["log_time"] == datetime.fromtimestamp(T0 / 1000, UTC) and str(found[0]["day"]) == "2025-10-09"
+    assert only_once(reference) == 1250
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("copy", ["delta", "parquet", "file", "folder"])
+def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    uri = f"{copy}://{tmp_path}/copy"
+    if copy == "delta":
+        uri = f"delta://{reference.base}"
+    elif copy == "parquet":
+        ingest(spark, f"delta://{reference.base}", Lake.at(uri))
+    elif copy == "folder":  # what any tool may have written
+        uri = f"parquet://{tmp_path}/copy"
+        reference.read(spark, BRONZE).repartition(2).write.parquet(f"{tmp_path}/copy")
+    else:
+        uri = f"file://{tmp_path}/copy.jsonl.gz"
+        found = open_source(f"delta://{reference.base}")
+        dump((b for s in found.splits(found.bounds()) for b in s.batches()), tmp_path / "copy.jsonl.gz")
+    lake = Lake.at(tmp_path / "lake", "parquet")
+    assert ingest(spark, uri, lake).records == 1250
+    assert contents(lake) == contents(reference)
+    by_spark = [r.asDict(recursive=True) for r in records(spark, uri).orderBy("state_partition", "offset").collect()]
+    assert [(r["offset"], r["key"], r["headers"]) for r in by_spark] == [
+        (r["offset"], r["key"], r["headers"]) for r in contents(reference)["records"]
+    ]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+def test_batch_by_batch_is_the_same_as_at_once_and_a_second_run_changes_nothing(
+    format: str, filled: str, reference: Lake, spark: SparkSession, lake_folder: Path
+) -> None:
+    lake = Lake.at(lake_folder, format)
+    numbers = []
+    while (done := ingest(spark, filled, lake, {"max_records": "500"})).new:
+        numbers.append(done.records)
+    assert len(numbers) == 3 and sum(numbers) == 1250
+    assert contents(lake) == contents(reference)
+    before = sorted(p for p in lake_folder.rglob("*") if p.is_file())
+    assert not ingest(spark, filled, lake).new
+    assert sorted(p for p in lake_folder.rglob("*") if p.is_file()) == before
+    counts = {n: lake.read(spark, t).count() for n, t in SILVER_TABLES.items()}
+    assert counts == {n: len(contents(reference)[n]) for n in SILVER_TABLES}
+
+
+@pytest.mark.kafka
+def test_duckdb_reads_every_table(reference: Lake) -> None:
+    import duckdb
+
+    for table in TABLES:
+        found = duckdb.execute(f"SELECT count(*) FROM {reference.sql(table)}").fetchall()
+        assert found == [(len(contents(reference)[table.name]),)], table.name
+    sql = f"SELECT DISTINCT state_partition FROM {reference.sql(BRONZE)} WHERE day = DATE '2025-10-09' ORDER BY 1"
+    assert duckdb.execute(sql).fetchall() == [(0,), (1,), (2,)]
+
+
+@pytest.mark.kafka
+def test_filters_leave_out_what_cannot_match(topics: Topics, spark: SparkSession) -> None:
+    uri = topics.create("filters", 7)
+    p = partition_for("g", 7)
+    topics.write("filters", {p: log(3, 400), (p + 1) % 7: log(4, 200)})
+    found = records(spark, uri, {"records_per_task": "100"})
+    assert found.count() == 600
+    assert found.rdd.getNumPartitions() == 6
+    for condition, count, tasks in (
+        ("group_id = 'g'", None, 4),
+        (f"state_partition = {p} AND offset >= 250 AND offset < 260", 10, 1),
+        (f"state_partition IN ({p}) AND offset > 250 AND offset <= 260", 10, 1),
+        (f"state_partition = {p} AND log_ms >= {T0 + 300}", 100, None),
+        (f"state_partition = {p} AND log_time >= timestamp_millis({T0 + 300})", 100, None),
+        ("state_partition = 99", 0, None),
+    ):
+        some = found.filter(condition)
+        assert count is None or some.count() == count, condition
+        assert tasks is None or some.rdd.getNumPartitions() == tasks, condition
+
+
+@pytest.mark.kafka
+def test_a_late_start_in_the_middle(
+    topics: Topics, reference: Lake, filled: str, spark: SparkSession, lake_folder: Path
+) -> None:
+    lake = Lake.at(lake_folder)
+    ingest(spark, filled, lake, {"starting_offsets": '{"0": 400, "1": 500}'})
+    mine, whole = contents(lake), contents(reference)
+    assert not mine["corrupt"], "the schemas that this version knows need not be in the part that is read"
+    wanted = [
+        r for r in whole["current"] if r["state_partition"] == 2 or (r["state_partition"], r["offset"]) >= (0, 400)
+    ]
+    wanted = [r for r in wanted if r["state_partition"] != 1]
+    assert [r["offset"] for r in mine["current"]] == [r["offset"] for r in wanted]
+
+
+@pytest.mark.kafka
+def test_a_topic_that_was_re_created(topics: Topics, spark: SparkSession, lake_folder: Path) -> None:
+    uri = topics.create("again", 1)
+    topics.write("again", {0: log(5, 60)})
+    lake = Lake.at(lake_folder)
+    ingest(spark, uri, lake)
+    before = contents(lake)
+    topics.delete("again")
+    topics.create("again", 1)
+    topics.write("again", {0: log(6, 80)})
+    with pytest.raises(AuditError, match=r"re-created.*new_incarnation"):
+        ingest(spark, uri, lake)
+    done = ingest(spark, uri, lake, {"new_incarnation": "true"})
+    assert (done.records, done.incarnation) == (80, 1)
+    assert not ingest(spark, uri, Lake.at(lake_folder), {"new_incarnation": "true"}).new, "it is the same one now"
+    assert only_once(Lake.at(lake_folder)) == 80
+    assert contents(Lake.at(lake_folder, incarnation=0)) == before
+
+
+@pytest.mark.kafka
+def test_a_stream_fills_the_lake_and_goes_on_where_it_ended(
+    topics: Topics, spark: SparkSession, lake_folder: Path, tmp_path: Path
+) -> None:
+    uri = topics.create("stream", 2)
+    entries = log(7, 600)
+    topics.write("stream", {0: entries[:300], 1: entries[300:350]})
+    lake = Lake.at(lake_folder)
+    for count in (350, 600):
+        query = stream(spark, uri, lake, tmp_path / "checkpoint", {"max_records": "150"})
+        query.awaitTermination()
+        assert query.exception() is None and only_once(lake) == count
+        topics.write("stream", {0: entries[350:]}, T0 + 350)
+    assert last_batch(lake).number > 3
+    assert ingest(spark, uri, lake).records == 250, "what was written since"
+    stream(spark, uri, lake, tmp_path / "checkpoint").awaitTermination()
+    assert only_once(lake) == 850, "a stream that comes late finds that the lake has it"
+
+
+@pytest.mark.kafka
+def test_history_that_is_about_to_be_lost(topics: Topics) -> None:
+    uri = topics.create("lag", 2)
+    topics.write("lag", {0: log(8, 50)})
+    source = open_source(uri)
+    assert isinstance(source, KafkaSource)
+    early = lags(source, {}, now_ms=T0 + 1000)
+    assert [(lag.behind, lag.gone, lag.age_ms, lag.allowed_ms) for lag in early] == [
+        (50, 0, 1000, LAG_MS),
+        (0, 0, None, LAG_MS),
+    ]
+    assert not about_to_be_lost(source, {}, now_ms=T0 + 1000)
+    late = about_to_be_lost(source, {0: 10}, now_ms=T0 + LAG_MS)
+    assert [(lag.partition, lag.behind) for lag in late] == [(0, 40)]
+    assert not about_to_be_lost(source, {0: 50}, now_ms=T0 + LAG_MS)
+    assert 'group_state_audit_lag_records{partition="0"} 40' in metrics(late)
+
+
+def test_a_bad_record_among_good_ones_ends_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    good = log(9, 100)
+    entries = [*good[:50], (b"\xff", b"x"), *[(e.key, (e.value or b"")[:-1]) for e in good[50:60]], *good[60:]]
+    dump([bronze(entries)], tmp_path / "dump.jsonl")
+    lake = Lake.at(tmp_path / "lake")
+    done = ingest(spark, f"file://{tmp_path}/dump.jsonl", lake)
+    assert done.records == 101 and done.counts["corrupt"] >= 2
+    assert only_once(lake) == 101
+
+
+@pytest.mark.parametrize(
+    ("uri", "what"),
+    [
+        ("s3://x", "is no source"),
+        ("kafka://", "no broker"),
+        ("delta:///no/such", "does not exist"),
+        ("x", "is no source"),
+    ],
+)
+def test_a_wrong_source_says_what_to_write(uri: str, what: str) -> None:
+    with pytest.raises(AuditError, match=what):
+        open_source(uri)
+
+
+def test_client_settings_that_are_passed_on() -> None:
+    options = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.username": "u", "topic": "t"}
+    source = open_source("kafka://h:1,h:2", options)
+    assert isinstance(source, KafkaSource)
+    config = source.options.config()
+    assert config["security.protocol"] == "SASL_SSL" and config["bootstrap.servers"] == "h:1,h:2"
+    assert "u" not in source.shown and source.shown.endswith("/t")
+    for name in ("kafka.isolation.level", "kafka.sasl.jaas.config"):
+        with pytest.raises(AuditError, match=name.replace(".", r"\.")):
+            open_source("kafka://h:1", {name: "x"})

@@ -1,0 +1,204 @@
+"""Whoever dies in the middle of a batch, and wherever: nothing is lost and nothing is doubled.
+
+`KILL_ROUNDS=20 pytest tests/audit/lake/test_killed.py` kills real processes more often.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from deltalake import DeltaTable
+
+from sidecar.audit import ingest as ingests
+from sidecar.audit import lake_delta, lake_parquet
+from sidecar.audit.ingest import ingest
+from sidecar.audit.lake import Lake
+from sidecar.audit.lake_files import TableWriter
+from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.source_uri import dump
+from tests.audit.lake.conftest import rows
+from tests.audit.lake.making import bronze, log
+
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
+STRIDE = 41
+"""One step of so many is tried, others in each run."""
+TABLES = [BRONZE, *SILVER_TABLES.values()]
+MOST = "300"
+
+
+def contents(lake: Lake) -> dict[str, list[dict[str, Any]]]:
+    return {t.name: rows(lake.read_arrow(t)) for t in TABLES}
+
+
+class Died(BaseException):
+    pass
+
+
+class Steps:
+    """Counts what changes anything on disk, and dies before or after one of these steps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = -1
+        self._wrap(monkeypatch, ingests, "put_json")
+        self._wrap(monkeypatch, lake_parquet, "put_json")
+        self._wrap(monkeypatch, os, "rename")
+        self._wrap(monkeypatch, DeltaTable, "create_write_transaction")
+        self._wrap(monkeypatch, TableWriter, "write")
+        self._wrap(monkeypatch, TableWriter, "close")
+
+    def _wrap(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+        real: Callable[..., Any] = getattr(owner, name)
+
+        def step(*args: Any, **kw: Any) -> Any:
+            self.step()
+            found = real(*args, **kw)
+            self.step()
+            return found
+
+        monkeypatch.setattr(owner, name, step)
+
+    def step(self) -> None:
+        if self.left == 0:
+            self.left = -1
+            raise Died
+        self.left -= 1
+
+
+def here(spark: Any, n: int, task: Callable[[Iterator[int]], list[str]]) -> list[Any]:
+    """What `numbered` does, in this process."""
+    import json
+
+    return [json.loads(t) for i in range(n) for t in task(iter([i]))]
+
+
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+def test_death_before_and_after_every_step(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    dump([bronze(log(1, 120), 0), bronze(log(2, 60), 1)], tmp_path / "in" / "a.jsonl")
+    dump([bronze(log(3, 60), 1, first=60)], tmp_path / "in" / "b.jsonl")
+    source, spark = f"file://{tmp_path}/in", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    monkeypatch.setattr(ingests, "numbered", here)
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # the machine does not die here
+
+    def fill(lake: Lake) -> None:
+        while ingest(spark, source, lake, {"max_records": "150"}).new:  # type: ignore[arg-type]
+            pass
+
+    fill(whole := Lake.at(tmp_path / "whole", format))
+    wanted, steps, deaths = contents(whole), Steps(monkeypatch), 0
+    assert len(wanted["records"]) == 240
+    for k in range(random.randrange(STRIDE), 10_000, STRIDE):
+        lake = Lake.at(tmp_path / str(k), format)
+        steps.left = k
+        try:
+            fill(lake)
+        except Died:
+            deaths += 1
+        else:
+            break
+        steps.left = -1
+        for found in contents(lake).values():  # never doubled, not even for a moment
+            assert len(found) == len({(r["state_partition"], r["offset"]) for r in found})
+        fill(lake)
+        assert contents(lake) == wanted, f"step {k}"
+    assert deaths > 3
+
+
+def test_a_batch_that_is_not_committed_is_not_seen_and_is_swept_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump([bronze(log(1, 120), 0)], tmp_path / "a.jsonl")
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    monkeypatch.setattr(ingests, "numbered", here)
+    for format in ("delta", "parquet"):
+        lake = Lake.at(tmp_path / format, format)
+        with monkeypatch.context() as m:
+            owner = lake_delta.DeltaTables if format == "delta" else lake_parquet.ParquetTables
+
+            def dies(*args: Any) -> bool:
+                raise Died
+
+            m.setattr(owner, "commit", dies)
+            with pytest.raises(Died):
+                ingest(spark, f"file://{tmp_path}/a.jsonl", lake)  # type: ignore[arg-type]
+        assert list(lake.root.rglob("*.parquet")) and not lake.files(BRONZE)
+        ingest(spark, f"file://{tmp_path}/a.jsonl", lake)  # type: ignore[arg-type]
+        seen = {f.path for t in TABLES for f in lake.files(t)}
+        assert {str(p) for p in lake.root.rglob("*.parquet")} == seen
+
+
+# ---- real processes -------------------------------------------------------------------------------------------------
+def start(source: str, lake: Path, format: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.audit.lake.killed", source, str(lake), format, "4000"]
+    p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert p.stdout is not None
+    line = p.stdout.readline()
+    assert line == "ready\n", line
+    return p
+
+
+def workers(p: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The Python workers of its Spark that are at work: forks of the daemon."""
+    try:
+        daemons = [
+            c for c in psutil.Process(p.pid).children(recursive=True) if "pyspark.daemon" in " ".join(c.cmdline())
+        ]
+        return [c for c in daemons if c.ppid() in {d.pid for d in daemons}]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def gone(processes: list[psutil.Process]) -> None:
+    """A JVM ends when its driver has died."""
+    psutil.wait_procs(processes, timeout=60)
+
+
+def test_kill_9_of_drivers_and_workers(tmp_path: Path) -> None:
+    r = random.Random(time.time_ns())
+    parts, each = 4, 3_000
+    (tmp_path / "in").mkdir()
+    for q in range(parts):
+        dump([bronze(log(20 + q, each), q)], tmp_path / "in" / f"{q}.jsonl")
+    source, lake = f"file://{tmp_path}/in", tmp_path / "lake"
+    format = r.choice(("delta", "parquet"))
+    killed = 0
+    for i in range(ROUNDS):
+        p = start(source, lake, format)
+        assert p.stdout is not None
+        family = psutil.Process(p.pid).children(recursive=True)
+        if i % 2:  # a worker: its task is tried again, or the job fails and the next run goes on
+            until = time.monotonic() + r.uniform(0.2, 3)
+            while time.monotonic() < until or not workers(p):
+                if p.poll() is not None:
+                    break
+                time.sleep(0.02)
+            for w in workers(p)[:1]:
+                w.send_signal(signal.SIGKILL)
+                killed += 1
+            time.sleep(r.uniform(0, 1))
+        else:
+            time.sleep(r.uniform(0, 4))
+        if p.poll() is None:
+            p.kill()
+            killed += 1
+        p.wait()
+        gone(family)
+    p = start(source, lake, format)
+    p.communicate(timeout=120)
+    assert p.returncode == 0 and killed
+    found = contents(Lake.at(lake))
+    places = [(row["state_partition"], row["offset"]) for row in found["records"]]
+    assert places == [(q, o) for q in range(parts) for o in range(each)]
+    silver = sorted((row["state_partition"], row["offset"]) for n in SILVER_TABLES for row in found[n])
+    assert silver == places

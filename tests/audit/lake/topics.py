@@ -1,0 +1,36 @@
+"""State topics of a real broker, filled as a sidecar fills them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from sidecar.state.codec import Encoded
+from tests.audit.lake.making import T0
+
+LAG_MS = 7 * 24 * 3_600_000
+
+
+class Topics:
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def create(self, name: str, partitions: int = 3) -> str:
+        """Returns its URI."""
+        settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(LAG_MS)}
+        made = self.admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
+        made[name].result(30)
+        return f"kafka://{self.bootstrap}/{name}"
+
+    def delete(self, name: str) -> None:
+        self.admin.delete_topics([name])[name].result(30)
+
+    def write(self, name: str, logs: Mapping[int, Sequence[Encoded]], first_ms: int = T0) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 0})
+        for p, entries in logs.items():
+            for i, e in enumerate(entries):
+                producer.produce(name, e.value, e.key, p, timestamp=first_ms + i, headers=list(e.headers))
+        assert producer.flush(60) == 0

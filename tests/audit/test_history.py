@@ -1,0 +1,131 @@
+"""What is told of one group, in words and at a moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sidecar.audit.history import History, history
+from sidecar.audit.moments import moment, shown
+from sidecar.cli.history import _at, _place
+from tests.audit.test_fold import BEGIN, Row, classic_rows, current, row
+from tests.core.test_stories import Story
+
+MEMBER: dict[str, Any] = {
+    "client_id": "c1",
+    "client_host": "/10.0.0.1",
+    "instance_id": None,
+    "topic_names": ["t"],
+    "topic_regex": None,
+}
+CLAIM = {"node_id": 3, "address": "h:9092"}
+
+
+def told(*rows: Row) -> list[tuple[str, str, str]]:
+    return [(e.what, e.who, e.detail) for e in history("g", rows).events]
+
+
+def test_joins_targets_moves_and_leaves_are_told_in_the_order_of_the_log() -> None:
+    target = {"assignment_epoch": 2, "assignment_timestamp_ms": 5, "assignor": "uniform"}
+    assert told(
+        row(0, "owner_claim", "1", CLAIM, group=""),
+        row(1, "member", "m1", MEMBER, why="m1 joined"),
+        row(2, "group", "", {"epoch": 2}),
+        row(3, "target_member", "m1", {"partitions": []}),
+        row(4, "target_metadata", "", target),
+        current(5, "m1", [0, 10, 2]),
+        row(6, "group", "", {"epoch": 2}, revision=2),
+        row(7, "member", "m1", MEMBER | {"topic_names": ["t", "u"]}, revision=2),
+        current(8, "m1", [0], revision=2),
+        row(9, "current", "m1", None),
+        row(10, "member", "m1", None, why="session timeout"),
+        row(11, "config", "consumer.session.timeout.ms", {"value": "9000"}),
+        row(12, "member", "x", MEMBER, group="another"),
+    ) == [
+        ("coordinator", "sidecar 3", "h:9092, took over"),
+        ("joined", "m1", "c1 at 10.0.0.1, subscribes to t"),
+        ("group epoch", "", "2"),
+        ("target assignment", "", "epoch 2 by uniform, changes 1 members"),
+        ("owns", "m1", "t-0 t-2 t-10"),
+        ("says something else of itself", "m1", "c1 at 10.0.0.1, subscribes to t u"),
+        ("owns no more", "m1", "t-2 t-10"),
+        ("owns no more", "m1", "t-0"),
+        ("left", "m1", "c1 at 10.0.0.1"),
+        ("setting", "consumer.session.timeout.ms", "= 9000"),
+    ]
+
+
+def test_a_second_owner_and_a_write_of_a_fenced_one_stand_out() -> None:
+    found = told(
+        row(0, "owner_claim", "1", CLAIM, group="", epoch=1),
+        current(1, "m1", [0]),
+        current(2, "m2", [0]),
+        row(3, "owner_claim", "2", CLAIM | {"node_id": 4}, group="", epoch=2),
+        current(4, "m1", [], epoch=1, revision=2),
+    )
+    assert ("TWO OWNERS", "m2", "t-0, also m1's") in found
+    assert found[-1] == ("a write of a fenced owner, which counts for nothing", "", "owner epoch 1")
+
+
+def test_what_compaction_took_is_told() -> None:
+    found = history("g", [current(1, "m1", [0], revision=5), current(9, "m1", [0, 1], revision=6)])
+    assert (found.missing, found.complete_ms) == (4, 1001)
+    assert history("g", [current(1, "m1", [0])]).missing == 0
+
+
+def test_a_record_that_cannot_be_read_does_not_hide_the_others() -> None:
+    broken = row(1, "current", "m1", None) | {"problem": "damaged value"}
+    found = history("g", [current(0, "m1", [0]), broken, current(2, "m2", [1])])
+    assert found.unreadable == 1 and len(found.intervals) == 2
+    assert [e.what for e in found.events] == ["owns", "a record that cannot be read", "owns"]
+
+
+def test_a_classic_group_is_told_by_its_generations() -> None:
+    s = Story()
+    for line in filter(None, map(str.strip, BEGIN.splitlines())):
+        s.run(line)
+    events = history("g", classic_rows(s.world)).events
+    assert [(e.what, e.detail) for e in events if e.what in ("CompletingRebalance", "Stable")][-1:] == [
+        ("Stable", "generation 1, leader m1-1")
+    ]
+    assert ("owns", "m2-1", "a-2 a-3") in [(e.what, e.who, e.detail) for e in events]
+
+
+@pytest.mark.parametrize(("at_ms", "owners"), [(1000, []), (1001, ["m1"]), (1003, []), (1004, ["m2"])])
+def test_who_owned_a_partition_at_a_moment(at_ms: int, owners: list[str]) -> None:
+    found = history("g", [current(1, "m1", [0]), current(3, "m1", [], revision=2), current(4, "m2", [0])])
+    assert [r["member"] for r in _at(found, at_ms, ("t", 0))] == owners
+    assert list(_at(found, at_ms, ("t", 1))) == []
+
+
+def test_nobody_owned_anything_in_an_empty_history() -> None:
+    assert list(_at(History("g"), 0, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [("t-0", ("t", 0)), ("a-b-12", ("a-b", 12)), ("group", None), ("a-b", None), ("-1", None)]
+)
+def test_a_partition_is_told_from_a_group(text: str, place: tuple[str, int] | None) -> None:
+    assert _place(text) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-01T00:00:01", 1_000),
+        ("1970-01-01 01:00:01.5+01:00", 1_500),
+        ("1970-01-02", 86_400_000),
+        ("1795420800000", 1_795_420_800_000),
+        ("15m", 9_100_000),
+        ("2h", 2_800_000),
+    ],
+)
+def test_moments_as_people_write_them(text: str, ms: int) -> None:
+    assert moment(text, 10_000_000) == ms
+
+
+def test_what_is_no_moment_says_what_would_be_one() -> None:
+    with pytest.raises(ValueError, match="so long ago"):
+        moment("yesterday", 0)
+    assert shown(1_500) == "1970-01-01 00:00:01.500"
