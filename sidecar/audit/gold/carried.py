@@ -22,7 +22,6 @@ ACC = record(
     there=FLAG,
     head=HEAD,
     live=LONG,
-    settled=LONG,
     who=WHO,
     p_who=record(offset=LONG, w=WHO),
     done=FLAG,

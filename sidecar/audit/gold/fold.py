@@ -155,7 +155,7 @@ class _Fold:
         )
         steps = rebalances.classic_steps(valid(self.silver["classic_groups"]), given, self.was["classic_states"])
         found = rebalances.rebalances(
-            line.rows, valid(self.silver["groups"]), targets, moved.targets, steps.rows, self.was["rebalances"]
+            line, valid(self.silver["groups"]), targets, moved.targets, steps.rows, self.was["rebalances"]
         )
         kept = done(found)
         self.add("rebalances", rebalances.as_rebalances(kept, self.read))

@@ -129,7 +129,7 @@ REBALANCES = _gold(
         "Partitions that were given to somebody who had not been given them before.",
         "there was no target",
     ),
-    *at("settled_", "The first record at which every member had reached this epoch.", "it was not, or not yet"),
+    *at("settled_", "The first record of the epoch, or of a member that came to it, at which every member had reached it.", "it was not, or not yet"),
     Column("superseded", FLAG, "The next epoch came, or the group went, before all had reached this one."),
     GRADE,
     OPEN,

@@ -137,12 +137,12 @@ class Replay:
         steady = not row["deleted"] and row["state"] == "STABLE" and not row["pending"]
         group.reached[member_id] = row["member_epoch"] if steady else None
         if steady:
-            self._settle(row, group)
+            self._settle(row, row["member_epoch"])
 
-    def _settle(self, row: Row, group: Consumer) -> None:
-        line = self.lines[row["group_id"], "consumer"]
+    def _settle(self, row: Row, epoch: int) -> None:
+        line, group = self.lines[row["group_id"], "consumer"], self.consumer[row["group_id"]]
         now = line.rebalance
-        if now is None or not now["open"] or now["epoch"] != row["member_epoch"] or not line.live:
+        if now is None or not now["open"] or now["epoch"] != epoch or not line.live:
             return
         if all(group.reached.get(m) == now["epoch"] for m in line.live):
             now.update(settled_offset=row["offset"], open=False)
@@ -249,6 +249,7 @@ class Replay:
             line.head = row
         else:
             self._begin_epoch(row, "consumer", row["epoch"], row, line.who)
+            self._settle(row, row["epoch"])
 
     def _target_members(self, row: Row) -> None:
         places = {(t["topic_id"], p) for t in row["partitions"] or [] for p in t["partitions"]}

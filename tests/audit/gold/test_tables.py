@@ -11,7 +11,7 @@ from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log
 from tests.audit.gold.test_random import broken
 
-REVOKES, CLASSIC, STATIC, VOID, FENCED, ANEW, SECOND, BACK, LOST, TOLD = range(10)
+REVOKES, CLASSIC, STATIC, VOID, FENCED, ANEW, SECOND, BACK, LOST, TOLD, UPGRADED = range(11)
 
 
 def revokes(log: Log) -> None:
@@ -114,7 +114,21 @@ def told_twice(log: Log) -> None:
     log.joins("g", "m1", stale_claims=said)
 
 
-STORIES = (revokes, waits, static, void, fenced, anew, second, back, lost, told_twice)
+def upgraded(log: Log) -> None:
+    """Its members are in the first epoch before the group is."""
+    log.claim(1)
+    for m, p in (("m1", 0), ("m2", 1)):
+        log.member("g", m)
+        log.current("g", m, 4, [p])
+    log.target("g", 4, m1=[0], m2=[1])
+    log.group("g", 4)
+    log.leave("g", "m2")
+    log.group("g", 5)
+    log.target("g", 5, m1=[0, 1])
+    log.current("g", "m1", 5, [0, 1])
+
+
+STORIES = (revokes, waits, static, void, fenced, anew, second, back, lost, told_twice, upgraded)
 
 
 @pytest.fixture(scope="module")
@@ -152,14 +166,14 @@ def test_a_partition_is_owned_until_it_was_given_up(found: Tables) -> None:
     )
     assert of(found, "intervals", REVOKES, *columns) == [
         (0, "m1", 5, None, None, 1, 2),
-        (1, "m1", 5, 11, 10, 1, 1),
-        (1, "m2", 12, None, None, 2, 2),
+        (1, "m1", 5, 12, 11, 1, 1),
+        (1, "m2", 13, None, None, 2, 2),
     ]
-    assert of(found, "unowned", REVOKES, "partition", "from_offset", "to_offset", "grade") == [(1, 11, 12, "proven")]
+    assert of(found, "unowned", REVOKES, "partition", "from_offset", "to_offset", "grade") == [(1, 12, 13, "proven")]
     columns = ("epoch", "cause", "member_id", "members", "partitions_moved", "settled_offset", "open")
     assert of(found, "rebalances", REVOKES, *columns) == [
         (1, "joined", "m1", 1, 2, 5, False),
-        (2, "joined", "m2", 2, 1, 12, False),
+        (2, "joined", "m2", 2, 1, 13, False),
     ]
     assert of(found, "setting_changes", REVOKES, "name", "value") == [("consumer.session.timeout.ms", "50000")]
 
@@ -178,7 +192,7 @@ def test_assignments_of_a_generation_count_from_the_same_record(found: Tables) -
 
 def test_an_instance_id_goes_from_member_to_member(found: Tables) -> None:
     columns = ("instance_id", "member_id", "from_offset", "to_offset")
-    assert of(found, "static_member_history", STATIC, *columns) == [("i1", "m1", 2, 11), ("i1", "m2", 11, None)]
+    assert of(found, "static_member_history", STATIC, *columns) == [("i1", "m1", 2, 12), ("i1", "m2", 12, None)]
     assert of(found, "members", STATIC, "member_id", "instance_id", "to_offset") == [
         ("m1", "i1", 9),
         ("m2", "i1", None),
@@ -188,6 +202,11 @@ def test_an_instance_id_goes_from_member_to_member(found: Tables) -> None:
 def test_a_group_that_begins_anew(found: Tables) -> None:
     assert of(found, "rebalances", ANEW, "epoch", "anew") == [(1, True), (1, True)]
     assert of(found, "members", ANEW, "open") == [(False,), (False,)]
+
+
+def test_the_members_of_an_upgraded_group_are_there_before_it(found: Tables) -> None:
+    columns = ("epoch", "members", "target_offset", "settled_offset", "superseded")
+    assert of(found, "rebalances", UPGRADED, *columns) == [(4, 2, None, 8, False), (5, 1, 14, 15, False)]
 
 
 def test_planted_faults_are_found_and_named(spark: SparkSession, found: Tables) -> None:
