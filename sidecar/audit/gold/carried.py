@@ -66,6 +66,9 @@ CARRIED = by_name(
             state_partition=INT,
             last_offset=LONG,
             first_hole_offset=LONG,
+            first_repeat=LONG,
+            last_sign=LONG,
+            whole_from=LONG,
         ),
         _carried(
             "holdings",
@@ -90,7 +93,7 @@ CARRIED = by_name(
             revision=LONG,
             generation=INT,
             assigned=NAMED,
-            hole=LONG,
+            whole_from=LONG,
             at_offset=LONG,
         ),
         _carried(

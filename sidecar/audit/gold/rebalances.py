@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.audit.gold.holdings import keys
-from sidecar.audit.gold.steps import ORDER, done, sql
+from sidecar.audit.gold.steps import ORDER, done, graded, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -320,24 +320,22 @@ def _grouped(counted: DataFrame) -> DataFrame:
     )
 
 
-def as_rebalances(found: DataFrame, read: DataFrame) -> DataFrame:
-    """Of all epochs that were open before or are new."""
-    return sql(
-        """with a as (select state_partition, group_id, kind, h.head.epoch, h.head.anew, h.head.began,
-            h.head.member_id, h.head.cause,
+def as_rebalances(found: DataFrame, whole: DataFrame) -> DataFrame:
+    """Of all epochs that were open before or are new. They are proven only where everything is known: otherwise there
+    may have been a member of whom nothing is left."""
+    rows = sql(
+        f"""with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.began, h.head.cause, h.head.member_id,
                 h.head.members, target as aim, done, n_offset, n_offset is not null and done is null as superseded,
-                n_offset is null and done is null as open from {found} where h.there and not h.done)
-            select a.state_partition, group_id, kind, epoch, anew, began.offset as from_offset, began.ms as from_ms,
+                n_offset is null and done is null as open from {{found}} where h.there and not h.done)
+            select state_partition, group_id, kind, epoch, anew, began.offset as from_offset, began.ms as from_ms,
                 began.written_ms as from_written_ms, began.why, cause, member_id, members,
                 aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
                 aim.assignor, aim.moved as partitions_moved, done.offset as settled_offset,
                 done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,
-                case when coalesce(done.offset, n_offset, last_offset) < coalesce(first_hole_offset,
-                    9223372036854775807) then 'proven' else 'possible' end as grade
-            from a join (select /*+ broadcast */ * from {read}) r on a.state_partition = r.state_partition""",
+                coalesce(done.offset, n_offset) as until_offset from a""",
         found=found,
-        read=read,
     )
+    return graded(rows, whole, "from_offset", "until_offset")
 
 
 def left(found: DataFrame) -> DataFrame:

@@ -38,10 +38,16 @@ class Log:
         self.revisions: dict[Any, int] = {}
         self.claimed: int | None = None
         self.epoch = 1
+        self.forgotten = 0
+
+    def forget(self) -> None:
+        """The rows so far, but not what comes after them."""
+        self.forgotten += len(self.rows)
+        self.rows = []
 
     def put(self, kind: str, group: str, sub: str = "", *, gone: bool = False, **fields: Any) -> Row:
         table = SILVER[kind]
-        offset = len(self.rows)
+        offset = self.forgotten + len(self.rows)
         row: Row = dict.fromkeys(table.names) | {
             "table": table.name,
             "state_partition": self.partition,
@@ -203,19 +209,24 @@ def _record(log: Log, epoch: int, record: Record | None, now: int) -> None:
     log.put(str(record.kind), record.group_id, record.sub_id, gone=gone, **fields | times)
 
 
-def compacted(rows: list[Row], rng: random.Random, share: float) -> list[Row]:
-    """Some of what a later record of the same key supersedes is gone; so are some tombstones of keys that ended."""
-    last: dict[Any, int] = {}
-    for i, row in enumerate(rows):
-        last[key_of(row)] = i
-    forget = rng.random() < 0.5
-    left = []
-    for i, row in enumerate(rows):
-        newest = last[key_of(row)] == i
-        drop = rng.random() < share and (not newest or (forget and row["deleted"]))
-        if not drop or row["table"] == "claims":
-            left.append(row)
-    return left
+def spaced(rows: list[Row], rng: random.Random) -> list[Row]:
+    """The rows of a state partition, with offsets that transactions took: one for each marker, more if aborted."""
+    made, lost = [], 0
+    for row in rows:
+        made.append({**row, "offset": row["offset"] + lost})
+        if rng.random() < 0.05:
+            lost += rng.choice((1, 1, 1, 4))
+    return made
+
+
+def compacted(rows: list[Row], rng: random.Random) -> list[Row]:
+    """The rows of a state partition as Kafka leaves them: up to some offset the last of each key, and of those no
+    tombstone up to some earlier offset; all rows behind it."""
+    cleaned = rng.randrange(len(rows) + 1)
+    forgotten = rng.randrange(cleaned + 1)
+    last = {key_of(row): i for i, row in enumerate(rows[:cleaned])}
+    kept = {i for i in last.values() if i >= forgotten or not rows[i]["deleted"]}
+    return [row for i, row in enumerate(rows) if i >= cleaned or i in kept]
 
 
 def key_of(row: Row) -> tuple[Any, ...]:
