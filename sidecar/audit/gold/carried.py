@@ -11,9 +11,7 @@ from sidecar.audit.layers import NAMED, OWNED, PLACES
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
 FIRST_LAST = record(offset=LONG, ms=LONG)
-FROM = record(
-    offset=LONG, ms=LONG, written_ms=LONG, why=TEXT, not_before=LONG, exact=FLAG, epoch=INT, topic=TEXT
-)
+FROM = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT, not_before=LONG, exact=FLAG, epoch=INT, topic=TEXT)
 STATE = record(offset=LONG, type=TEXT, ms=LONG, written_ms=LONG)
 REACH = record(reach=LONG, from_offset=LONG, member_id=TEXT, ms=LONG, written_ms=LONG)
 WHO = record(offset=LONG, written_ms=LONG, member_id=TEXT, what=TEXT)
@@ -24,7 +22,6 @@ ACC = record(
     there=FLAG,
     head=HEAD,
     live=LONG,
-    settled=LONG,
     who=WHO,
     p_who=record(offset=LONG, w=WHO),
     done=FLAG,
@@ -69,6 +66,9 @@ CARRIED = by_name(
             state_partition=INT,
             last_offset=LONG,
             first_hole_offset=LONG,
+            first_repeat=LONG,
+            last_sign=LONG,
+            whole_from=LONG,
         ),
         _carried(
             "holdings",
@@ -93,7 +93,7 @@ CARRIED = by_name(
             revision=LONG,
             generation=INT,
             assigned=NAMED,
-            hole=LONG,
+            whole_from=LONG,
             at_offset=LONG,
         ),
         _carried(
@@ -134,7 +134,15 @@ CARRIED = by_name(
             c=REACH,
             o=REACH,
         ),
-        _carried("places", "What went on longest among what has ended.", tuple(_PLACE), **_PLACE, topic=TEXT, c=REACH, o=REACH),
+        _carried(
+            "places",
+            "What went on longest among what has ended.",
+            tuple(_PLACE),
+            **_PLACE,
+            topic=TEXT,
+            c=REACH,
+            o=REACH,
+        ),
         _carried(
             "members",
             "Members that are there.",
@@ -221,7 +229,12 @@ CARRIED = by_name(
             reached=INT,
         ),
         _carried(
-            "target_members", "The last target of each member.", tuple(_MEMBER), **_MEMBER, offset=LONG, partitions=PLACES
+            "target_members",
+            "The last target of each member.",
+            tuple(_MEMBER),
+            **_MEMBER,
+            offset=LONG,
+            partitions=PLACES,
         ),
         _carried(
             "target_changes",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.audit.gold.holdings import COLUMNS, MEMBER, keys, marked
-from sidecar.audit.gold.steps import ADJACENT, MISSING, ORDER, done, sql
+from sidecar.audit.gold.steps import MISSING, ORDER, adjacent, done, sql, whole
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,20 +48,18 @@ def _heads(line: DataFrame) -> DataFrame:
     )
 
 
-def _line(
-    assignments: DataFrame, members: DataFrame, groups: DataFrame, last: DataFrame, was: DataFrame
-) -> DataFrame:
+def _line(assignments: DataFrame, members: DataFrame, groups: DataFrame, last: DataFrame, was: DataFrame) -> DataFrame:
     """All in one line per group: `n` counts the records of the group so far, `life` how often it has gone before, `g`
     is its last record before."""
     rows = sql(
-        f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, hole,
+        f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, whole_from,
                 false as is_group, null as protocol_type, null as assigned_generation, null as at_offset
                 from {{assignments}}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, hole, false, null, null,
+            union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, whole_from, false, null, null,
                 null from {{members}}
-            union all select {GROUP}, '', offset, log_ms, written_ms, why, revision, deleted, null, null, hole, true,
+            union all select {GROUP}, '', offset, log_ms, written_ms, why, revision, deleted, null, null, whole_from, true,
                 protocol_type, assigned_generation, null from {{groups}}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, revision, false, generation, assigned, hole,
+            union all select {MEMBER}, offset, log_ms, written_ms, why, revision, false, generation, assigned, whole_from,
                 false, null, null, at_offset from {{last}}
             union all select {GROUP}, '', offset, null, null, null, revision, false, null, null, null, true,
                 protocol_type, assigned_generation, null from {{was}}""",
@@ -90,11 +88,11 @@ def _counted(line: DataFrame, heads: DataFrame) -> DataFrame:
         f"""with a as (select *, at_offset is not null as carried,
                 lead(1) over (partition by {MEMBER}, n {ORDER}) is null as final,
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
-                case when g is null or g.deleted then -1 else g.assigned_generation end as known
+                lag(offset) over w as prior, case when g is null or g.deleted then -1 else g.assigned_generation end as known
                 from {{line}} where not is_group window w as (partition by {MEMBER} {ORDER}))
-            select *, {MISSING} as missing, {ADJACENT} as adjacent,
+            select *, {MISSING} as missing, {adjacent("prior")} as adjacent,
                 not carried and not deleted and generation > known as waits,
-                offset < coalesce(hole, 9223372036854775807) as whole from a""",
+                {whole("prior")} as whole from a""",
         line=line,
     )
     joined = sql(
@@ -144,13 +142,14 @@ def _events(counted: DataFrame, heads: DataFrame) -> DataFrame:
                 missing, generation as epoch, b_epoch,
                 concat({marked("a", "array_except(k, bk)")}, {marked("x", "array_except(bk, k)")},
                     case when adj then array() else {marked("k", "array_intersect(k, bk)")} end) as es from a),
-            c as (select *, explode(transform(es, k -> struct(k, substring(k, instr(k, '|') + 1) as topic))) as e from b)
+            c as (select *, explode(transform(es, k -> struct(k, substring(k, instr(k,
+                '|') + 1) as topic))) as e from b)
             select {COLUMNS.format(kind="classic")} from c""",
         chain=chain,
     )
     gone = sql(
         f"""with a as (select c.state_partition, c.group_id, c.member_id, h.offset, h.log_ms, h.written_ms, h.why,
-                h.offset < coalesce(h.hole, 9223372036854775807) as adjacent, c.since as b_offset, 0L as missing,
+                coalesce(c.since >= h.whole_from, false) as adjacent, c.since as b_offset, 0L as missing,
                 cast(null as int) as epoch, c.generation as b_epoch,
                 explode(transform(c.k, k -> struct(concat('x', k) as k, substring(k, instr(k, '|') + 1) as topic))) as e
                 from {{chain}} c join {{heads}} h on c.state_partition = h.state_partition
@@ -167,7 +166,7 @@ def _last(counted: DataFrame, heads: DataFrame) -> DataFrame:
     """Of the groups that are there: what counts, and what came after it."""
     return sql(
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, generation,
-                case when since is null then assigned else held end as assigned, hole, since as at_offset
+                case when since is null then assigned else held end as assigned, whole_from, since as at_offset
             from {{counted}} c left anti join {{heads}} h on c.state_partition = h.state_partition
                 and c.group_id = h.group_id and c.life = h.life and h.deleted
             where not deleted and (counts_offset is null or offset >= counts_offset)

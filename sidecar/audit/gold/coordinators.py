@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sidecar.audit.gold.steps import MISSING, ORDER, sql
+from sidecar.audit.gold.steps import sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +31,8 @@ def claims(records: DataFrame, was: DataFrame) -> DataFrame:
                 carried and coalesce(lead(carried) over w, false) as told_already,
                 lead(1) over (partition by state_partition, producer_id order by from_offset) is null as newest
                 from a window w as (partition by state_partition order by from_offset))
-            select *, coalesce(before > producer_epoch, false) or was_fenced as fenced, to_offset is null as open from b""",
+            select *, coalesce(before > producer_epoch, false) or was_fenced as fenced,
+                to_offset is null as open from b""",
         records=records,
         was=was,
     )
@@ -87,29 +88,9 @@ def stale_writes(keys: DataFrame, claims_now: DataFrame) -> DataFrame:
     )
 
 
-class Covered(NamedTuple):
-    coverage: DataFrame
-    revisions: DataFrame
-    """The last revision of each key that has a value."""
-
-
-def coverage(keys: DataFrame, corrupt: DataFrame, was: DataFrame, revisions: DataFrame) -> Covered:
-    name = "state_partition, group_id, kind, sub_id"
-    rows = sql(
-        f"""select {name}, offset, log_ms, revision, deleted, false as carried from {{keys}}
-                where not void and kind not in ('schema', 'owner_claim')
-            union all select {name}, offset, null, revision, false, true from {{revisions}}""",
-        keys=keys,
-        revisions=revisions,
-    )
-    chain = sql(
-        f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
-                cast(null as bigint) as hole
-                from {{rows}} window w as (partition by {name} {ORDER}))
-            select *, {MISSING} as missing from a""",
-        rows=rows,
-    )
-    per_group = sql(
+def coverage(keys: DataFrame, corrupt: DataFrame, revisions: DataFrame, was: DataFrame) -> DataFrame:
+    """Per group; `revisions`: of steps.py."""
+    return sql(
         """select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records, sum(missing) as missing,
                 max(s) as s from (
                 select state_partition, group_id, min(struct(offset, log_ms as ms)) as f,
@@ -118,24 +99,17 @@ def coverage(keys: DataFrame, corrupt: DataFrame, was: DataFrame, revisions: Dat
                 union all select state_partition, '', min(struct(offset, log_ms)), max(struct(offset, log_ms)),
                     count(*), 0L, null from {corrupt} group by state_partition
                 union all select state_partition, group_id, null, null, 0L, sum(missing),
-                    max(struct(offset, log_ms as ms)) from {chain} where missing > 0 group by state_partition, group_id
+                    max(struct(offset, log_ms as ms)) from {revisions} where missing > 0 group by state_partition, group_id
                 union all select state_partition, group_id, f, l, records, missing, s from {was})
             group by state_partition, group_id""",
         keys=keys,
         corrupt=corrupt,
-        chain=chain,
+        revisions=revisions,
         was=was,
     )
-    left = sql(
-        f"""select {name}, l.offset, l.revision from (
-                select {name}, max(struct(offset, revision, deleted)) as l from {{rows}} group by {name})
-            where not l.deleted and l.revision is not null""",
-        rows=rows,
-    )
-    return Covered(per_group, left)
 
 
-def as_coverage(per_group: DataFrame, read: DataFrame) -> DataFrame:
+def as_coverage(per_group: DataFrame, stretches: DataFrame) -> DataFrame:
     """Both scopes, as the table has them."""
     return sql(
         """with a as (select 'group' as scope, * from {per_group} where group_id <> ''
@@ -143,8 +117,8 @@ def as_coverage(per_group: DataFrame, read: DataFrame) -> DataFrame:
                 from {per_group} group by state_partition)
             select a.state_partition, scope, group_id, f.offset as first_offset, f.ms as first_ms,
                 l.offset as last_offset, l.ms as last_ms, records, missing, s.offset as complete_since_offset,
-                s.ms as complete_since_ms, first_hole_offset, true as open
-            from a join (select /*+ broadcast */ * from {read}) r on a.state_partition = r.state_partition""",
+                s.ms as complete_since_ms, first_hole_offset, whole_from as whole_from_offset, true as open
+            from a join {last} r on a.state_partition = r.state_partition""",
         per_group=per_group,
-        read=read,
+        last=stretches.where("until is null"),
     )

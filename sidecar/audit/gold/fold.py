@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sidecar.audit.gold import coordinators, holdings, members, ownership, rebalances
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
-from sidecar.audit.gold.steps import done, empty, keyed, read, shape, sql, valid
+from sidecar.audit.gold.steps import done, empty, keyed, read, revisions, shape, sql, stretches, valid
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.layers import SILVER_TABLES
 
@@ -42,9 +42,13 @@ class _Fold:
         self.silver = {name: silver.get(name, empty(some, t)) for name, t in SILVER_TABLES.items()}
         self.was = {name: carried.get(name, empty(some, t)) for name, t in CARRIED.items()}
         self.out = Folded()
-        self.keys = keyed(self.silver)
-        self.read = done(read(self.keys, self.silver["corrupt"], self.was["read"]))
-        self.carry("read", self.read)
+        self.keys = done(keyed(self.silver))
+        self.revisions = done(revisions(self.keys, self.was["revisions"]))
+        here = read(self.keys, self.silver["corrupt"], self.was["read"])
+        whole = done(stretches(self.revisions, here, self.was["read"]))
+        self.carry("read", whole.where("until is null"))
+        self.whole = whole.where("whole_from is not null").hint("broadcast")
+        self.last = whole
 
     def carry(self, name: str, df: DataFrame) -> None:
         self.out.carried[name] = shape(df, CARRIED[name])
@@ -60,19 +64,18 @@ class _Fold:
             self.out.added[name] = shaped
 
     def of(self, name: str) -> DataFrame:
-        """Valid records of this kind, with the first hole of their partition."""
+        """Valid records of this kind, with the begin of the stretch without gaps that they are in."""
         return sql(
-            """select r.*, first_hole_offset as hole from {records} r
-                left join (select /*+ broadcast */ state_partition as sp, first_hole_offset from {read}) on sp = state_partition""",
+            """select r.*, whole_from from {records} r
+                left join (select state_partition as sp, whole_from, until from {whole}) w
+                    on sp = r.state_partition and offset >= whole_from and (until is null or offset < until)""",
             records=valid(self.silver[name]),
-            read=self.read,
-        ).drop("sp")
+            whole=self.whole,
+        )
 
     def ownership(self) -> None:
         gone = "deleted"
-        consumer = holdings.consumer(
-            self.of("current"), self.of("members").where(gone), self.was["holdings"]
-        )
+        consumer = holdings.consumer(self.of("current"), self.of("members").where(gone), self.was["holdings"])
         of_classic = classic(
             self.of("classic_assignments"),
             self.of("classic_members").where(gone),
@@ -106,7 +109,7 @@ class _Fold:
         self.contested(owned.stretches)
 
     def contested(self, stretches: DataFrame) -> None:
-        found = ownership.compare(done(stretches), self.was["doubtful"], self.was["places"], self.read)
+        found = ownership.compare(done(stretches), self.was["doubtful"], self.was["places"], self.whole)
         self.add("overlaps", found.overlaps)
         self.add("unowned", found.unowned)
         self.carry("doubtful", found.doubtful)
@@ -132,16 +135,18 @@ class _Fold:
         self.add("outages", writes.outages)
         self.carry("writes", writes.last)
         self.add("stale_writes", coordinators.stale_writes(self.keys, claims))
-        covered = coordinators.coverage(self.keys, self.silver["corrupt"], self.was["coverage"], self.was["revisions"])
-        per_group = done(covered.coverage)
-        self.add("coverage", coordinators.as_coverage(per_group, self.read))
+        covered = coordinators.coverage(self.keys, self.silver["corrupt"], self.revisions, self.was["coverage"])
+        per_group = done(covered)
+        self.add("coverage", coordinators.as_coverage(per_group, self.last))
         self.carry("coverage", per_group)
-        self.carry("revisions", covered.revisions)
+        self.carry("revisions", self.revisions.where("latest and not deleted and revision is not null"))
         self.add("unreadable", self.silver["corrupt"])
 
     def rebalances(self) -> None:
         line = rebalances.people(
-            valid(self.silver["current"]), valid(self.silver["members"]), valid(self.silver["classic_members"]),
+            valid(self.silver["current"]),
+            valid(self.silver["members"]),
+            valid(self.silver["classic_members"]),
             self.was["people"],
         )
         targets = valid(self.silver["targets"])
@@ -155,10 +160,10 @@ class _Fold:
         )
         steps = rebalances.classic_steps(valid(self.silver["classic_groups"]), given, self.was["classic_states"])
         found = rebalances.rebalances(
-            line.rows, valid(self.silver["groups"]), targets, moved.targets, steps.rows, self.was["rebalances"]
+            line, valid(self.silver["groups"]), targets, moved.targets, steps.rows, self.was["rebalances"]
         )
         kept = done(found)
-        self.add("rebalances", rebalances.as_rebalances(kept, self.read))
+        self.add("rebalances", rebalances.as_rebalances(kept, self.whole))
         self.carry("people", line.people)
         self.carry("target_members", moved.last)
         self.carry("target_changes", moved.pending)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sidecar.audit.gold.steps import ADJACENT, MISSING, ORDER, done, sql
+from sidecar.audit.gold.steps import MISSING, ORDER, adjacent, done, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,12 +38,12 @@ COLUMNS = """state_partition, group_id, '{kind}' as kind, substring(e.k, instr(e
 
 
 def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
-    """`current`: valid records with `hole`; `members`: tombstones of members, who hold nothing from then on; `last`:
+    """`current`: valid records with `whole_from`; `members`: tombstones of members, who hold nothing from then on; `last`:
     what the last batch left. Holdings are compared only where a record differs from the one before."""
     rows = sql(
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, member_epoch, assigned, pending,
-                hole, false as carried from {{current}}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, null, hole, false
+                whole_from, false as carried from {{current}}
+            union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, null, whole_from, false
                 from {{members}}
             union all select {MEMBER}, offset, null, null, null, revision, false, member_epoch, assigned, pending,
                 null, true from {{last}}""",
@@ -51,7 +51,7 @@ def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
         members=members,
         last=last,
     )
-    changed = f"""not carried and (not ({ADJACENT}) or not b_live or not (assigned <=> b_assigned
+    changed = f"""not carried and (not ({adjacent("b_raw_offset")}) or not b_live or not (assigned <=> b_assigned
         and pending <=> b_pending))"""
     found = sql(
         f"""with a as (select *,
@@ -59,8 +59,9 @@ def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
                 lag(offset) over w as b_raw_offset, lag(member_epoch) over w as b_raw_epoch,
                 lag(assigned) over w as b_assigned, lag(pending) over w as b_pending, lead(1) over w is null as latest
                 from {{rows}} window w as (partition by {MEMBER} {ORDER}))
-            select *, {MISSING} as missing, {ADJACENT} as adjacent, member_epoch as epoch,
-                case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch, {changed} as changed
+            select *, {MISSING} as missing, {adjacent("b_raw_offset")} as adjacent, member_epoch as epoch,
+                case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch,
+                {changed} as changed
             from a where latest or {changed}""",
         rows=rows,
     )

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HEAD = "offset, log_ms, written_ms, why, revision, deleted"
-CARRIED = "last_offset as offset, null as log_ms, null as written_ms, null as why, last_revision as revision, false as deleted"
+CARRIED = """last_offset as offset, null as log_ms, null as written_ms, null as why, last_revision as revision,
+    false as deleted"""
 ACC_NOW = """struct(from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen)
     as acc"""
 
@@ -20,8 +21,8 @@ def members(consumer: DataFrame, classic: DataFrame, was: DataFrame) -> DataFram
     said = "struct(instance_id, client_id, client_host, rack_id) as payload"
     rows = sql(
         f"""select state_partition, group_id, 'consumer' as kind, member_id as key_id, '' as state, {HEAD}, {said},
-                hole, false as carried, null as acc from {{consumer}}
-            union all select state_partition, group_id, 'classic', member_id, '', {HEAD}, {said}, hole, false, null
+                whole_from, false as carried, null as acc from {{consumer}}
+            union all select state_partition, group_id, 'classic', member_id, '', {HEAD}, {said}, whole_from, false, null
                 from {{classic}}
             union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true, {ACC_NOW}
                 from {{was}}""",
@@ -34,8 +35,9 @@ def members(consumer: DataFrame, classic: DataFrame, was: DataFrame) -> DataFram
 
 def static_members(records: DataFrame, was: DataFrame) -> DataFrame:
     rows = sql(
-        f"""select state_partition, group_id, 'static_member' as kind, instance_id as key_id, member_id as state, {HEAD},
-                true as payload, hole, false as carried, null as acc from {{records}}
+        f"""select state_partition, group_id, 'static_member' as kind, instance_id as key_id, member_id as state,
+            {HEAD},
+                true as payload, whole_from, false as carried, null as acc from {{records}}
             union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true, {ACC_NOW}
                 from {{was}}""",
         records=records,

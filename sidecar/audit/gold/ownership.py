@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sidecar.audit.gold.steps import done, sql
+from sidecar.audit.gold.steps import done, graded, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,7 +104,7 @@ class Contested(NamedTuple):
     """Of each place what went on longest among what has ended."""
 
 
-def compare(stretches: DataFrame, doubtful: DataFrame, places: DataFrame, read: DataFrame) -> Contested:
+def compare(stretches: DataFrame, doubtful: DataFrame, places: DataFrame, whole: DataFrame) -> Contested:
     rows = sql(
         f"""select {PLACE}, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                 case when carried then 0 else 2 end as phase, not carried as asked,
@@ -137,7 +137,7 @@ def compare(stretches: DataFrame, doubtful: DataFrame, places: DataFrame, read: 
     )
     return Contested(
         _overlaps(before),
-        _unowned(before, left, read),
+        _unowned(before, left, whole),
         sql(
             f"""select {PLACE}, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                     ended_c as c, ended_o as o from {{before}} where po.reach = {EVER}""",
@@ -163,23 +163,17 @@ def _overlaps(before: DataFrame) -> DataFrame:
     )
 
 
-def _unowned(before: DataFrame, places: DataFrame, read: DataFrame) -> DataFrame:
-    """It is proven only where everything was read: otherwise somebody may have had it of whom nothing is left."""
-    return sql(
-        f"""with a as (
-                select {PLACE}, topic, po.member_id as former_member_id, po.reach as from_offset, po.ms as from_ms,
-                    po.written_ms as from_written_ms, member_id, s_offset as to_offset, ms as to_ms,
-                    written_ms as to_written_ms,
-                    case when not_before >= po.reach then not_before end as to_not_before_offset, false as open
-                    from {{before}} where first and po.reach < s_offset
-                union all select {PLACE}, topic, o.member_id, o.reach, o.ms, o.written_ms, null, null, null, null, null,
-                    true from {{places}} where not owned and o is not null)
-            select a.state_partition, group_id, kind, topic_key, partition, {TOPIC}, former_member_id, from_offset,
-                from_ms, from_written_ms, member_id, to_offset, to_ms, to_written_ms, to_not_before_offset, open,
-                case when coalesce(to_offset, last_offset) < coalesce(first_hole_offset, {EVER}) then 'proven'
-                    else 'possible' end as grade
-            from a join (select /*+ broadcast */ * from {{read}}) r on a.state_partition = r.state_partition""",
+def _unowned(before: DataFrame, places: DataFrame, whole: DataFrame) -> DataFrame:
+    """It is proven only where everything is known: otherwise somebody may have had it of whom nothing is left."""
+    found = sql(
+        f"""select {PLACE}, {TOPIC}, po.member_id as former_member_id, po.reach as from_offset, po.ms as from_ms,
+                po.written_ms as from_written_ms, member_id, s_offset as to_offset, ms as to_ms,
+                written_ms as to_written_ms, case when not_before >= po.reach then not_before end
+                    as to_not_before_offset, false as open
+                from {{before}} where first and po.reach < s_offset
+            union all select {PLACE}, {TOPIC}, o.member_id, o.reach, o.ms, o.written_ms, null, null, null, null, null,
+                true from {{places}} where not owned and o is not null""",
         before=before,
         places=places,
-        read=read,
     )
+    return graded(found, whole, "from_offset", "to_offset")

@@ -1,7 +1,8 @@
 """Rebalances: each group epoch, or generation of a classic group, from the record that began it until all have come.
 
 The records of a group stand in one line, without what they hold, so that running sums tell how many members there are
-and how many of them have reached the epoch.
+and, for each epoch by itself, how many of them have reached it: an upgraded group has members in its first epoch before
+the record that begins it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.audit.gold.holdings import keys
-from sidecar.audit.gold.steps import ORDER, done, sql
+from sidecar.audit.gold.steps import ORDER, done, graded, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,6 +26,8 @@ class Line(NamedTuple):
     """`rows`: types `m` member came or went, `c` a current assignment, `g` the group, `t` a target of an epoch."""
 
     rows: DataFrame
+    reached: DataFrame
+    """How many members the last batch left in each epoch."""
     people: DataFrame
     """Of each member whether it is one, and which epoch it has reached."""
 
@@ -48,19 +51,28 @@ def people(current: DataFrame, members: DataFrame, classic_members: DataFrame, w
         was=was,
     )
     chain = sql(
-        f"""with a as (select *, coalesce(last(case when type = 'm' then there end, true) over earlier, false) as b_there,
+        f"""with a as (select *, coalesce(last(case when type = 'm' then there end, true) over earlier,
+            false) as b_there,
                 last(case when type = 'c' then struct(reached) end, true) over earlier as b_reached
-                from {{rows}} window earlier as (partition by {GROUP}, member_id {ORDER} rows between unbounded preceding
+                from {{rows}} window earlier as (partition by {GROUP},
+                    member_id {ORDER} rows between unbounded preceding
                         and 1 preceding))
             select * from a""",
         rows=rows,
     )
     line = sql(
         f"""select {GROUP}, member_id, offset, log_ms, written_ms, type, there, b_there,
-                case when type = 'm' then cast(there as int) - cast(b_there as int) else 0 end as came,
-                case when type = 'c' then b_reached.reached end as left_epoch, reached
+                case when type = 'm' then cast(there as int) - cast(b_there as int) else 0 end as came, reached,
+                case when b_there then b_reached.reached end as from_epoch,
+                case when type = 'c' and b_there then reached when type = 'm' and there then b_reached.reached end
+                    as to_epoch
             from {{chain}} where not carried""",
         chain=chain,
+    )
+    reached = sql(
+        f"""select {GROUP}, reached as epoch, count(*) as members from {{was}} where member and reached is not null
+            group by {GROUP}, reached""",
+        was=was,
     )
     left = sql(
         f"""select {GROUP}, member_id, coalesce(m.there, false) as member, c.reached from (
@@ -70,7 +82,7 @@ def people(current: DataFrame, members: DataFrame, classic_members: DataFrame, w
             where m.there or c.reached is not null""",
         rows=rows,
     )
-    return Line(line, left)
+    return Line(line, reached, left)
 
 
 class Moves(NamedTuple):
@@ -149,7 +161,8 @@ def classic_steps(groups: DataFrame, moved: DataFrame, was: DataFrame) -> Steps:
     join phase; its rebalance began with the PreparingRebalance before it."""
     one = "state_partition, group_id"
     rows = sql(
-        f"""select {one}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation, protocol,
+        f"""select {one}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
+            protocol,
                 cast(null as {ACC_CLASSIC}) as acc from {{groups}}
             union all select {one}, offset, null, null, null, false, state, null, null, null, acc from {{was}}""",
         groups=groups,
@@ -166,7 +179,8 @@ def classic_steps(groups: DataFrame, moved: DataFrame, was: DataFrame) -> Steps:
                     and 1 preceding)),
             c as (select *, acc is null and not deleted and not prepares and not former.e <=> generation as turns
                 from b),
-            d as (select *, last(case when acc is not null then acc.began when begins then rec end, true) over w as prep,
+            d as (select *, last(case when acc is not null then acc.began when begins then rec end,
+                true) over w as prep,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over w as head,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over earlier
                     as b_head, lead(1) over w is null as latest
@@ -203,18 +217,20 @@ def classic_steps(groups: DataFrame, moved: DataFrame, was: DataFrame) -> Steps:
 ACC_CLASSIC = f"struct<generation: int, began: {REC}, head: bigint>"
 HEAD = f"""struct<epoch: int, anew: boolean, began: {REC}, member_id: string, cause: string, members: int,
     target: {TARGET}>"""
-ACC = f"""struct<head_offset: bigint, there: boolean, head: {HEAD}, live: bigint, settled: bigint, who: {WHO},
+ACC = f"""struct<head_offset: bigint, there: boolean, head: {HEAD}, live: bigint, who: {WHO},
     p_who: struct<offset: bigint, w: {WHO}>, done: boolean>"""
 
 
 def rebalances(
-    line: DataFrame, groups: DataFrame, targets: DataFrame, moved: DataFrame, classic: DataFrame, was: DataFrame
+    line: Line, groups: DataFrame, targets: DataFrame, moved: DataFrame, classic: DataFrame, was: DataFrame
 ) -> DataFrame:
     """`classic`: of `classic_steps`; `was`: what the last batch left."""
-    no = "null as member_id, 0 as came, null as left_epoch, null as reached"
+    no = "null as member_id, 0 as came, null as reached, cast(null as array<struct<e: int, d: bigint>>) as turns"
+    turns = """filter(array(struct(from_epoch as e, -1L as d), struct(to_epoch as e, 1L as d)), x -> x.e is not null)
+        as turns"""
     rows = sql(
         f"""select {GROUP}, offset, log_ms as ms, written_ms, cast(null as string) as why, type, there, b_there,
-                cast(null as int) as epoch, member_id, came, left_epoch, reached, cast(null as {REC}) as began,
+                cast(null as int) as epoch, member_id, came, reached, {turns}, cast(null as {REC}) as began,
                 cast(null as {TARGET}) as target, cast(null as {ACC}) as acc from {{line}}
             union all select state_partition, group_id, 'consumer', offset, log_ms, written_ms, why, 'g', not deleted,
                 true, epoch, {no}, struct(offset, log_ms, written_ms, why), null, null from {{groups}}
@@ -225,8 +241,11 @@ def rebalances(
             union all select {GROUP}, offset, log_ms, written_ms, why, type, there, true, epoch, {no}, began, target,
                 null from {{classic}}
             union all select {GROUP}, -1, null, null, null, 'w', there, true, acc.head.epoch, {no}, null, null, acc
-                from (select *, acc.there as there from {{was}})""",
-        line=line,
+                from (select *, acc.there as there from {{was}})
+            union all select {GROUP}, -2, null, null, null, 'r', true, true, null, null, 0, null,
+                array(struct(epoch as e, members as d)), null, null, null from {{reached}}""",
+        line=line.rows,
+        reached=line.reached,
         groups=groups,
         targets=targets,
         moved=moved,
@@ -237,7 +256,20 @@ def rebalances(
 
 
 def _counted(rows: DataFrame) -> DataFrame:
-    """`now`: the group's epoch; `live`: how many members there are; `settled`: how many of them have reached it."""
+    """`now`: the group's epoch; `live`: how many members there are; `settled`: how many of them have reached the epoch
+    that the record names."""
+    # Both windows below are over one group: its records are brought together once.
+    placed = rows.repartition("state_partition", "group_id", "kind")
+    reached = sql(
+        f"""with a as (select *, case when type = 'g' then epoch when type = 'c' then reached end as said from {{rows}}),
+            b as (select *, inline(concat(array(struct(said as at_epoch, 0L as d, true as main)),
+                coalesce(transform(turns, x -> struct(x.e as at_epoch, x.d as d, false as main)), array()))) from a
+                where type <> 'r' union all
+                select *, turns[0].e, turns[0].d, false from a where type = 'r')
+            select * from (select * except (d, at_epoch, turns, said),
+                sum(d) over (partition by {GROUP}, at_epoch order by offset) as settled from b) where main""",
+        rows=placed,
+    )
     both = f"""window w as (partition by {GROUP} order by offset, type), earlier as (partition by {GROUP}
         order by offset, type rows between unbounded preceding and 1 preceding)"""
     return sql(
@@ -250,15 +282,11 @@ def _counted(rows: DataFrame) -> DataFrame:
                 last(case when type = 'm' then struct(offset, written_ms, member_id,
                     case when not there then 'left' when b_there then 'changed' else 'joined' end as what)
                     when type = 'w' then acc.who end, true) over w as who
-                from {{rows}} {both}),
-            b as (select *, sum(cast(heads as int)) over w as n,
-                sum(coalesce(acc.settled, 0) + cast(coalesce(reached = now.e, false) as int)
-                    - cast(coalesce(left_epoch = now.e, false) as int)) over w as cum,
+                from {{rows}} {both})
+            select *, sum(cast(heads as int)) over w as n,
                 last(case when type = 'p' then struct(offset, who as w) when type = 'w' then acc.p_who end, true)
-                    over w as p_who from a {both})
-            select *, cum - coalesce(last(case when heads then cum - coalesce(acc.settled, 0) end, true) over w, 0)
-                as settled from b {both}""",
-        rows=rows,
+                    over w as p_who from a {both}""",
+        rows=reached,
     )
 
 
@@ -270,14 +298,15 @@ def _grouped(counted: DataFrame) -> DataFrame:
             b as (select *, m.written_ms = began.written_ms and m.offset > coalesce(former.offset, -1) as theirs from a)
             select {GROUP}, n,
                 min(case when heads then struct(offset, there, coalesce(acc.head, struct(epoch,
-                    not coalesce(former.there, false) as anew, began, case when theirs then m.member_id end as member_id,
+                    not coalesce(former.there, false) as anew, began, case when theirs
+                        then m.member_id end as member_id,
                     case when theirs then m.what else 'other' end as cause, cast(live as int) as members,
                     cast(null as {TARGET}) as target)) as head, coalesce(acc.done, false) as done,
                     coalesce(acc.head_offset, offset) as at) end) as h,
                 min(case when type = 't' and epoch = now.e then target end) as t,
-                min(case when type = 'c' and reached is not null and live > 0 and settled = live and reached = now.e
+                min(case when live > 0 and settled = live and ((type = 'c' and reached = now.e) or (type = 'g' and there))
                     then struct(offset, ms, written_ms) end) as s,
-                max(struct(offset, type, live, settled, who, p_who)) as l,
+                max(struct(offset, type, live, who, p_who)) as l,
                 max(case when type = 'w' then acc.head_offset end) as w_offset
             from b group by {GROUP}, n""",
         counted=counted,
@@ -291,23 +320,22 @@ def _grouped(counted: DataFrame) -> DataFrame:
     )
 
 
-def as_rebalances(found: DataFrame, read: DataFrame) -> DataFrame:
-    """Of all epochs that were open before or are new."""
-    return sql(
-        """with a as (select state_partition, group_id, kind, h.head.epoch, h.head.anew, h.head.began, h.head.member_id, h.head.cause,
+def as_rebalances(found: DataFrame, whole: DataFrame) -> DataFrame:
+    """Of all epochs that were open before or are new. They are proven only where everything is known: otherwise there
+    may have been a member of whom nothing is left."""
+    rows = sql(
+        f"""with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.began, h.head.cause, h.head.member_id,
                 h.head.members, target as aim, done, n_offset, n_offset is not null and done is null as superseded,
-                n_offset is null and done is null as open from {found} where h.there and not h.done)
-            select a.state_partition, group_id, kind, epoch, anew, began.offset as from_offset, began.ms as from_ms,
+                n_offset is null and done is null as open from {{found}} where h.there and not h.done)
+            select state_partition, group_id, kind, epoch, anew, began.offset as from_offset, began.ms as from_ms,
                 began.written_ms as from_written_ms, began.why, cause, member_id, members,
                 aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
                 aim.assignor, aim.moved as partitions_moved, done.offset as settled_offset,
                 done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,
-                case when coalesce(done.offset, n_offset, last_offset) < coalesce(first_hole_offset,
-                    9223372036854775807) then 'proven' else 'possible' end as grade
-            from a join (select /*+ broadcast */ * from {read}) r on a.state_partition = r.state_partition""",
+                coalesce(done.offset, n_offset) as until_offset from a""",
         found=found,
-        read=read,
     )
+    return graded(rows, whole, "from_offset", "until_offset")
 
 
 def left(found: DataFrame) -> DataFrame:
@@ -316,7 +344,7 @@ def left(found: DataFrame) -> DataFrame:
                 case when h.there then named_struct('epoch', h.head.epoch, 'anew', h.head.anew, 'began', h.head.began,
                     'member_id', h.head.member_id, 'cause', h.head.cause, 'members', h.head.members,
                     'target', target) end as head,
-                l.live, l.settled, l.who, l.p_who, h.done or done is not null as done) as acc
+                l.live, l.who, l.p_who, h.done or done is not null as done) as acc
             from {{found}} where latest and (h.there or l.live <> 0 or (kind = 'classic' and l.p_who is not null))""",
         found=found,
     )

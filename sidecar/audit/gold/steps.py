@@ -1,9 +1,9 @@
-"""What all parts of gold begin with: valid records, the first hole of each state partition, and the lives of keys."""
+"""What all parts of gold begin with: valid records, what of each state partition is whole, and the lives of keys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.columns import Table
 from sidecar.audit.layers import SILVER
@@ -34,7 +34,8 @@ ORDER = "order by offset"
 def sql(text: str, **frames: DataFrame) -> DataFrame:
     """The query over these frames, which it names in braces."""
     spark = next(iter(frames.values())).sparkSession
-    return spark.sql(text, **frames)
+    named: dict[str, Any] = dict(frames)
+    return spark.sql(text, None, **named)
 
 
 def done(df: DataFrame) -> DataFrame:
@@ -133,12 +134,87 @@ MISSING = """case
     else coalesce(revision, 1) - 1 end"""
 """Values of its key that are missing right before a record. `b_live`: a value of the key came before it. A revision
 that is not higher than that one's tells of a tombstone that is missing as well."""
-ADJACENT = """case
-    when revision is null then offset < coalesce(hole, 9223372036854775807)
-    when b_live then revision = b_revision + 1
-    else revision = 1 end"""
-"""Nothing of its key is missing right before a record. A tombstone without a revision is known to be the next record
-only where everything was read."""
+
+
+def whole(before: str) -> str:
+    """Everything was read from the record in this column to this one."""
+    return f"coalesce(coalesce({before}, offset) >= whole_from, false)"
+
+
+def adjacent(before: str) -> str:
+    """Nothing of its key is missing between a record and the one before it, at the offset in this column. Of a
+    tombstone without a revision that is known only where everything was read."""
+    return f"""case when revision is null then {whole(before)} when b_live then revision = b_revision + 1
+        else revision = 1 end"""
+
+
+def revisions(keys: DataFrame, before: DataFrame) -> DataFrame:
+    """Of each record of a key how many values are `missing` right before it; whether it `repeats`: it is the next one
+    after a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so far."""
+    name = "state_partition, group_id, kind, sub_id"
+    rows = sql(
+        f"""select {name}, offset, log_ms, revision, deleted, false as carried from {{keys}}
+                where not void and kind not in ('schema', 'owner_claim')
+            union all select {name}, offset, null, revision, false, true from {{before}}""",
+        keys=keys,
+        before=before,
+    )
+    return sql(
+        f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
+                lag(offset) over w as b_offset, lead(1) over w is null as latest
+                from {{rows}} window w as (partition by {name} {ORDER}))
+            select {name}, offset, log_ms, revision, deleted, latest, b_offset, {MISSING} as missing,
+                coalesce(not carried and b_live and revision = b_revision + 1, false) as repeats from a""",
+        rows=rows,
+    )
+
+
+def stretches(records: DataFrame, read: DataFrame, before: DataFrame) -> DataFrame:
+    """Where state partitions are whole (tables.py): from `whole_from` until before `until`. `records`: of `revisions`;
+    `read`: of `read`; `before`: the last stretch of each so far."""
+    marks = done(records.where("missing > 0 or repeats").select("state_partition", "offset", "b_offset", "repeats"))
+    parts = sql(
+        """select r.state_partition, r.last_offset, r.first_hole_offset, least(b.first_repeat, f.first) as first_repeat,
+                coalesce(b.last_sign, -1) as last_sign,
+                case when b.state_partition is null then 0L else b.whole_from end as whole_from,
+                b.first_hole_offset is null and r.first_hole_offset < coalesce(least(b.first_repeat, f.first),
+                    9223372036854775807) as torn
+            from {read} r left join {before} b on r.state_partition = b.state_partition
+                left join (select state_partition, min(offset) as first from {marks} where repeats
+                    group by state_partition) f on r.state_partition = f.state_partition""",
+        read=read,
+        before=before,
+        marks=marks,
+    )
+    parts = done(parts)
+    return sql(
+        """with a as (select state_partition, offset, b_offset, repeats, null as begin from {marks}
+                union all select state_partition, first_hole_offset, null, false, null from {parts} where torn
+                union all select state_partition, last_sign, null, false, whole_from from {parts}),
+            b as (select *, max(case when not repeats then offset end) over (partition by state_partition
+                order by offset) as sign from a),
+            c as (select state_partition, sign, coalesce(min(begin), min(case when repeats and b_offset > sign
+                then offset end)) as whole_from from b group by state_partition, sign),
+            d as (select *, lead(sign) over (partition by state_partition order by sign) as until from c)
+            select d.state_partition, sign as last_sign, d.whole_from, until, last_offset, first_hole_offset,
+                first_repeat from d join {parts} p on d.state_partition = p.state_partition
+            where d.whole_from is not null or until is null""",
+        marks=marks,
+        parts=parts,
+    )
+
+
+def graded(rows: DataFrame, stretches: DataFrame, begin: str, end: str) -> DataFrame:
+    """With their `grade`: `proven` where everything is known from `begin` to `end`
+    (null: until now)."""
+    return sql(
+        f"""select r.*, case when w.state_partition is null then 'possible' else 'proven' end as grade
+            from {{rows}} r left join {{stretches}} w on r.state_partition = w.state_partition
+                and {begin} >= whole_from and ({end} < until or until is null)""",
+        rows=rows,
+        stretches=stretches,
+    )
+
 
 KEY = "state_partition, group_id, kind, key_id"
 
@@ -147,13 +223,13 @@ def lives(rows: DataFrame) -> DataFrame:
     """From a value of a key to its tombstone, or to a value with another `state`.
 
     `rows`: state_partition, group_id, kind, key_id, state, offset, log_ms, written_ms, why, revision, deleted,
-    payload (of which the last counts), hole, carried, and of carried rows `acc`: the life so far."""
+    payload (of which the last counts), whole_from, carried, and of carried rows `acc`: the life so far."""
     chain = sql(
         f"""with a as (select *,
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_offset, lag(state) over w as b_state
                 from {{rows}} window w as (partition by {KEY} {ORDER})),
-            b as (select *, {MISSING} as missing, {ADJACENT} as adjacent,
+            b as (select *, {MISSING} as missing, {adjacent("b_offset")} as adjacent,
                 not deleted and (not b_live or not state <=> b_state) as begins from a),
             c as (select *, sum(cast(begins as int)) over w as no, lead(offset) over w as n_offset,
                 lead(deleted or begins) over w as n_ends, lead(log_ms) over w as n_ms,

@@ -4,6 +4,19 @@
 before either, so each has a bound beside it: `from_not_before_offset` is the last offset at which it certainly was not
 so, `to_not_before_offset` the last at which it certainly still was. Nothing was taken in between if the end is `exact`.
 
+What a member owned, and since when, is told by the revisions of its own records: the values of a key count up by one,
+so a gap in them is a value that is missing. That somebody did not own, or that nobody else was there, needs more, for
+compaction leaves nothing of a key that was ended, but offsets without a record. Transactions leave such offsets too,
+so they prove nothing by themselves. But compaction leaves one record of a key: where two records that follow each
+other are there, both of one key, it had not come to the second of them, and from there on everything is known. A
+state partition is `whole` from its begin to the first offset without a record, or for good if such a pair comes before
+that offset; and from the second record of such a pair on. It ends where a revision tells of a missing value: the pair
+must come after that. A statement that covers only what is whole is `proven`.
+
+This holds if records are read before they can be compacted or were compacted before the first was read. A reader that
+compaction overtakes later is found out with the first missing value, and what was said since it was overtaken may be
+wrong; so may a key that in that time was ended, begun anew, and left at just the next revision.
+
 Times that end in `ms` are Unix ms. `written` is the writer's clock, the others are the timestamps of the log.
 """
 
@@ -28,7 +41,7 @@ PLACE = (
 GRADE = Column(
     "grade",
     TEXT,
-    "`proven`; or `possible`: records are missing, and what they said may have been otherwise.",
+    "`proven`; or `possible`: records may be missing that said otherwise.",
 )
 EARLIER = "a tombstone of an earlier version"
 OPEN_END = "it has not ended"
@@ -121,7 +134,7 @@ REBALANCES = _gold(
     Column("cause", TEXT, "`joined`, `changed` or `left`: what the member did; `other`: it was no member."),
     Column("member_id", TEXT, "The member whose record came with it.", "it was no member"),
     Column("members", INT, "Members at that time; in a classic group, when the join phase ended."),
-    *at("target_", "The record by which the target assignment of this epoch was complete.", "there was none"),
+    *at("target_", "The record that completed the target assignment of this epoch.", "none, or before it"),
     Column("assignor", TEXT, "By which assignor; in a classic group, the protocol.", "there was no target"),
     Column(
         "partitions_moved",
@@ -129,7 +142,11 @@ REBALANCES = _gold(
         "Partitions that were given to somebody who had not been given them before.",
         "there was no target",
     ),
-    *at("settled_", "The first record at which every member had reached this epoch.", "it was not, or not yet"),
+    *at(
+        "settled_",
+        "The first record of the epoch, or of a member that came to it, at which every member had reached it.",
+        "it was not, or not yet",
+    ),
     Column("superseded", FLAG, "The next epoch came, or the group went, before all had reached this one."),
     GRADE,
     OPEN,
@@ -247,14 +264,13 @@ COVERAGE = _gold(
     Column(
         "first_hole_offset",
         LONG,
-        "The first offset of the state partition without a record; up to there everything was read.",
+        "The first offset of the state partition without a record: compaction, or the end of a transaction.",
         "there is none",
     ),
+    Column("whole_from_offset", LONG, "Since there everything is known.", "no such offset is known"),
     OPEN,
 )
-CORRUPT = Table(
-    "gold", "unreadable", SILVER_CORRUPT.doc, SILVER_CORRUPT.key, tuple(SILVER_CORRUPT.columns[:8])
-)
+CORRUPT = Table("gold", "unreadable", SILVER_CORRUPT.doc, SILVER_CORRUPT.key, tuple(SILVER_CORRUPT.columns[:8]))
 GOLD = by_name(
     (
         INTERVALS,
@@ -306,7 +322,7 @@ INVARIANTS: dict[str, tuple[str, str]] = {
     "settled_after_target": (
         "Nobody reaches an epoch that has no target yet.",
         "select * from rebalances where grade = 'proven' and settled_offset is not null"
-        " and (target_offset is null or settled_offset < target_offset or target_offset < from_offset)",
+        " and not anew and (target_offset is null or settled_offset < target_offset or target_offset < from_offset)",
     ),
     "epochs_rise": (
         "The epoch of a group goes back only if the group began anew.",

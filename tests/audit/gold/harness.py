@@ -22,8 +22,11 @@ Tables = dict[str, list[Row]]
 
 def frame(spark: SparkSession, table: Table, rows: list[Row]) -> DataFrame:
     schema = pa.schema([pa.field(c.name, c.type) for c in table.columns])
-    timed = [{**r, **{n: r[f"{n[:-4]}ms"] * 1_000 for n in ("log_time", "written_time") if r.get(f"{n[:-4]}ms")}} for r in rows]
-    return spark.createDataFrame(pa.Table.from_pylist(timed, schema=schema))
+    timed = [
+        {**r, **{n: r[f"{n[:-4]}ms"] * 1_000 for n in ("log_time", "written_time") if r.get(f"{n[:-4]}ms")}}
+        for r in rows
+    ]
+    return spark.createDataFrame(pa.Table.from_pylist(timed, schema=schema)).coalesce(1)
 
 
 def kept(df: DataFrame) -> pa.Table:
@@ -49,7 +52,9 @@ def gold(spark: SparkSession, rows: list[Row], cuts: list[dict[int, int]] | None
         for name, df in made.added.items():
             found[name] += df.drop(*times(df)).toArrow().to_pylist()
         still_open = {name: df.drop(*times(df)).toArrow().to_pylist() for name, df in made.open.items()}
-        carried = {name: spark.createDataFrame(kept(df), CARRIED[name].ddl) for name, df in made.carried.items()}
+        carried = {
+            name: spark.createDataFrame(kept(df), CARRIED[name].ddl).coalesce(1) for name, df in made.carried.items()
+        }
     for name, rs in still_open.items():
         found[name] += rs
     return found

@@ -16,8 +16,7 @@ EVER = 1 << 62
 
 
 def at(prefix: str, row: Row | None) -> Row:
-    ms = {f"{prefix}{n}": None if row is None else row[c] for n, c in TIMES}
-    return ms
+    return {f"{prefix}{n}": None if row is None else row[c] for n, c in TIMES}
 
 
 TIMES = (("offset", "offset"), ("ms", "log_ms"), ("written_ms", "written_ms"))
@@ -138,14 +137,15 @@ class Replay:
         steady = not row["deleted"] and row["state"] == "STABLE" and not row["pending"]
         group.reached[member_id] = row["member_epoch"] if steady else None
         if steady:
-            self._settle(row, group)
+            self._settle(row, row["member_epoch"])
 
-    def _settle(self, row: Row, group: Consumer) -> None:
-        line = self.lines[row["group_id"], "consumer"]
+    def _settle(self, row: Row, epoch: int) -> None:
+        line, group = self.lines[row["group_id"], "consumer"], self.consumer[row["group_id"]]
         now = line.rebalance
-        if now is not None and now["open"] and now["epoch"] == row["member_epoch"] and line.live:
-            if all(group.reached.get(m) == now["epoch"] for m in line.live):
-                now.update(settled_offset=row["offset"], open=False)
+        if now is None or not now["open"] or now["epoch"] != epoch or not line.live:
+            return
+        if all(group.reached.get(m) == now["epoch"] for m in line.live):
+            now.update(settled_offset=row["offset"], open=False)
 
     def _classic_assignments(self, row: Row) -> None:
         group, member_id = self.classic[row["group_id"]], row["member_id"]
@@ -249,6 +249,7 @@ class Replay:
             line.head = row
         else:
             self._begin_epoch(row, "consumer", row["epoch"], row, line.who)
+            self._settle(row, row["epoch"])
 
     def _target_members(self, row: Row) -> None:
         places = {(t["topic_id"], p) for t in row["partitions"] or [] for p in t["partitions"]}
@@ -289,8 +290,9 @@ class Replay:
         (line.live.discard if row["deleted"] else line.live.add)(row["member_id"])
         self._life(row, self.members, key, "members", {"kind": kind, "member_id": row["member_id"]})
         if not row["deleted"]:
-            self.members[key].update({c: row[c] for c in ("instance_id", "client_id", "client_host", "rack_id")
-                                      if c in row})
+            self.members[key].update(
+                {c: row[c] for c in ("instance_id", "client_id", "client_host", "rack_id") if c in row}
+            )
 
     def _life(self, row: Row, lives: dict[Any, Row], key: Any, table: str, fields: Row) -> None:
         """Begin it, go on with it, or end it."""
@@ -332,7 +334,13 @@ class Replay:
                     "at_most_ms": row["log_ms"] - former["log_ms"],
                 }
             )
-        self.claim = {"claim": row["owner_epoch"], "fenced": fenced, **at("from_", row), **at("to_", None), "open": True}
+        self.claim = {
+            "claim": row["owner_epoch"],
+            "fenced": fenced,
+            **at("from_", row),
+            **at("to_", None),
+            "open": True,
+        }
         self.last_write = row
         self.tables["coordinators"].append(self.claim)
 

@@ -25,6 +25,7 @@ SUB = {
     "classic_member": "member_id",
     "classic_assignment": "member_id",
 }
+WHO: Row = {"client_id": "c", "client_host": "/h"}
 UNFENCED = ("owner_claim", "config", "schema")
 
 
@@ -37,16 +38,22 @@ class Log:
         self.revisions: dict[Any, int] = {}
         self.claimed: int | None = None
         self.epoch = 1
+        self.forgotten = 0
+
+    def forget(self) -> None:
+        """The rows so far, but not what comes after them."""
+        self.forgotten += len(self.rows)
+        self.rows = []
 
     def put(self, kind: str, group: str, sub: str = "", *, gone: bool = False, **fields: Any) -> Row:
         table = SILVER[kind]
-        offset = len(self.rows)
+        offset = self.forgotten + len(self.rows)
         row: Row = dict.fromkeys(table.names) | {
             "table": table.name,
             "state_partition": self.partition,
             "offset": offset,
             "log_ms": 1_000 + 10 * offset,
-            "written_ms": 1_000 + 10 * offset,
+            "written_ms": 1_000,
             "group_id": group,
             "owner_epoch": self.epoch,
             "claimed_epoch": self.claimed,
@@ -84,7 +91,7 @@ class Log:
         )
 
     def member(self, group: str, member_id: str, **fields: Any) -> Row:
-        return self.put("member", group, member_id, **{"client_id": "c", "client_host": "/h"} | fields)
+        return self.put("member", group, member_id, **{**WHO, **fields})
 
     def group(self, group: str, epoch: int, **fields: Any) -> Row:
         return self.put("group", group, epoch=epoch, metadata_hash=1, **fields)
@@ -93,10 +100,8 @@ class Log:
         self, group: str, member_id: str, epoch: int, held: Sequence[int], pending: Sequence[int] = (), **fields: Any
     ) -> Row:
         state = "UNREVOKED_PARTITIONS" if pending else "STABLE"
-        made = {"assigned": owned(held, epoch), "pending": owned(pending, epoch), "state": state}
-        return self.put(
-            "current", group, member_id, member_epoch=epoch, previous_epoch=epoch - 1, **made | fields
-        )
+        made: Row = {"assigned": owned(held, epoch), "pending": owned(pending, epoch), "state": state}
+        return self.put("current", group, member_id, member_epoch=epoch, previous_epoch=epoch - 1, **made | fields)
 
     def target(self, group: str, epoch: int, **members: Sequence[int]) -> None:
         for member_id, ps in members.items():
@@ -109,7 +114,7 @@ class Log:
             self.put(kind, group, member_id, gone=True)
 
     def classic(self, group: str, state: str, generation: int, given: int, **fields: Any) -> Row:
-        made = {"protocol_type": "consumer", "protocol": "range", "leader": "m1", "since_ms": 1, "adopted": False}
+        made: Row = {"protocol_type": "consumer", "protocol": "range", "leader": "m1", "since_ms": 1, "adopted": False}
         return self.put(
             "classic_group",
             group,
@@ -120,7 +125,7 @@ class Log:
         )
 
     def joins(self, group: str, member_id: str, **fields: Any) -> Row:
-        made = {"client_id": "c", "client_host": "/h", "stale_claims": [], "generation": 0}
+        made: Row = {"client_id": "c", "client_host": "/h", "stale_claims": [], "generation": 0}
         return self.put("classic_member", group, member_id, **made | fields)
 
     def assign(self, group: str, member_id: str, generation: int, held: Sequence[int], **fields: Any) -> Row:
@@ -204,19 +209,24 @@ def _record(log: Log, epoch: int, record: Record | None, now: int) -> None:
     log.put(str(record.kind), record.group_id, record.sub_id, gone=gone, **fields | times)
 
 
-def compacted(rows: list[Row], rng: random.Random, share: float) -> list[Row]:
-    """Some of what a later record of the same key supersedes is gone; so are some tombstones of keys that ended."""
-    last: dict[Any, int] = {}
-    for i, row in enumerate(rows):
-        last[key_of(row)] = i
-    forget = rng.random() < 0.5
-    left = []
-    for i, row in enumerate(rows):
-        newest = last[key_of(row)] == i
-        drop = rng.random() < share and (not newest or (forget and row["deleted"]))
-        if not drop or row["table"] == "claims":
-            left.append(row)
-    return left
+def spaced(rows: list[Row], rng: random.Random) -> list[Row]:
+    """The rows of a state partition, with offsets that transactions took: one for each marker, more if aborted."""
+    made, lost = [], 0
+    for row in rows:
+        made.append({**row, "offset": row["offset"] + lost})
+        if rng.random() < 0.05:
+            lost += rng.choice((1, 1, 1, 4))
+    return made
+
+
+def compacted(rows: list[Row], rng: random.Random) -> list[Row]:
+    """The rows of a state partition as Kafka leaves them: up to some offset the last of each key, and of those no
+    tombstone up to some earlier offset; all rows behind it."""
+    cleaned = rng.randrange(len(rows) + 1)
+    forgotten = rng.randrange(cleaned + 1)
+    last = {key_of(row): i for i, row in enumerate(rows[:cleaned])}
+    kept = {i for i in last.values() if i >= forgotten or not rows[i]["deleted"]}
+    return [row for i, row in enumerate(rows) if i >= cleaned or i in kept]
 
 
 def key_of(row: Row) -> tuple[Any, ...]:
