@@ -96,9 +96,9 @@ def tables(spark: SparkSession, folder: Path) -> Iterator[tuple[str, DataFrame]]
     """Those that have rows."""
     for path in sorted(folder.glob("*")):
         if any(pq.read_metadata(f).num_rows for f in path.glob("*.parquet")):
-            ddl = (SILVER_TABLES if path.name in SILVER_TABLES and "silver" in str(folder) else CARRIED)[path.name].ddl
-            df = spark.read.schema(ddl).parquet(str(path))
-            yield path.name, df.coalesce(1) if os.environ.get("C1") else df
+            known = SILVER_TABLES if folder.parent.name == "silver" else CARRIED
+            ddl = known[path.name].ddl
+            yield path.name, spark.read.schema(ddl).parquet(str(path))
 
 
 def measured(spark: SparkSession, folder: Path, batch: int, threads: int) -> None:
@@ -120,7 +120,8 @@ def measured(spark: SparkSession, folder: Path, batch: int, threads: int) -> Non
         list(pool.map(lambda w: w[0].coalesce(1).write.mode("overwrite").parquet(w[1]), writes))
     now = _jobs(spark)
     print(
-        f"batch {batch}: {time.monotonic() - begin:.1f} s, of which {folded:.1f} s and {between - first} jobs in fold();"
+        f"batch {batch}: {time.monotonic() - begin:.1f} s, of which"
+        f" {folded:.1f} s and {between - first} jobs in fold();"
         f" cpu {sum(java.cpu_times()[:2]) - cpu:.1f} s; {now - first} jobs, {_stages(spark, first, now)} stages;"
         f" load {os.getloadavg()[0]:.1f}",
         flush=True,
@@ -128,7 +129,7 @@ def measured(spark: SparkSession, folder: Path, batch: int, threads: int) -> Non
 
 
 def _jobs(spark: SparkSession) -> int:
-    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())  # type: ignore[union-attr]
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
 
 
 def _stages(spark: SparkSession, first: int, end: int) -> int:

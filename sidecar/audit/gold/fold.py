@@ -8,6 +8,7 @@ of the last batch are those that one single batch gives.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -230,9 +231,18 @@ class _Fold:
 def fold(silver: Frames, carried: Frames) -> Folded:
     """`silver`: the new rows of a batch, by table; `carried`: what the last batch left, nothing at first. A table that
     is not there is an empty one: leave out those without rows, for what needs no plan takes no time."""
+    from pyspark import inheritable_thread_target
+
     one = _Fold(silver, carried)
-    one.ownership()
-    one.people()
-    one.coordinators()
-    one.rebalances()
+
+    def beside() -> None:
+        one.people()
+        one.coordinators()
+
+    # Most of the time goes into plans, each made by one thread; what does not wait for the other goes beside it.
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(inheritable_thread_target(one.keys.sparkSession)(beside))
+        one.ownership()
+        one.rebalances()
+        other.result()
     return one.out
