@@ -96,18 +96,20 @@ def tables(spark: SparkSession, folder: Path) -> Iterator[tuple[str, DataFrame]]
     """Those that have rows."""
     for path in sorted(folder.glob("*")):
         if any(pq.read_metadata(f).num_rows for f in path.glob("*.parquet")):
-            ddl = (SILVER_TABLES if path.name in SILVER_TABLES and "silver" in str(folder) else CARRIED)[path.name].ddl
+            known = SILVER_TABLES if folder.parent.name == "silver" else CARRIED
+            ddl = known[path.name].ddl
             yield path.name, spark.read.schema(ddl).parquet(str(path))
 
 
 def measured(spark: SparkSession, folder: Path, batch: int, threads: int) -> None:
-    jobs, stages = _counters(spark)
+    first = _jobs(spark)
     java = next(p for p in psutil.Process().children(recursive=True) if "java" in p.name())
     cpu, begin = sum(java.cpu_times()[:2]), time.monotonic()
     made = fold(
         dict(tables(spark, folder / "silver" / f"{batch}")), dict(tables(spark, folder / "carried" / f"{batch}"))
     )
-    planned = time.monotonic() - begin
+    folded = time.monotonic() - begin
+    between = _jobs(spark)
     said = (("added", made.added), ("open", made.open), ("carried", made.carried))
     writes = [
         (df, str(folder / ("carried" if what == "carried" else what) / f"{batch + 1}" / name))
@@ -116,18 +118,24 @@ def measured(spark: SparkSession, folder: Path, batch: int, threads: int) -> Non
     ]
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda w: w[0].coalesce(1).write.mode("overwrite").parquet(w[1]), writes))
-    now = _counters(spark)
+    now = _jobs(spark)
     print(
-        f"batch {batch}: {time.monotonic() - begin:.1f} s, of which {planned:.1f} s in fold();"
-        f" cpu {sum(java.cpu_times()[:2]) - cpu:.1f} s; {now[0] - jobs} jobs, {now[1] - stages} stages;"
+        f"batch {batch}: {time.monotonic() - begin:.1f} s, of which"
+        f" {folded:.1f} s and {between - first} jobs in fold();"
+        f" cpu {sum(java.cpu_times()[:2]) - cpu:.1f} s; {now - first} jobs, {_stages(spark, first, now)} stages;"
         f" load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
 
 
-def _counters(spark: SparkSession) -> tuple[int, int]:
-    scheduler = spark.sparkContext._jsc.sc().dagScheduler()  # type: ignore[union-attr]
-    return int(scheduler.nextJobId().get()), int(scheduler.nextStageId().get())
+def _jobs(spark: SparkSession) -> int:
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+
+
+def _stages(spark: SparkSession, first: int, end: int) -> int:
+    """That ran; those whose result was there already did not."""
+    found = filter(None, map(spark.sparkContext.statusTracker().getJobInfo, range(first, end)))
+    return len({s for job in found for s in job.stageIds})
 
 
 def main() -> None:

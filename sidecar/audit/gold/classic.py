@@ -55,12 +55,14 @@ def _line(assignments: DataFrame, members: DataFrame, groups: DataFrame, last: D
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, whole_from,
                 false as is_group, null as protocol_type, null as assigned_generation, null as at_offset
                 from {{assignments}}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, whole_from, false, null, null,
+            union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, whole_from,
+                false, null, null,
                 null from {{members}}
-            union all select {GROUP}, '', offset, log_ms, written_ms, why, revision, deleted, null, null, whole_from, true,
+            union all select {GROUP}, '', offset, log_ms, written_ms, why, revision, deleted, null, null, whole_from,
+                true,
                 protocol_type, assigned_generation, null from {{groups}}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, revision, false, generation, assigned, whole_from,
-                false, null, null, at_offset from {{last}}
+            union all select {MEMBER}, offset, log_ms, written_ms, why, revision, false, generation, assigned,
+                whole_from, false, null, null, at_offset from {{last}}
             union all select {GROUP}, '', offset, null, null, null, revision, false, null, null, null, true,
                 protocol_type, assigned_generation, null from {{was}}""",
         assignments=assignments,
@@ -88,7 +90,8 @@ def _counted(line: DataFrame, heads: DataFrame) -> DataFrame:
         f"""with a as (select *, at_offset is not null as carried,
                 lead(1) over (partition by {MEMBER}, n {ORDER}) is null as final,
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
-                lag(offset) over w as prior, case when g is null or g.deleted then -1 else g.assigned_generation end as known
+                lag(offset) over w as prior,
+                case when g is null or g.deleted then -1 else g.assigned_generation end as known
                 from {{line}} where not is_group window w as (partition by {MEMBER} {ORDER}))
             select *, {MISSING} as missing, {adjacent("prior")} as adjacent,
                 not carried and not deleted and generation > known as waits,

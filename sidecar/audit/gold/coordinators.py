@@ -99,7 +99,8 @@ def coverage(keys: DataFrame, corrupt: DataFrame, revisions: DataFrame, was: Dat
                 union all select state_partition, '', min(struct(offset, log_ms)), max(struct(offset, log_ms)),
                     count(*), 0L, null from {corrupt} group by state_partition
                 union all select state_partition, group_id, null, null, 0L, sum(missing),
-                    max(struct(offset, log_ms as ms)) from {revisions} where missing > 0 group by state_partition, group_id
+                    max(struct(offset, log_ms as ms)) from {revisions} where missing > 0
+                    group by state_partition, group_id
                 union all select state_partition, group_id, f, l, records, missing, s from {was})
             group by state_partition, group_id""",
         keys=keys,

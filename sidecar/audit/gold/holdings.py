@@ -38,8 +38,8 @@ COLUMNS = """state_partition, group_id, '{kind}' as kind, substring(e.k, instr(e
 
 
 def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
-    """`current`: valid records with `whole_from`; `members`: tombstones of members, who hold nothing from then on; `last`:
-    what the last batch left. Holdings are compared only where a record differs from the one before."""
+    """`current`: valid records with `whole_from`; `members`: tombstones of members, who hold nothing from then on;
+    `last`: what the last batch left. Holdings are compared only where a record differs from the one before."""
     rows = sql(
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, member_epoch, assigned, pending,
                 whole_from, false as carried from {{current}}
@@ -92,7 +92,8 @@ def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
         chain=chain,
     )
     left = sql(
-        f"select {MEMBER}, offset, revision, member_epoch, assigned, pending from {{chain}} where latest and not deleted",
+        f"""select {MEMBER}, offset, revision, member_epoch, assigned, pending from {{chain}}
+            where latest and not deleted""",
         chain=chain,
     )
     return Held(events, left)

@@ -22,7 +22,8 @@ def members(consumer: DataFrame, classic: DataFrame, was: DataFrame) -> DataFram
     rows = sql(
         f"""select state_partition, group_id, 'consumer' as kind, member_id as key_id, '' as state, {HEAD}, {said},
                 whole_from, false as carried, null as acc from {{consumer}}
-            union all select state_partition, group_id, 'classic', member_id, '', {HEAD}, {said}, whole_from, false, null
+            union all select state_partition, group_id, 'classic', member_id, '', {HEAD}, {said}, whole_from, false,
+                null
                 from {{classic}}
             union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true, {ACC_NOW}
                 from {{was}}""",

@@ -99,7 +99,7 @@ class Contested(NamedTuple):
     overlaps: DataFrame
     unowned: DataFrame
     doubtful: DataFrame
-    """Beginnings at which somebody else had not ended who has not ended yet: who went on longest is still to be seen."""
+    """Beginnings at which somebody else had not ended who has not ended yet: who went on longest is to be seen."""
     places: DataFrame
     """Of each place what went on longest among what has ended."""
 

@@ -222,37 +222,40 @@ ACC = f"""struct<head_offset: bigint, there: boolean, head: {HEAD}, live: bigint
 
 
 def rebalances(
-    line: Line, groups: DataFrame, targets: DataFrame, moved: DataFrame, classic: DataFrame, was: DataFrame
+    line: Line,
+    groups: DataFrame,
+    targets: DataFrame | None,
+    moved: DataFrame | None,
+    classic: DataFrame | None,
+    was: DataFrame,
 ) -> DataFrame:
-    """`classic`: of `classic_steps`; `was`: what the last batch left."""
+    """`classic`: of `classic_steps`; `was`: what the last batch left. None: there is nothing of the kind."""
+    frames = {"line": line.rows, "reached": line.reached, "groups": groups, "was": was}
     no = "null as member_id, 0 as came, null as reached, cast(null as array<struct<e: int, d: bigint>>) as turns"
     turns = """filter(array(struct(from_epoch as e, -1L as d), struct(to_epoch as e, 1L as d)), x -> x.e is not null)
         as turns"""
-    rows = sql(
-        f"""select {GROUP}, offset, log_ms as ms, written_ms, cast(null as string) as why, type, there, b_there,
+    rows = f"""select {GROUP}, offset, log_ms as ms, written_ms, cast(null as string) as why, type, there, b_there,
                 cast(null as int) as epoch, member_id, came, reached, {turns}, cast(null as {REC}) as began,
                 cast(null as {TARGET}) as target, cast(null as {ACC}) as acc from {{line}}
             union all select state_partition, group_id, 'consumer', offset, log_ms, written_ms, why, 'g', not deleted,
                 true, epoch, {no}, struct(offset, log_ms, written_ms, why), null, null from {{groups}}
-            union all select t.state_partition, t.group_id, 'consumer', t.offset, log_ms, written_ms, null, 't', true,
-                true, epoch, {no}, null, struct(t.offset, log_ms, written_ms, assignor, moved), null
-                from {{targets}} t left join {{moved}} m on t.state_partition = m.state_partition
-                    and t.group_id = m.group_id and t.offset = m.target_offset where not deleted
-            union all select {GROUP}, offset, log_ms, written_ms, why, type, there, true, epoch, {no}, began, target,
-                null from {{classic}}
             union all select {GROUP}, -1, null, null, null, 'w', there, true, acc.head.epoch, {no}, null, null, acc
                 from (select *, acc.there as there from {{was}})
             union all select {GROUP}, -2, null, null, null, 'r', true, true, null, null, 0, null,
-                array(struct(epoch as e, members as d)), null, null, null from {{reached}}""",
-        line=line.rows,
-        reached=line.reached,
-        groups=groups,
-        targets=targets,
-        moved=moved,
-        classic=classic,
-        was=was,
-    )
-    return _grouped(_counted(rows))
+                array(struct(epoch as e, members as d)), null, null, null from {{reached}}"""
+    if targets is not None and moved is not None:
+        frames |= {"targets": targets, "moved": moved}
+        rows += f"""
+            union all select t.state_partition, t.group_id, 'consumer', t.offset, log_ms, written_ms, null, 't', true,
+                true, epoch, {no}, null, struct(t.offset, log_ms, written_ms, assignor, moved), null
+                from {{targets}} t left join {{moved}} m on t.state_partition = m.state_partition
+                    and t.group_id = m.group_id and t.offset = m.target_offset where not deleted"""
+    if classic is not None:
+        frames["classic"] = classic
+        rows += f"""
+            union all select {GROUP}, offset, log_ms, written_ms, why, type, there, true, epoch, {no}, began, target,
+                null from {{classic}}"""
+    return _grouped(_counted(sql(rows, **frames)))
 
 
 def _counted(rows: DataFrame) -> DataFrame:
@@ -261,7 +264,8 @@ def _counted(rows: DataFrame) -> DataFrame:
     # Both windows below are over one group: its records are brought together once.
     placed = rows.repartition("state_partition", "group_id", "kind")
     reached = sql(
-        f"""with a as (select *, case when type = 'g' then epoch when type = 'c' then reached end as said from {{rows}}),
+        f"""with a as (select *, case when type = 'g' then epoch when type = 'c' then reached end as said
+                from {{rows}}),
             b as (select *, inline(concat(array(struct(said as at_epoch, 0L as d, true as main)),
                 coalesce(transform(turns, x -> struct(x.e as at_epoch, x.d as d, false as main)), array()))) from a
                 where type <> 'r' union all
@@ -304,7 +308,8 @@ def _grouped(counted: DataFrame) -> DataFrame:
                     cast(null as {TARGET}) as target)) as head, coalesce(acc.done, false) as done,
                     coalesce(acc.head_offset, offset) as at) end) as h,
                 min(case when type = 't' and epoch = now.e then target end) as t,
-                min(case when live > 0 and settled = live and ((type = 'c' and reached = now.e) or (type = 'g' and there))
+                min(case when live > 0 and settled = live
+                    and ((type = 'c' and reached = now.e) or (type = 'g' and there))
                     then struct(offset, ms, written_ms) end) as s,
                 max(struct(offset, type, live, who, p_who)) as l,
                 max(case when type = 'w' then acc.head_offset end) as w_offset

@@ -69,6 +69,8 @@ def keyed(silver: Frames) -> DataFrame:
     """Every record that can be read, by its key, without its contents."""
     found: DataFrame | None = None
     for kind, table in SILVER.items():
+        if table.name not in silver:
+            continue
         void = "false" if kind in UNFENCED else VOID
         one = silver[table.name].selectExpr(
             "state_partition",
@@ -86,7 +88,9 @@ def keyed(silver: Frames) -> DataFrame:
             f"{void} as void",
         )
         found = one if found is None else found.unionAll(one)
-    assert found is not None
+    if found is None:
+        spark = next(iter(silver.values())).sparkSession
+        return keyed({"schemas": spark.createDataFrame([], SILVER["schema"].ddl)})
     return found
 
 
@@ -172,7 +176,7 @@ def revisions(keys: DataFrame, before: DataFrame) -> DataFrame:
 def stretches(records: DataFrame, read: DataFrame, before: DataFrame) -> DataFrame:
     """Where state partitions are whole (tables.py): from `whole_from` until before `until`. `records`: of `revisions`;
     `read`: of `read`; `before`: the last stretch of each so far."""
-    marks = done(records.where("missing > 0 or repeats").select("state_partition", "offset", "b_offset", "repeats"))
+    marks = records.where("missing > 0 or repeats").select("state_partition", "offset", "b_offset", "repeats")
     parts = sql(
         """select r.state_partition, r.last_offset, r.first_hole_offset, least(b.first_repeat, f.first) as first_repeat,
                 coalesce(b.last_sign, -1) as last_sign,

@@ -29,10 +29,6 @@ def frame(spark: SparkSession, table: Table, rows: list[Row]) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_pylist(timed, schema=schema)).coalesce(1)
 
 
-def kept(df: DataFrame) -> pa.Table:
-    return df.toArrow()
-
-
 def gold(spark: SparkSession, rows: list[Row], cuts: list[dict[int, int]] | None = None) -> Tables:
     """All rows that were added, and those that are open after the last batch. `cuts`: per batch, and per state
     partition, the offset at which it ends."""
@@ -52,8 +48,11 @@ def gold(spark: SparkSession, rows: list[Row], cuts: list[dict[int, int]] | None
         for name, df in made.added.items():
             found[name] += df.drop(*times(df)).toArrow().to_pylist()
         still_open = {name: df.drop(*times(df)).toArrow().to_pylist() for name, df in made.open.items()}
+        left = {name: df.toArrow() for name, df in made.carried.items()}
         carried = {
-            name: spark.createDataFrame(kept(df), CARRIED[name].ddl).coalesce(1) for name, df in made.carried.items()
+            name: spark.createDataFrame(rows, CARRIED[name].ddl).coalesce(1)
+            for name, rows in left.items()
+            if rows.num_rows
         }
     for name, rs in still_open.items():
         found[name] += rs
