@@ -47,6 +47,8 @@ class Reader:
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
+            # A fetch at the end of one partition holds back the first one of the next partition for this long.
+            "fetch.wait.max.ms": 10,
             "log_level": 2,
         }
         self._consumer: Any = Consumer({**where.config, **fixed})
@@ -88,10 +90,7 @@ class Reader:
         schemas, kept = StateCodec().schemas, []
         at = low
         while at < high:
-            messages = self._consumer.consume(AT_ONCE, timeout=TIMEOUT_S)
-            if not messages:
-                raise TopicError(f"{self._topic}-{partition}: nothing within {TIMEOUT_S:g} s after offset {at}.")
-            for m in messages:
+            for m in self._arrived(partition, at):
                 if self._ended(m, partition):
                     at = max(at, m.offset())
                     continue
@@ -102,6 +101,14 @@ class Reader:
                 elif key is None or wanted(key):
                     kept.append((m, key))
         yield from (_row(partition, m, key, schemas) for m, key in kept)
+
+    def _arrived(self, partition: int, at: int) -> list[Any]:
+        """At least one message. `consume` waits for all it was asked for: it is given no time, and only the first
+        is waited for."""
+        first = self._consumer.poll(TIMEOUT_S)
+        if first is None:
+            raise TopicError(f"{self._topic}-{partition}: nothing within {TIMEOUT_S:g} s after offset {at}.")
+        return [first, *self._consumer.consume(AT_ONCE, timeout=0)]
 
     def _ended(self, m: Any, partition: int) -> bool:
         from confluent_kafka import KafkaError
