@@ -23,7 +23,7 @@ from sidecar.audit.lake_files import FileInfo
 from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import numbered, over_rows
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.source import AuditError
+from sidecar.audit.source import AuditError, Refused
 from sidecar.audit.source_kafka import RECORDS_PER_TASK
 from sidecar.audit.source_uri import Source, open_source
 
@@ -60,7 +60,7 @@ def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[st
                 lake = lake.next_incarnation()
                 before = NOTHING
             elif why:
-                raise AuditError(
+                raise Refused(
                     f"{why} Its offsets mean other records now. To begin anew, beside what there is, set the option "
                     "new_incarnation (--new-incarnation); nothing of the old one is lost."
                 )
@@ -76,9 +76,9 @@ def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[st
 
 def _same_source(plan: Plan, source: Source, lake: Lake) -> None:
     if plan.stream is not None:
-        raise AuditError(f"batch {plan.batch} was begun by the stream {plan.stream[0]}: start that again to end it")
+        raise Refused(f"batch {plan.batch} was begun by the stream {plan.stream[0]}: start that again to end it")
     if plan.source != source.shown and not (plan.identity and plan.identity == source.identity()):
-        raise AuditError(f"batch {plan.batch} was begun from {plan.source} and has not ended: run it from there first")
+        raise Refused(f"batch {plan.batch} was begun from {plan.source} and has not ended: run it from there first")
     if plan.identity and source.identity() not in ("", plan.identity) and lake.committed(BRONZE) < plan.batch:
         # Nothing of it is visible, and what it was to read is gone: it never happened.
         lake.record(plan.batch, plan=True).unlink()
@@ -207,12 +207,12 @@ def _epoch(lake: Lake, source: Source, checkpoint: Path, rows: DataFrame, epoch:
         identity = source.identity()
         why = recreated(source, before, identity, {})
         if why:
-            raise AuditError(f"{why} End this stream; run an ingest with new_incarnation, then begin a new stream.")
+            raise Refused(f"{why} End this stream; run an ingest with new_incarnation, then begin a new stream.")
         plan = Plan(before.number + 1, source.shown, identity, {}, stream=(query, epoch))
         if begun is None:
             put_json(lake.record(plan.batch, plan=True), asdict(plan))
         elif Plan.of(begun).stream != plan.stream:
-            raise AuditError(f"batch {plan.batch} was begun by another run: end that first")
+            raise Refused(f"batch {plan.batch} was begun by another run: end that first")
 
         def read(target: Any, skip: Mapping[int, int]) -> list[Any]:
             return over_rows(rows, partial(bronze_of_rows, target, skip), lake.root)

@@ -27,6 +27,10 @@ class AuditError(Exception):
     """The topic cannot be read. The message says which partition, and why."""
 
 
+class Refused(AuditError):
+    """It would be refused again: somebody has to do what the message says."""
+
+
 class Range(InputPartition):
     """The offsets [start, end) of one topic partition."""
 

@@ -1,6 +1,6 @@
 """`sidecar audit`: fill a lake from the state topic, and ask it who owned which partition when, and why it changed.
 
-`run` needs Spark, and so Java. The questions need neither: they read the lake's files.
+`run` and `stream` need Spark, and so Java. The questions need neither: they read the lake's files.
 
 Exit codes: 0 clean, 1 findings, 2 wrong usage, 3 cannot read, 4 no findings, but the history is not complete.
 """
@@ -8,6 +8,8 @@ Exit codes: 0 clean, 1 findings, 2 wrong usage, 3 cannot read, 4 no findings, bu
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +20,8 @@ from sidecar.cli.groups import properties
 from sidecar.cli.history import At, CommandConfig, Format, Output, Since, Until, moment_of, place_of, print_rows
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sidecar.audit.lake import Lake
     from sidecar.audit.pipeline import Verdict
 
@@ -46,27 +50,76 @@ def run(
     output: Format = Output.TABLE,
 ) -> None:
     """Read what the lake does not have yet, bring its tables up to date, and say what they say."""
-    try:
+    options = {"topic": topic, **_options(option, command_config)}
+    if new_incarnation:
+        options["new_incarnation"] = "true"
+    with _spark() as spark:
         from sidecar.audit.pipeline import audit as everything
+
+        everything(spark, source, _lake(lake, format), options, _say)
+    _tell(_filled(lake), fail_on_possible, output)
+
+
+@audit.command()
+def stream(
+    source: Source,
+    lake: LakePath = "out/audit/lake",
+    format: Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")] = "",
+    topic: Annotated[str, typer.Option(help="The state topic.")] = "__group_state",
+    command_config: CommandConfig = None,
+    option: Pairs = None,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="From one batch to the next.")] = 30.0,
+    max_records: Annotated[int, typer.Option(min=0, help="Of one batch; 0: no limit.")] = 500_000,
+    metrics: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where Prometheus finds its metrics.")] = "",
+) -> None:
+    """Do what `run` does over and over, and warn before compaction takes what the lake does not have."""
+    import signal
+
+    address = _address(metrics)
+    options = {"topic": topic, **_options(option, command_config), "max_records": str(max_records)}
+    with _spark() as spark:
+        from sidecar.audit.continuous import Continuous
+
+        job = Continuous(spark, source, _lake(lake, format), options, every, _say)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: job.stopped.set())
+        if address is not None:
+            _say(f"metrics at port {job.metrics.serve(*address)}")
+        job.run()
+    _say("stopped; the lake has everything that was said to be in it")
+
+
+@contextmanager
+def _spark() -> Iterator[SparkSession]:
+    """Raises typer.Exit, with what to do, for what can be expected to fail."""
+    try:
         from sidecar.audit.session import session
         from sidecar.audit.source import AuditError
     except ModuleNotFoundError as exc:
         typer.echo(f"{exc}. Install what the audit needs: pip install 'kafka-group-sidecar[audit]'", err=True)
         raise typer.Exit(USAGE) from None
-    options = {"topic": topic, **_options(option, command_config)}
-    if new_incarnation:
-        options["new_incarnation"] = "true"
     try:
-        target = _lake(lake, format)
         spark = session()
         try:
-            everything(spark, source, target, options, lambda text: typer.echo(text, err=True))
+            yield spark
         finally:
             spark.stop()
-        _tell(_filled(lake), fail_on_possible, output)
     except AuditError as exc:
         typer.echo(str(exc), err=True)
         raise typer.Exit(UNREADABLE) from None
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    host, separator, port = text.rpartition(":")
+    if not text:
+        return None
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise typer.BadParameter(f"{text!r} is no HOST:PORT.")
+    return host.strip("[]"), int(port)
 
 
 @audit.command()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sidecar.audit.continuous import Metrics
 from sidecar.audit.ingest import ingest, last_batch, stream
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.source import AuditError
 from sidecar.audit.source_kafka import KafkaSource
-from sidecar.audit.source_lag import about_to_be_lost, lags, metrics
+from sidecar.audit.source_lag import about_to_be_lost, lags
 from sidecar.audit.source_spark import records
 from sidecar.audit.source_uri import dump, open_source
 from sidecar.core.placement import partition_for
@@ -213,7 +214,13 @@ def test_history_that_is_about_to_be_lost(topics: Topics) -> None:
     late = about_to_be_lost(source, {0: 10}, now_ms=T0 + LAG_MS)
     assert [(lag.partition, lag.behind) for lag in late] == [(0, 40)]
     assert not about_to_be_lost(source, {0: 50}, now_ms=T0 + LAG_MS)
-    assert 'group_state_audit_lag_records{partition="0"} 40' in metrics(late)
+    metrics = Metrics()
+    metrics.told(late)
+    assert metrics.registry.get_sample_value("group_state_audit_lag_records", {"partition": "0"}) == 40
+    assert (
+        metrics.registry.get_sample_value("group_state_audit_compaction_lag_seconds", {"partition": "0"})
+        == LAG_MS / 1e3
+    )
 
 
 def test_a_bad_record_among_good_ones_ends_nothing(spark: SparkSession, tmp_path: Path) -> None:
