@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.tables import GOLD
@@ -86,8 +88,7 @@ def _left(lake: Lake, batch: int) -> Path:
 
 
 def _batch(spark: SparkSession, lake: Lake, n: int) -> None:
-    silver = {name: _silver(spark, lake, name, n) for name in SILVER_TABLES}
-    folded = fold(silver, _carried(spark, lake, n - 1))
+    folded = fold(_silver(spark, lake, n), _carried(spark, lake, n - 1))
     _carry(folded.carried, _left(lake, n))
     for name, table in GOLD.items():
         if lake.committed(table) >= n:
@@ -103,19 +104,26 @@ def _batch(spark: SparkSession, lake: Lake, n: int) -> None:
             shutil.rmtree(old)
 
 
-def _silver(spark: SparkSession, lake: Lake, name: str, n: int) -> DataFrame:
-    table = SILVER_TABLES[name]
-    paths = [f.path for f in lake.files(table, n)]
-    if not paths:
-        return spark.createDataFrame([], table.ddl)
-    return spark.read.schema(table.ddl).parquet(*paths)
+def _silver(spark: SparkSession, lake: Lake, n: int) -> dict[str, DataFrame]:
+    """The batch's tables that have rows; at least one table."""
+    found = {}
+    for name, table in SILVER_TABLES.items():
+        paths = [f.path for f in lake.files(table, n) if f.rows]
+        if paths:
+            found[name] = spark.read.schema(table.ddl).parquet(*paths)
+    return found or {"schemas": spark.createDataFrame([], SILVER_TABLES["schemas"].ddl)}
 
 
 def _carried(spark: SparkSession, lake: Lake, n: int) -> dict[str, DataFrame]:
+    """The tables that have rows."""
     folder = _left(lake, n)
     if not folder.is_dir():
         return {}
-    return {name: spark.read.schema(t.ddl).parquet(str(folder / name)) for name, t in CARRIED.items()}
+    return {
+        name: spark.read.schema(t.ddl).parquet(str(folder / name))
+        for name, t in CARRIED.items()
+        if any(pq.read_metadata(f).num_rows for f in (folder / name).glob("*.parquet"))
+    }
 
 
 def _carry(carried: Mapping[str, DataFrame], folder: Path) -> None:
