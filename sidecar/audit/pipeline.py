@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from sidecar.audit.columns import Table
 from sidecar.audit.gold.carried import CARRIED
-from sidecar.audit.gold.fold import fold
+from sidecar.audit.gold.fold import Folded, fold
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest import ingest, last_batch
 from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
+from sidecar.audit.lake_files import Target
+from sidecar.audit.lake_together import write_together
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 
 if TYPE_CHECKING:
@@ -89,19 +92,28 @@ def _left(lake: Lake, batch: int) -> Path:
 
 def _batch(spark: SparkSession, lake: Lake, n: int) -> None:
     folded = fold(_silver(spark, lake, n), _carried(spark, lake, n - 1))
-    _carry(folded.carried, _left(lake, n))
-    for name, table in GOLD.items():
-        if lake.committed(table) >= n:
-            continue
-        lake.sweep(table, n)
-        if table.open:
-            lake.replace_open(table, folded.added[name].unionAll(folded.open[name]), n)
-        else:
-            lake.write(table, folded.added[name], n)
+    left = _left(lake, n)
+    making = left.with_name(f"{left.name}.making")
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir(parents=True)
+    carried = [(Target(CARRIED[name], str(making / name), ""), rows) for name, rows in folded.carried.items()]
+    targets = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
+    for target in targets:
+        lake.sweep(target.table, n)
+    files = write_together([*carried, *((t, _rows(folded, t.table)) for t in targets)], lake.root)
+    if not left.is_dir():
+        making.rename(left)
+    for target, written in zip(targets, files[len(carried) :], strict=True):
+        lake.replace(target, written, n)
     spark.catalog.clearCache()
-    for old in (lake.root / "_carried").iterdir():
-        if old != _left(lake, n):
+    for old in left.parent.iterdir():
+        if old != left:
             shutil.rmtree(old)
+
+
+def _rows(folded: Folded, table: Table) -> DataFrame:
+    rows = folded.added[table.name]
+    return rows.unionAll(folded.open[table.name]) if table.open else rows
 
 
 def _silver(spark: SparkSession, lake: Lake, n: int) -> dict[str, DataFrame]:
@@ -124,17 +136,6 @@ def _carried(spark: SparkSession, lake: Lake, n: int) -> dict[str, DataFrame]:
         for name, t in CARRIED.items()
         if any(pq.read_metadata(f).num_rows for f in (folder / name).glob("*.parquet"))
     }
-
-
-def _carry(carried: Mapping[str, DataFrame], folder: Path) -> None:
-    """It is there as a whole, or not at all."""
-    if folder.is_dir():
-        return
-    made = folder.with_name(f"{folder.name}.making")
-    shutil.rmtree(made, ignore_errors=True)
-    for name, rows in carried.items():
-        rows.write.parquet(str(made / name))
-    made.rename(folder)
 
 
 def verdict(lake: Lake) -> Verdict:

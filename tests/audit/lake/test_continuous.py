@@ -74,8 +74,18 @@ def test_the_command_keeps_up_tells_prometheus_and_stops_when_asked(topics: Topi
     uri = topics.create("live", 2)
     entries = log(33, 120)
     topics.write("live", {0: entries[:60]})
-    command = [sys.executable, "-m", "sidecar.cli.main", "audit", "stream", "--from", uri, "--lake", str(tmp_path / "lake")]
-    more = ["--every", "0.5", "--metrics", "127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "sidecar.cli.main",
+        "audit",
+        "stream",
+        "--from",
+        uri,
+        "--lake",
+        str(tmp_path / "lake"),
+    ]
+    more = ["--from", uri, "--lake", str(tmp_path / "lake"), "--every", "0.5", "--metrics", "127.0.0.1:0"]
     p = subprocess.Popen([*command, *more], stderr=subprocess.PIPE, text=True)
     assert p.stderr is not None
     lines: list[str] = []

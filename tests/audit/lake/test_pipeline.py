@@ -88,15 +88,15 @@ def test_a_batch_of_gold_that_was_broken_off_is_done_again(spark: SparkSession, 
     for cut in (len(entries) // 2, len(entries)):
         dump(source, entries[:cut])
         with pytest.MonkeyPatch.context() as patch:
-            real, written = Lake.replace_open, []
+            real, written = Lake.replace, []
 
-            def dies(self: Lake, table: Any, rows: Any, batch: int, real: Any = real, written: Any = written) -> bool:
+            def dies(self: Lake, target: Any, files: Any, batch: int, real: Any = real, written: Any = written) -> bool:
                 if len(written) == 3:
                     raise KeyboardInterrupt
-                written.append(table)
-                return bool(real(self, table, rows, batch))
+                written.append(target)
+                return bool(real(self, target, files, batch))
 
-            patch.setattr(Lake, "replace_open", dies)
+            patch.setattr(Lake, "replace", dies)
             with pytest.raises(KeyboardInterrupt):
                 audit(spark, f"file://{source}", lake)
         make_gold(spark, lake)
