@@ -166,6 +166,7 @@ class Configs:
             assignors=self._assignors(),
             assignor_timeout_ms=int(self._own.values["assignor_timeout_ms"]),
             join_wait_ms=int(self._own.values["join_wait_ms"]),
+            refuse_commits_of_others=bool(self._own.values["refuse_commits_of_others"]),
             migration_policy=self._policy(),
         )
 

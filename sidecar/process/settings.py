@@ -98,6 +98,10 @@ class Consumer(_Section):
         ge=0,
         description="The answer to a joining member waits so long for a run under way; 0: not at all, as KIP-1263 has it.",
     )
+    refuse_commits_of_others: bool = Field(
+        True,
+        description="A member may not commit for a partition that another member owns; false: it may, as in Kafka.",
+    )
     regex_refresh_interval_ms: int = Field(
         600_000, ge=10_000, description="How often regular expressions are resolved anew, new topics or not."
     )

@@ -42,7 +42,9 @@ class App:
         self.kafka, self.name = kafka, name
         args = [kafka.bootstrap, f"copy-{topic}", topic, f"{topic}-out", f"{topic}-{name}", protocol]
         if name == "java":
-            self.command = [java(), *JVM, "-cp", f"{kafka.tools}/*", str(JAVA_SOURCE), *args]
+            self.hold = kafka.folder / f"{topic}.hold"
+            jvm = [*JVM, f"-Dhold={self.hold}", "-cp", f"{kafka.tools}/*"]
+            self.command = [java(), *jvm, str(JAVA_SOURCE), *args]
         else:
             self.command = [sys.executable, "-m", "tests.clients.copier", *args]
         self.starts = 0
@@ -94,13 +96,7 @@ class Output:
 
 def run(kafka: LocalKafka, rounds: int, protocol: str, say: bool = True) -> dict[str, object]:
     topic = f"in-{protocol}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 3})
-    replicas = min(3, kafka.brokers)
-    for f in admin.create_topics([NewTopic(t, PARTITIONS, replicas) for t in (topic, f"{topic}-out")]).values():
-        f.result(timeout=30)
-    producer = ProducerProcess(kafka, topic, RATE, kafka.internal).start()
-    apps = [App(kafka, "java", topic, protocol), App(kafka, "python", topic, protocol)]
-    output = Output(kafka, f"{topic}-out")
+    producer, apps, output = _begin(kafka, topic, protocol)
     fenced = kills = 0
     try:
         wait_until("the first output", lambda: output.advanced(0), 60)
@@ -133,15 +129,9 @@ def run(kafka: LocalKafka, rounds: int, protocol: str, say: bool = True) -> dict
                     f"round {n + 1:2}: {app.name} {did}{', the owner was killed' if n % 2 else ''}; {at} records out",
                     flush=True,
                 )
-        producer.stop()
-        sent = sum(producer.counts.values())
-        wait_until("everything in the output", lambda: output.read() >= sent, 90)
-        time.sleep(2)
-        output.read()
+        sent = _all_out(producer, output)
     finally:
-        for app in apps:
-            app.process.kill()
-        producer.process.kill()
+        _end(producer, apps)
     return {
         "exactly_once": protocol,
         "kafka": kafka.version,
@@ -152,6 +142,66 @@ def run(kafka: LocalKafka, rounds: int, protocol: str, say: bool = True) -> dict
         "twice": sum(n > 1 for n in output.seen.values()),
         "fenced_after_sleep": fenced,
     }
+
+
+def _begin(kafka: LocalKafka, topic: str, protocol: str) -> tuple[ProducerProcess, list[App], Output]:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 3})
+    replicas = min(3, kafka.brokers)
+    for f in admin.create_topics([NewTopic(t, PARTITIONS, replicas) for t in (topic, f"{topic}-out")]).values():
+        f.result(timeout=30)
+    producer = ProducerProcess(kafka, topic, RATE, kafka.internal).start()
+    apps = [App(kafka, "java", topic, protocol), App(kafka, "python", topic, protocol)]
+    return producer, apps, Output(kafka, f"{topic}-out")
+
+
+def _all_out(producer: ProducerProcess, output: Output) -> int:
+    """Ends the producer; returns how many records it has written, once so many are in the output."""
+    producer.stop()
+    sent = sum(producer.counts.values())
+    wait_until("everything in the output", lambda: output.read() >= sent, 90)
+    time.sleep(2)
+    output.read()
+    return sent
+
+
+def _end(producer: ProducerProcess, apps: list[App]) -> None:
+    for app in apps:
+        app.process.kill()
+    producer.process.kill()
+
+
+def late_commit(kafka: LocalKafka) -> dict[str, int]:
+    """A Java member is removed while it has a batch in hand, joins again in the background, and then commits the batch
+    with the epoch that it has now. Returns how many records are in the output twice, and how many commits were
+    refused."""
+    topic = "in-late"
+    producer, apps, output = _begin(kafka, topic, "consumer")
+    member = apps[0]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 3})
+
+    def members() -> int:
+        return len(admin.describe_consumer_groups([f"copy-{topic}"])[f"copy-{topic}"].result(30).members)
+
+    try:
+        wait_until("the first output", lambda: output.advanced(0), 60)
+        wait_until("two members", lambda: members() == 2, 60)
+        member.hold.touch()
+        wait_until("a batch in hand", lambda: "holding" in member.said, 60)
+        member.process.signal(signal.SIGSTOP)
+        wait_until("its removal", lambda: members() == 1, 60)
+        at = output.read()
+        wait_until("the other one to go on", lambda: output.advanced(at + RATE), 60)
+        member.process.signal(signal.SIGCONT)
+        wait_until("its return", lambda: members() == 2, 60)
+        time.sleep(1)
+        member.hold.unlink()
+        at = output.read()
+        wait_until("the output to go on", lambda: output.advanced(at + RATE), 60)
+        _all_out(producer, output)
+    finally:
+        _end(producer, apps)
+    twice = sum(n > 1 for n in output.seen.values())
+    return {"twice": twice, "refused": sum("aborted" in line for line in member.said)}
 
 
 def _kill_owner(kafka: LocalKafka, group: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from sidecar.drill.local import LocalKafka
-from tests.clients.exactly_once import ENV, PROPERTIES, run
+from tests.clients.exactly_once import ENV, PROPERTIES, late_commit, run
 
 pytestmark = pytest.mark.kafka
 
@@ -24,3 +25,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 def test_every_record_is_in_the_output_once(cluster: LocalKafka, protocol: str) -> None:
     figures = run(cluster, 3, protocol)
     assert (figures["missing"], figures["twice"]) == (0, 0), figures
+
+
+def test_a_removed_member_that_has_joined_again_cannot_commit_what_it_read_before(cluster: LocalKafka) -> None:
+    found = late_commit(cluster)
+    assert found["twice"] == 0 and found["refused"], found
+
+
+def test_it_can_at_kafka(tmp_path: Path) -> None:
+    """What docs/differences.md says of it."""
+    with LocalKafka(tmp_path, brokers=1, front="none", properties=PROPERTIES) as kafka:
+        found = late_commit(kafka)
+    assert found["twice"] and not found["refused"], found

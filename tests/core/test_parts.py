@@ -125,6 +125,25 @@ def test_offset_commit_is_fenced_by_epoch() -> None:
     assert commit(world, "a", old, partition=3) == (0, Code.STALE_MEMBER_EPOCH), "no longer its own"
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_nobody_commits_for_a_partition_that_another_member_owns(strict: bool) -> None:
+    config = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0, refuse_commits_of_others=strict)
+    world = World(config)
+    world.topics(topic(1, "t", 4))
+    a, b = Client(world, "g", "a", ("t",)), Client(world, "g", "b", ("t",))
+    a.heartbeat()
+    b.heartbeat()
+    assert commit(world, "b", b.epoch, partition=3)[1] == (Code.STALE_MEMBER_EPOCH if strict else 0), "not given up yet"
+    assert commit(world, "a", a.epoch, partition=3) == (0, 0)
+    for _ in range(2):
+        a.heartbeat()
+        b.heartbeat()
+    assert commit(world, "b", b.epoch, partition=3) == (0, 0)
+    assert commit(world, "a", a.epoch, partition=3)[1] == (Code.STALE_MEMBER_EPOCH if strict else 0)
+    assert commit(world, "a", a.epoch, transactional=True, partition=3)[1] == (Code.ILLEGAL_GENERATION if strict else 0)
+    assert commit(world, "a", a.epoch, partition=9) == (0, 0), "nobody's, like those of other topics"
+
+
 def test_offset_fetch_is_fenced_by_epoch() -> None:
     world = World()
     world.topics(topic(1, "t", 4))

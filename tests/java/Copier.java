@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
@@ -60,6 +62,7 @@ public class Copier {
     static void copy(KafkaConsumer<String, String> consumer, KafkaProducer<String, String> producer, String out) {
         ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(200));
         if (records.isEmpty()) return;
+        hold();
         producer.beginTransaction();
         try {
             Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
@@ -75,6 +78,18 @@ public class Copier {
             System.out.println("aborted: " + e);
             producer.abortTransaction();
             reset(consumer);
+        }
+    }
+
+    /** While this file is there, the batch is kept in hand. */
+    static void hold() {
+        String file = System.getProperty("hold");
+        if (file == null || !Files.exists(Path.of(file))) return;
+        System.out.println("holding");
+        try {
+            while (Files.exists(Path.of(file))) Thread.sleep(20);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
         }
     }
 

@@ -6,6 +6,7 @@ ConsumerGroup.validateOffsetCommit / validateOffsetFetch and OffsetMetadataManag
 
 from __future__ import annotations
 
+from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck, Place
@@ -17,10 +18,13 @@ ZERO_ID = b"\0" * 16
 
 
 def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
-    turn.reply(token, _commit(turn.groups[c.group_id], turn.image, c))
+    strict = config_of(turn, c.group_id).refuse_commits_of_others
+    turn.reply(token, _commit(turn.groups[c.group_id], turn.image, c, strict))
 
 
-def _commit(group: ConsumerGroup, image: TopicImage, c: CommitCheck) -> CheckReply:
+def _commit(group: ConsumerGroup, image: TopicImage, c: CommitCheck, strict: bool) -> CheckReply:
+    """`strict`: the present epoch alone does not do. A Java client joins again in the background after it was removed,
+    and its application then commits what it read before with the epoch that it has now (docs/differences.md)."""
     if c.member_epoch < 0 and not group.members:
         return OK
     if c.transactional and c.member_epoch == -1 and not c.member_id and c.instance_id is None:
@@ -32,19 +36,33 @@ def _commit(group: ConsumerGroup, image: TopicImage, c: CommitCheck) -> CheckRep
     if not c.transactional and not classic and c.version < 9:
         return CheckReply(Code.UNSUPPORTED_VERSION)
     stale = Code.ILLEGAL_GENERATION if c.transactional or classic else Code.STALE_MEMBER_EPOCH
-    if c.member_epoch == member.member_epoch:
-        return OK
     if c.member_epoch > member.member_epoch:
         return CheckReply(stale)
-    refused = frozenset(p for p in c.partitions if not _may_commit(image, member, c.member_epoch, p))
+    if c.member_epoch < member.member_epoch:
+        refused = frozenset(p for p in c.partitions if not _may_commit(image, member, c.member_epoch, p))
+    elif strict:
+        refused = frozenset(p for p in c.partitions if _of_another(group, image, member, p))
+    else:
+        return OK
     return CheckReply(partition_code=stale, partitions=refused) if refused else OK
+
+
+def _topic_id(image: TopicImage, name: str, topic_id: bytes) -> bytes:
+    if topic_id != ZERO_ID:
+        return topic_id
+    topic = image.by_name.get(name)
+    return topic.id if topic is not None else ZERO_ID
+
+
+def _of_another(group: ConsumerGroup, image: TopicImage, member: Member, where: Place) -> bool:
+    name, topic_id, partition = where
+    owner = group.owners.get(_topic_id(image, name, topic_id), {}).get(partition, member.member_id)
+    return owner != member.member_id
 
 
 def _may_commit(image: TopicImage, member: Member, epoch: int, where: Place) -> bool:
     name, topic_id, partition = where
-    if topic_id == ZERO_ID:
-        topic = image.by_name.get(name)
-        topic_id = topic.id if topic is not None else ZERO_ID
+    topic_id = _topic_id(image, name, topic_id)
     since = member.assigned.get(topic_id, {}).get(partition)
     if since is None:
         since = member.pending.get(topic_id, {}).get(partition)
