@@ -140,7 +140,7 @@ def _carried(spark: SparkSession, lake: Lake, n: int) -> dict[str, DataFrame]:
 
 def verdict(lake: Lake) -> Verdict:
     """What the lake says. It reads little: findings, and a row for each group."""
-    overlaps = lake.read_arrow(GOLD["overlaps"], ["grade"]).column("grade").to_pylist()
+    overlaps = lake.read_arrow(GOLD["second_owners"], ["grade"]).column("grade").to_pylist()
     covered = lake.read_arrow(GOLD["coverage"]).to_pylist()
     partitions = [c for c in covered if c["scope"] == "partition"]
     groups = {c["group_id"] for c in covered if c["scope"] == "group" and c["group_id"]}

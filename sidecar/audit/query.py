@@ -33,7 +33,7 @@ REBALANCES = """
 """
 OVERLAPS = """
     select grade, group_id, topic, partition, ms, member_id, other_member_id, state_partition, "offset"
-    from overlaps
+    from second_owners
     where ms between $since and $until and ($group is null or group_id = $group)
     order by grade desc, ms
 """

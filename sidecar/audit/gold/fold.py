@@ -142,7 +142,7 @@ class _Fold:
 
     def contested(self, stretches: DataFrame) -> None:
         found = ownership.compare(done(stretches), self.was["doubtful"], self.was["places"], self.whole)
-        self.add("overlaps", found.overlaps)
+        self.add("second_owners", found.overlaps)
         self.add("unowned", found.unowned)
         self.carry("doubtful", found.doubtful)
         self.carry("places", found.places)

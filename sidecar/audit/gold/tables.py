@@ -93,7 +93,7 @@ INTERVALS = _gold(
     Column("last_epoch", INT, "The last member epoch, or generation, in which a record shows it."),
 )
 OVERLAPS = _gold(
-    "overlaps",
+    "second_owners",
     "A member began to own a partition that another one still owned. There must be no proven one. Of several former"
     " owners the row names the one that went on longest.",
     (*PLACE_KEY, "member_id", "offset"),
@@ -297,7 +297,7 @@ def _lives(check: str, sentence: str, where: str) -> dict[str, tuple[str, str]]:
 
 
 INVARIANTS: dict[str, tuple[str, str]] = {
-    "one_owner": ("No partition has two owners.", "select * from overlaps where grade = 'proven'"),
+    "one_owner": ("No partition has two owners.", "select * from second_owners where grade = 'proven'"),
     "no_stale_writes": ("Nobody writes who is the coordinator no more.", "select * from stale_writes"),
     "everything_read": ("Every record can be read.", "select * from unreadable"),
     **_lives("order", "Nothing ends before it began.", "from_offset >= to_offset"),

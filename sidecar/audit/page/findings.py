@@ -61,7 +61,7 @@ def pack(found: list[Finding], groups: Groups, texts: Texts, most: int, left_out
 
 
 def _overlaps(source: Source, groups: Groups, until: int) -> Iterator[Finding]:
-    table = source.rows("overlaps")
+    table = source.rows("second_owners")
     for n, (sp, group, ms, offset, grade) in enumerate(
         table.each("state_partition", "group_id", "ms", "offset", "grade")
     ):

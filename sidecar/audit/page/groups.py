@@ -14,7 +14,7 @@ from sidecar.audit.page.source import Budget, Source
 from sidecar.audit.page.verdict import Coverage
 
 Key = tuple[int, str]
-TABLES = ("intervals", "unowned", "rebalances", "members", "overlaps", "stale_claims")
+TABLES = ("intervals", "unowned", "rebalances", "members", "second_owners", "stale_claims")
 
 
 @dataclass
@@ -61,13 +61,15 @@ class Groups:
         g.rows["intervals"].sort(key=lambda n: (intervals["from_ms"][n], intervals["from_offset"][n]))
         for n in g.rows["intervals"]:
             g.owners.setdefault(intervals["member_id"][n], len(g.owners))
-        for name in ("intervals", "unowned", "overlaps"):
+        for name in ("intervals", "unowned", "second_owners"):
             t = self._tables[name]
             for n in g.rows[name]:
                 if t["kind"][n] == "consumer":
                     g.ids.setdefault(t["topic"][n] or t["topic_key"][n], set()).add(t["topic_key"][n])
         seen = {
-            self._key(g, self._tables[name], n) for name in ("intervals", "unowned", "overlaps") for n in g.rows[name]
+            self._key(g, self._tables[name], n)
+            for name in ("intervals", "unowned", "second_owners")
+            for n in g.rows[name]
         }
         g.places = {key: n for n, key in enumerate(sorted(seen))}
         g.names = [f"{name}-{p}{f' ({topic_id})' if topic_id else ''}" for name, p, topic_id in g.places]
@@ -82,10 +84,10 @@ class Groups:
 
     def _index_ends(self) -> None:
         """When the intervals ended that an overlap names."""
-        overlaps, intervals = self._tables["overlaps"], self._tables["intervals"]
+        overlaps, intervals = self._tables["second_owners"], self._tables["intervals"]
         wanted = set(overlaps["from_offset"]) | set(overlaps["other_from_offset"])
         for number, g in enumerate(self._groups):
-            if not g.rows["overlaps"]:
+            if not g.rows["second_owners"]:
                 continue
             for n in g.rows["intervals"]:
                 if intervals["from_offset"][n] in wanted:

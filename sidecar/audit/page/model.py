@@ -13,7 +13,7 @@ from sidecar.audit.page.pack import NONE, Rows, Texts, after, deltas
 from sidecar.audit.page.source import Budget, Source
 
 VERSION = 1
-NEEDED = ("coverage", "intervals", "overlaps", "stale_writes", "unreadable")
+NEEDED = ("coverage", "intervals", "second_owners", "stale_writes", "unreadable")
 """Without one of these nobody can say that all is well."""
 
 

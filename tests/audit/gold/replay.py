@@ -375,7 +375,7 @@ class Replay:
                 continue
             reach, _, _, other = max(before, key=lambda b: b[:3])
             if reach > now["from_offset"]:
-                self.tables["overlaps"].append(
+                self.tables["second_owners"].append(
                     {
                         **place,
                         "member_id": now["member_id"],

@@ -107,8 +107,8 @@ def test_after_compaction_nothing_is_false(
         truth[place(r), r["member_id"]].append(r)
     false = [f for r in found["intervals"] for f in untrue(r, truth[place(r), r["member_id"]])]
     assert false == []
-    real = {(*place(r), r["offset"]) for r in told["overlaps"]}
-    assert [r for r in found["overlaps"] if r["grade"] == "proven" and (*place(r), r["offset"]) not in real] == []
+    real = {(*place(r), r["offset"]) for r in told["second_owners"]}
+    assert [r for r in found["second_owners"] if r["grade"] == "proven" and (*place(r), r["offset"]) not in real] == []
     for table, columns in STATEMENTS.items():
         proven = [r for r in found[table] if r["grade"] == "proven"]
         assert proven and len(proven) < len(found[table])

@@ -210,7 +210,7 @@ def test_assignments_of_a_generation_count_from_the_same_record(found: Tables) -
         (0, "m2", 12, None, 2),
         (1, "m1", 12, None, 2),
     ]
-    assert of(found, "overlaps", CLASSIC, "member_id") == [] if found["overlaps"] else True
+    assert of(found, "second_owners", CLASSIC, "member_id") == [] if found["second_owners"] else True
     columns = ("epoch", "from_offset", "members", "partitions_moved", "settled_offset")
     assert of(found, "rebalances", CLASSIC, *columns) == [(1, 3, 2, 2, 7), (2, 8, 2, 2, 12)]
 
@@ -253,8 +253,8 @@ def test_planted_faults_are_found_and_named(spark: SparkSession, found: Tables) 
     assert of(found, "stale_writes", FENCED, "offset", "what") == [(1, "claim")]
     assert of(found, "coordinators", FENCED, "claim", "fenced", "to_offset") == [(9, False, 1), (5, True, None)]
     columns = ("partition", "member_id", "other_member_id", "grade")
-    assert of(found, "overlaps", SECOND, *columns) == [(1, "m2", "m1", "proven")]
-    assert of(found, "overlaps", LOST, *columns) == [(0, "m2", "m1", "proven")]
+    assert of(found, "second_owners", SECOND, *columns) == [(1, "m2", "m1", "proven")]
+    assert of(found, "second_owners", LOST, *columns) == [(0, "m2", "m1", "proven")]
     assert of(found, "rebalances", BACK, "epoch", "anew") == [(7, True), (6, False)]
     names = set(broken(spark, found))
     assert {"one_owner", "no_stale_writes", "epochs_rise"} <= names

@@ -181,7 +181,7 @@ class Incident:
             unseen=1,
         )
         self.add(
-            "overlaps",
+            "second_owners",
             at,
             member_id="payments-2-a7f1",
             from_offset=at,
@@ -195,7 +195,7 @@ class Incident:
         at = first[1]["from_offset"]
         first[0] |= {"to_offset": at + 4000, "to_ms": BEGIN + at + 4000, "to_exact": False, "unseen": 2}
         self.add(
-            "overlaps",
+            "second_owners",
             at,
             member_id=first[1]["member_id"],
             from_offset=first[1]["from_offset"],

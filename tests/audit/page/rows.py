@@ -48,7 +48,7 @@ def row(table: str, ms: int = 0, to_ms: int | None = None, **values: Any) -> Row
             made[c.name] = None
         else:
             made[c.name] = 0 if c.type in (INT, LONG) else False if c.type == FLAG else ""
-    begin = "from_" if "from_offset" in made and table != "overlaps" else "log_" if table == "unreadable" else ""
+    begin = "from_" if "from_offset" in made and table != "second_owners" else "log_" if table == "unreadable" else ""
     given = {"offset": offset, f"{begin}offset": offset, f"{begin}ms": BEGIN + ms, f"{begin}written_ms": BEGIN + ms}
     if to_offset is not None:
         end = BEGIN + (to_ms or 0)

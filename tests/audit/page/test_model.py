@@ -52,7 +52,7 @@ def test_what_no_coverage_speaks_of_is_not_clean(coverage: list[Row]) -> None:
     assert (verdict["state"], verdict["head"], verdict["since"]) == ("unknown", "Cannot know", -1)
 
 
-@pytest.mark.parametrize("name", ("overlaps", "stale_writes", "unreadable", "coverage"))
+@pytest.mark.parametrize("name", ("second_owners", "stale_writes", "unreadable", "coverage"))
 def test_without_a_table_of_findings_nothing_is_clean(name: str) -> None:
     rows = owned(row("intervals"))
     rows.pop(name, None)
@@ -70,7 +70,7 @@ def test_an_overlap_lasts_until_the_first_of_both_ends() -> None:
     rows = owned(
         row("intervals", 0, 30_000, member_id="m-1"),
         row("intervals", 20_000, member_id="m-2"),
-        overlaps=[row("overlaps", 20_000, member_id="m-2", from_offset=20_000, other_member_id="m-1")],
+        second_owners=[row("second_owners", 20_000, member_id="m-2", from_offset=20_000, other_member_id="m-1")],
     )
     found = seen(rows)
     assert found["verdict"]["state"] == "findings"
@@ -88,8 +88,8 @@ def test_a_check_made_elsewhere_counts() -> None:
 
 
 def test_a_possible_overlap_is_no_fault_and_not_clean() -> None:
-    overlap = row("overlaps", 5, member_id="m-2", from_offset=5, other_member_id="m-1", grade="possible")
-    verdict = seen(owned(row("intervals"), row("intervals", 5, member_id="m-2"), overlaps=[overlap]))["verdict"]
+    overlap = row("second_owners", 5, member_id="m-2", from_offset=5, other_member_id="m-1", grade="possible")
+    verdict = seen(owned(row("intervals"), row("intervals", 5, member_id="m-2"), second_owners=[overlap]))["verdict"]
     assert (verdict["state"], verdict["faults"], verdict["possible"]) == ("unknown", 0, 1)
 
 
