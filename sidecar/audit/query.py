@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sidecar.audit.gold.tables import GOLD, INVARIANTS
 from sidecar.audit.lake import Lake
+from sidecar.audit.layers import BRONZE, SILVER_TABLES
 
 Rows = list[dict[str, Any]]
 
@@ -67,3 +68,11 @@ def broken(lake: Lake) -> dict[str, tuple[str, int]]:
         if count:
             found[name] = (sentence, int(count))
     return found
+
+
+def views(lake: Lake) -> Iterator[str]:
+    """SQL for DuckDB: a view of each table, in a schema for each layer. It names files, so it is of one moment."""
+    for layer, tables in (("bronze", [BRONZE]), ("silver", SILVER_TABLES.values()), ("gold", GOLD.values())):
+        yield f"CREATE SCHEMA IF NOT EXISTS {layer};"
+        for table in tables:
+            yield f'CREATE OR REPLACE VIEW {layer}."{table.name}" AS SELECT * FROM {lake.sql(table)};'

@@ -246,6 +246,15 @@ def sql(
         raise typer.Exit(USAGE) from None
 
 
+@audit.command()
+def views(lake: LakePath = "out/audit/lake") -> None:
+    """Print SQL that makes every table of the lake a view: `sidecar audit views > views.sql; duckdb -init views.sql`."""
+    from sidecar.audit import query
+
+    for line in query.views(_filled(lake)):
+        typer.echo(line)
+
+
 # ---- the lake -------------------------------------------------------------------------------------------------------
 def _lake(path: str, format: str = "") -> Lake:
     from sidecar.audit.lake import Lake

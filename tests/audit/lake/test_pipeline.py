@@ -7,6 +7,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 from typer.testing import CliRunner
 
@@ -127,5 +128,11 @@ def test_the_command_answers_from_the_lake_and_its_exit_codes_say_what_was_found
     assert ask("overlaps") == (0, [])
     code, (covered,) = ask("coverage")
     assert code == 0 and covered["records"] == len(entries) and covered["missing"] == 0
+    said = CliRunner().invoke(app, ["audit", "views", "--lake", str(lake.base)])
+    with duckdb.connect() as db:
+        db.execute(said.stdout)
+        assert db.execute("select count(*) from bronze.records").fetchall() == [(len(entries),)]
+        assert db.execute("select count(*) from gold.intervals where topic = 't'").fetchall() != [(0,)]
+        assert db.execute("select count(*) from silver.members natural join gold.members").fetchall() is not None
     assert CliRunner().invoke(app, ["audit", "status", "--lake", str(tmp_path / "none")]).exit_code == 3
     assert CliRunner().invoke(app, ["audit", "run", "--from", "nowhere", "--lake", str(lake.base)]).exit_code == 3
