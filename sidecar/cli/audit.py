@@ -248,7 +248,7 @@ def sql(
 
 @audit.command()
 def views(lake: LakePath = "out/audit/lake") -> None:
-    """Print SQL that makes every table of the lake a view: `sidecar audit views > views.sql; duckdb -init views.sql`."""
+    """Print SQL that makes views of all tables: `sidecar audit views > views.sql`, then `duckdb -init views.sql`."""
     from sidecar.audit import query
 
     for line in query.views(_filled(lake)):
