@@ -87,8 +87,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def audit(bootstrap: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Bring the lake of this cluster up to date; return what must not be, by table. Raises AuditError if the topic, or a
-    record in it, cannot be read."""
+    """Bring the lake of this cluster up to date; return what must not be, by table. Raises AuditError if the topic or
+    a record in it cannot be read."""
     lake = audited(bootstrap, folder)
     found = {name: rows(lake, name) for name in ("second_owners", "stale_writes", "unreadable")}
     if found["unreadable"]:
