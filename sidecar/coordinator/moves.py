@@ -260,21 +260,21 @@ class Moves:
         at_s = time.monotonic()
         for p in [p for p in self._taking if self._serves(p)]:
             self._go_on(self._taking.pop(p))
-        for p, waiting in self._taking.items():
-            loading = self._service.owners[p].shard is None
-            self._expire(waiting, at_s, Code.COORDINATOR_LOAD_IN_PROGRESS if loading else Code.NOT_COORDINATOR)
-        for waiting in (self._early, *(i.parked for i in self._intakes.values())):
+        for waiting in (self._early, *self._taking.values(), *(i.parked for i in self._intakes.values())):
             self._expire(waiting, at_s)
         if self.rules.ready:
             self.forced.tick()
             self._look_after(at_s)
 
-    def _expire(self, parked: list[_Parked], at_s: float, code: Code = Code.COORDINATOR_LOAD_IN_PROGRESS) -> None:
+    def _expire(self, parked: list[_Parked], at_s: float) -> None:
         late = [p for p in parked if p.until_s <= at_s]
         if late:
             parked[:] = [p for p in parked if p.until_s > at_s]
             for p in late:
-                self._refuse(p.token, p.event, code)
+                # As at a broker, a heartbeat of a classic member is told that all is well while its group is loaded: so
+                # only who has a lease may say so.
+                leased = self._service.leased(self._service.partition_of(p.event.group_id), now())
+                self._refuse(p.token, p.event, Code.COORDINATOR_LOAD_IN_PROGRESS if leased else Code.NOT_COORDINATOR)
 
     def _look_after(self, at_s: float) -> None:
         for group_id in self.rules.kept:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sidecar.core.errors import Code, name_of
@@ -20,7 +21,10 @@ from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import WireError
 
 Address = tuple[str, int]
+Lane = tuple[int, int]
+"""A node, and which of the connections to it."""
 LARGE_BYTES = 16_384
+Opening = Coroutine[Any, Any, BrokerConnection]
 BESIDE_S = 0.3
 """A broker that has not answered by then is not waited for alone."""
 FENCED_TOO = 2
@@ -81,26 +85,48 @@ class Cluster:
         self.direct = direct
         self.response_bytes = response_bytes
         self.brokers: dict[int, Address] = {}
-        self._nodes: dict[tuple[int, int], BrokerConnection] = {}
+        self._nodes: dict[Lane, BrokerConnection] = {}
         self._any: BrokerConnection | None = None
         self._any_at: Address = ("", 0)
-        self._finding = asyncio.Lock()
         self._failed: dict[Address, int] = {}
         """Address -> the number of its last failure, of all failures."""
         self._failures = 0
         self._unreached_s: dict[int, float] = {}
         """Node id -> when a connection to it last failed."""
-        self._locks: dict[tuple[int, int], asyncio.Lock] = {}
+        self._opening: dict[Lane | None, asyncio.Task[BrokerConnection]] = {}
+        """Attempts under way; None: at any broker."""
 
     async def anyone(self) -> BrokerConnection:
         """Return a connection to any broker. Raises ConnectionLost.
 
         The bootstrap addresses are tried first, then every broker ever seen; those that failed come last, the one that
         failed last at the very end. Who does not answer at once holds nobody up: the next one is tried beside it."""
-        async with self._finding:
-            if self._any is None or self._any.closed:
-                self._any, self._any_at = await self._first_that_answers()
+        if self._any is not None and not self._any.closed:
             return self._any
+        return await self._shared(None, self._open_any)
+
+    async def _open_any(self) -> BrokerConnection:
+        self._any, self._any_at = await self._first_that_answers()
+        return self._any
+
+    async def _shared(self, lane: Lane | None, attempt: Callable[[], Opening]) -> BrokerConnection:
+        """Whoever comes while an attempt is under way shares it, and its failure: one after the other they would each
+        wait for a broker that is silent."""
+        task = self._opening.get(lane)
+        if task is None:
+            task = self._opening[lane] = asyncio.get_running_loop().create_task(attempt())
+            task.add_done_callback(partial(self._opened, lane))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise ConnectionLost("closed here") from None
+            raise
+
+    def _opened(self, lane: Lane | None, task: asyncio.Task[BrokerConnection]) -> None:
+        del self._opening[lane]
+        if not task.cancelled():
+            task.exception()  # those who waited may be gone, and then nobody has looked at it
 
     async def _first_that_answers(self) -> tuple[BrokerConnection, Address]:
         known = dict.fromkeys([*self.bootstrap, *self.brokers.values()])
@@ -149,11 +175,14 @@ class Cluster:
     async def lane(self, node_id: int, lane: int) -> BrokerConnection:
         """Return one of several shared connections to a node; `lane` says which."""
         key = (node_id, lane)
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            conn = self._nodes.get(key)
-            if conn is None or conn.closed:
-                conn = self._nodes[key] = await self.open(node_id)
+        conn = self._nodes.get(key)
+        if conn is not None and not conn.closed:
             return conn
+        return await self._shared(key, partial(self._open_lane, key))
+
+    async def _open_lane(self, lane: Lane) -> BrokerConnection:
+        conn = self._nodes[lane] = await self.open(lane[0])
+        return conn
 
     async def open(self, node_id: int) -> BrokerConnection:
         """Open a connection that only the caller uses."""
@@ -234,6 +263,8 @@ class Cluster:
         return code
 
     def close(self) -> None:
+        for task in self._opening.values():
+            task.cancel()
         for conn in [self._any, *self._nodes.values()]:
             if conn is not None:
                 conn.close()

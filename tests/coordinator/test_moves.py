@@ -305,6 +305,27 @@ def test_a_takeover_that_does_not_come_is_no_reason_to_wait(monkeypatch: pytest.
     run(test, service={"hold_ms": 60_000})
 
 
+def test_who_has_no_lease_does_not_say_that_a_group_is_being_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a member heard from a cut-off sidecar for ever that all was well, and the next owner removed it. Cause:
+    heartbeats that had waited were told COORDINATOR_LOAD_IN_PROGRESS, which for a heartbeat of a classic member is no
+    error (scene owner_is_alone_with_its_members)."""
+    Broker(monkeypatch, classic("n1"))
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        house.assign(2)
+        house.hold_tail()
+        house.assign(1)
+        await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
+        client.post(beats("n1", 7), 4)
+        assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NONE, "it is being loaded here"
+        house.coordinator.service._lease_until_ms = 0
+        client.post(beats("n1", 7), 4)
+        assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NOT_COORDINATOR
+
+    run(test, service={"hold_ms": 200})
+
+
 # ---- giving back ----------------------------------------------------------------------------------------------------
 def test_a_group_goes_back_when_its_members_own_nothing_and_its_seat_is_free() -> None:
     async def test(house: House) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.kafka import cluster as module
 from sidecar.kafka.cluster import Cluster, ConnectionLost
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import OPEN_S, BrokerConnection
 from sidecar.wire.frames import PREFIX, response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
@@ -136,5 +136,29 @@ def test_a_broker_that_could_not_be_connected_to_is_known_for_a_while() -> None:
         await asyncio.sleep(0.02)
         assert not cluster.unreached(2, 0.01)
         cluster.close()
+
+    run(test)
+
+
+def test_those_who_wait_for_a_silent_broker_wait_once() -> None:
+    """Symptom: a sidecar whose broker stood still left the owners' group 6 s late. Cause: its rounds stood in line for
+    a connection to that broker, and each waited for its own 2 s (scene first_bootstrap_is_silent)."""
+
+    async def test() -> None:
+        silent, good = Door(0), Door(99)
+        cluster = Cluster([await good.open()], "test", {1: await silent.open()})
+        began = time.monotonic()
+        found = await asyncio.gather(*(cluster.node(1) for _ in range(5)), return_exceptions=True)
+        assert [type(x) for x in found] == [ConnectionLost] * 5
+        assert time.monotonic() - began < 2 * OPEN_S and silent.connections == 1
+        gives_up = asyncio.create_task(cluster.node(1))
+        waits = asyncio.create_task(cluster.node(1))
+        await asyncio.sleep(0.05)
+        gives_up.cancel()
+        await asyncio.sleep(0.05)
+        assert gives_up.cancelled() and not waits.done(), "the attempt is not only of who began it"
+        cluster.close()
+        with pytest.raises(ConnectionLost, match="closed here"):
+            await waits
 
     run(test)

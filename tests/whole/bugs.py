@@ -349,7 +349,7 @@ def holds_requests_for_ever(patch: Patch, world: World) -> None:
             real(self, code, now_ms)
 
     patch.setattr(Waiting, "refuse", planted)
-    patch.setattr(Moves, "_expire", lambda self, parked, at_s, code=Code.NONE: None)
+    patch.setattr(Moves, "_expire", lambda self, parked, at_s: None)
 
 
 def forgets_who_waits(patch: Patch, world: World) -> None:

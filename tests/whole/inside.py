@@ -89,6 +89,8 @@ class Inside:
         self._disturbed: dict[Proc, float] = {}
         """When a process last stood still."""
         self._slept_ms: dict[Proc, float] = {}
+        self._slept: dict[Proc, list[tuple[int, float]]] = defaultdict(list)
+        """When its host was seen to have been suspended, on its clock, and for how long."""
         self._deaf: dict[tuple[Proc, int], list[float]] = defaultdict(list)
         """By partition: the times at which a process was seen standing still, or without a lease on it."""
         self._leased_ms: dict[tuple[str, int], float] = {}
@@ -122,8 +124,10 @@ class Inside:
                 for p in range(len(self._fold.parts)):
                     self._deaf[s.proc, p].append(self._universe.now_ms)
                 continue
-            if s.proc.slept_ms != self._slept_ms.get(s.proc, 0.0):
+            slept_ms = s.proc.slept_ms - self._slept_ms.get(s.proc, 0.0)
+            if slept_ms:
                 self._slept_ms[s.proc] = s.proc.slept_ms
+                self._slept[s.proc].append((s.proc.boot_ms(), slept_ms))
                 self._disturbed[s.proc] = self._universe.now_ms
             self._errors(s)
             if s.app is not None and isinstance(s.app.half, Coordination):
@@ -279,10 +283,13 @@ class Inside:
         at_ms = s.proc.boot_ms()
         for front in s.app.fronts:
             for run in front._waiting.values():
-                waited_ms = at_ms - run.now_ms
+                # A write is given up when its process has run for so long.
+                waited_ms = at_ms - run.now_ms - sum(ms for woke_ms, ms in self._slept[s.proc] if woke_ms > run.now_ms)
                 limit_ms = joins_ms if run.api_key in LONG else bound_ms
                 if run.api_key in LONG and run.event is not None and run.event.group_id in self._moving:
                     limit_ms += SESSION_TIMEOUT_MS
                 if waited_ms > limit_ms:
                     name = Api(run.api_key).name
-                    raise Violation(f"in sidecar {s.node_id} a request waits for its answer for {waited_ms} ms: {name}")
+                    raise Violation(
+                        f"in sidecar {s.node_id} a request waits for its answer for {waited_ms:.0f} ms: {name}"
+                    )
