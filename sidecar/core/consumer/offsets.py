@@ -22,8 +22,6 @@ def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
 
 
 def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
-    """The present epoch alone does not do. A Java client joins again in the background after it was removed, and its
-    application then commits what it read before with the epoch that it has now (docs/differences.md)."""
     if c.member_epoch < 0 and not group.members:
         return OK
     if c.transactional and c.member_epoch == -1 and not c.member_id and c.instance_id is None:
@@ -41,6 +39,8 @@ def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
     if c.member_epoch < member.member_epoch:
         refused = frozenset(p for p in c.partitions if not _may_commit(image, member, c.member_epoch, p))
     else:
+        # The present epoch alone does not do. A Java client joins again in the background after it was removed, and its
+        # application then commits what it read before with the epoch that it has now (docs/differences.md).
         refused = frozenset(p for p in c.partitions if _of_another(group, image, member, p))
         if refused and not config_of(turn, c.group_id).refuse_commits_of_others:
             return OK
