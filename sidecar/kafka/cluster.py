@@ -119,7 +119,8 @@ class Cluster:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if task.cancelled():
+            asks = asyncio.current_task()
+            if task.cancelled() and asks is not None and not asks.cancelling():
                 raise ConnectionLost("closed here") from None
             raise
 

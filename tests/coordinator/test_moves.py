@@ -86,6 +86,14 @@ def classic(*members: str, state: str = "Stable") -> Native:
     return Native(native.CLASSIC, state, natives, "consumer", "range")
 
 
+async def being_taken_over(house: House) -> None:
+    """The only partition is another's for a moment, and then what is written there is being read."""
+    house.assign(2)
+    house.hold_tail()
+    house.assign(1)
+    await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
+
+
 def beats(member_id: str, generation: int, group: str = "g") -> hb.HeartbeatRequest:
     return hb.HeartbeatRequest(group, generation, member_id)
 
@@ -251,10 +259,7 @@ def test_what_waits_for_a_takeover_is_not_answered_before_the_broker_has_told_of
 
     async def test(house: House) -> None:
         client, other = await house.client(), await house.client()
-        house.assign(2)
-        house.hold_tail()
-        house.assign(1)
-        await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
+        await being_taken_over(house)
         client.post(beats("n1", 7), 4)
         if said == "join":
             other.post(jg.JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", NEWCOMER), 3)
@@ -293,10 +298,7 @@ def test_a_takeover_that_does_not_come_is_no_reason_to_wait(monkeypatch: pytest.
 
     async def test(house: House) -> None:
         client = await house.client()
-        house.assign(2)
-        house.hold_tail()
-        house.assign(1)
-        await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
+        await being_taken_over(house)
         client.post(beats("n1", 7), 4)
         await asyncio.sleep(0.01)
         house.assign(2)
@@ -313,10 +315,7 @@ def test_who_has_no_lease_does_not_say_that_a_group_is_being_loaded(monkeypatch:
 
     async def test(house: House) -> None:
         client = await house.client()
-        house.assign(2)
-        house.hold_tail()
-        house.assign(1)
-        await until(lambda: house.coordinator.service.owners[0].phase is Phase.REPLAYING)
+        await being_taken_over(house)
         client.post(beats("n1", 7), 4)
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NONE, "it is being loaded here"
         house.coordinator.service._lease_until_ms = 0

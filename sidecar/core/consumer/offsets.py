@@ -18,13 +18,10 @@ ZERO_ID = b"\0" * 16
 
 
 def check_commit(turn: Turn, c: CommitCheck, token: int) -> None:
-    strict = config_of(turn, c.group_id).refuse_commits_of_others
-    turn.reply(token, _commit(turn.groups[c.group_id], turn.image, c, strict))
+    turn.reply(token, _commit(turn, turn.groups[c.group_id], c))
 
 
-def _commit(group: ConsumerGroup, image: TopicImage, c: CommitCheck, strict: bool) -> CheckReply:
-    """`strict`: the present epoch alone does not do. A Java client joins again in the background after it was removed,
-    and its application then commits what it read before with the epoch that it has now (docs/differences.md)."""
+def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
     if c.member_epoch < 0 and not group.members:
         return OK
     if c.transactional and c.member_epoch == -1 and not c.member_id and c.instance_id is None:
@@ -38,12 +35,15 @@ def _commit(group: ConsumerGroup, image: TopicImage, c: CommitCheck, strict: boo
     stale = Code.ILLEGAL_GENERATION if c.transactional or classic else Code.STALE_MEMBER_EPOCH
     if c.member_epoch > member.member_epoch:
         return CheckReply(stale)
+    image = turn.image
     if c.member_epoch < member.member_epoch:
         refused = frozenset(p for p in c.partitions if not _may_commit(image, member, c.member_epoch, p))
-    elif strict:
-        refused = frozenset(p for p in c.partitions if _of_another(group, image, member, p))
     else:
-        return OK
+        # The present epoch alone does not do. A Java client joins again in the background after it was removed, and its
+        # application then commits what it read before with the epoch that it has now (docs/differences.md).
+        refused = frozenset(p for p in c.partitions if _of_another(group, image, member, p))
+        if refused and not config_of(turn, c.group_id).refuse_commits_of_others:
+            return OK
     return CheckReply(partition_code=stale, partitions=refused) if refused else OK
 
 
