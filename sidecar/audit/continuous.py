@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
+from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest import last_batch
 from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.pipeline import audit, verdict
-from sidecar.audit.source import AuditError, Refused
 from sidecar.audit.source_kafka import KafkaSource
 from sidecar.audit.source_lag import Lag, lags
 from sidecar.audit.source_uri import open_source

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest_plan import NOTHING, Batch, Plan, plan_ranges, recreated
 from sidecar.audit.ingest_tasks import bronze_of_rows, bronze_of_splits, silver_of_files
 from sidecar.audit.lake import Lake
@@ -23,7 +24,6 @@ from sidecar.audit.lake_files import FileInfo
 from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import numbered, over_rows
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.source import AuditError, Refused
 from sidecar.audit.source_kafka import RECORDS_PER_TASK
 from sidecar.audit.source_uri import Source, open_source
 

@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from sidecar.audit.columns import Table
+from sidecar.audit.errors import AuditError
 from sidecar.audit.lake_files import FileInfo, Target, batch_name, duck_type
 from sidecar.audit.lake_parquet import ParquetTables, put_json
-from sidecar.audit.source import AuditError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from sidecar.audit.errors import AuditError
 from sidecar.audit.lake_parquet import put_json
-from sidecar.audit.source import AuditError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

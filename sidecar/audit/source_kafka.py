@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.audit.bronze import bronze_batch
-from sidecar.audit.source import AuditError
+from sidecar.audit.errors import AuditError
 
 TOPIC = "__group_state"
 TIMEOUT_S = 30.0

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sidecar.audit.bronze import TIME_TYPES, bronze_batch, conform
+from sidecar.audit.errors import AuditError
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.source import AuditError
 from sidecar.audit.source_kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
 
 DUMP_ENDINGS = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")

@@ -93,8 +93,8 @@ def stream(
 def _spark() -> Iterator[SparkSession]:
     """Raises typer.Exit, with what to do, for what can be expected to fail."""
     try:
+        from sidecar.audit.errors import AuditError
         from sidecar.audit.session import session
-        from sidecar.audit.source import AuditError
     except ModuleNotFoundError as exc:
         typer.echo(f"{exc}. Install what the audit needs: pip install 'kafka-group-sidecar[audit]'", err=True)
         raise typer.Exit(USAGE) from None
@@ -257,8 +257,8 @@ def views(lake: LakePath = "out/audit/lake") -> None:
 
 # ---- the lake -------------------------------------------------------------------------------------------------------
 def _lake(path: str, format: str = "") -> Lake:
+    from sidecar.audit.errors import AuditError
     from sidecar.audit.lake import Lake
-    from sidecar.audit.source import AuditError
 
     try:
         return Lake.at(path, format)

@@ -19,10 +19,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.page import Mark, build, view
 from sidecar.audit.pipeline import verdict as verdict_of
-from sidecar.audit.source import AuditError
 from sidecar.drill.artifacts import ArtifactError, kafka_libs
 from sidecar.drill.clients import backward_commits, double_owned, missing, not_in_audit
 from sidecar.drill.lake import audited, owned, rows

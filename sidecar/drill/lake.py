@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.audit import query
+from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake import Lake
-from sidecar.audit.source import AuditError
 
 TIMEOUT_S = 600.0
 SAID = (0, 1, 4)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sidecar.audit.source import AuditError
+from sidecar.audit.errors import AuditError
 from sidecar.drill.clients import backward_commits, double_owned, missing
 from sidecar.drill.drills.ground import Company, Ground
 from sidecar.drill.lake import audited, rows

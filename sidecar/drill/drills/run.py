@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from sidecar.audit.source import AuditError
+from sidecar.audit.errors import AuditError
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company, judge_journals
 from sidecar.drill.drills.measure import Times, beside, line_of, summary, times_of

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sidecar.audit.continuous import Continuous
+from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest import last_batch
 from sidecar.audit.lake import Lake
-from sidecar.audit.source import AuditError, Refused
 from sidecar.audit.source_uri import dump
 from tests.audit.lake.making import bronze, log
 from tests.audit.lake.topics import Topics

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sidecar.audit.continuous import Metrics
+from sidecar.audit.errors import AuditError
 from sidecar.audit.ingest import ingest, last_batch, stream
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.source import AuditError
 from sidecar.audit.source_kafka import KafkaSource
 from sidecar.audit.source_lag import about_to_be_lost, lags
 from sidecar.audit.source_spark import records

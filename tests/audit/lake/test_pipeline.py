@@ -89,7 +89,7 @@ def test_a_batch_of_gold_that_was_broken_off_is_done_again(spark: SparkSession, 
     for cut in (len(entries) // 2, len(entries)):
         dump(source, entries[:cut])
         with pytest.MonkeyPatch.context() as patch:
-            real, written = Lake.replace, []
+            real, written = Lake.replace, list[Any]()
 
             def dies(self: Lake, target: Any, files: Any, batch: int, real: Any = real, written: Any = written) -> bool:
                 if len(written) == 3:
