@@ -17,7 +17,7 @@ from functools import partial
 from sidecar.coordinator.transaction import Outcome, Transaction, pieces
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
-from sidecar.kafka.produce import Appender
+from sidecar.kafka.produce import SILENT_S, Appender
 from sidecar.link.ports import Tasks
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import RECORD_BYTES, Encoded
@@ -48,6 +48,7 @@ INIT_RETRIABLE = {
 INIT_THERE = {Code.COORDINATOR_LOAD_IN_PROGRESS, Code.CONCURRENT_TRANSACTIONS}
 """The right broker was asked; it needs a moment."""
 RETRY_S = 0.05
+NO_LEADER = "no leader"
 BATCH_BYTES = 8 << 20
 """Half of the topic's max.message.bytes, as the sidecar makes it."""
 INIT_LANE, INIT_LANES = -10, 16
@@ -237,7 +238,7 @@ class FencedWriter:
         self._sending, self._queue = self._queue[:taken], self._queue[taken:]
         records = [r for e in self._sending for r in e.records]
         self._deadline = time.monotonic() + self._write_timeout_s
-        self._last = "no leader"
+        self._last = NO_LEADER
         args = (records, int(time.time() * 1000), self.producer_id, self.producer_epoch, self._sequence)
         self._sequence = (self._sequence + len(records)) & 0x7FFFFFFF
         if size > LARGE_BATCH:
@@ -315,7 +316,7 @@ class FencedWriter:
         while self._leader < 0:
             if time.monotonic() >= self._deadline:
                 self._task = None
-                self._fail(WriteLost(f"{self.topic}-{self.partition}: {self._last} for {self._write_timeout_s} s"))
+                self._too_late()
                 return
             await asyncio.sleep(pause_s)
             pause_s = RETRY_S
@@ -329,6 +330,17 @@ class FencedWriter:
                 return
         self._task = None
         self._put()
+        if (left_s := self._deadline - time.monotonic()) < SILENT_S:  # its time may be over before it is answered
+            asyncio.get_running_loop().call_later(max(left_s, 0.0), self._unanswered, self._puts)
+
+    def _unanswered(self, put: int) -> None:
+        if put == self._puts and self._batch and not self.stopped:
+            if self._last == NO_LEADER:
+                self._last = f"broker {self._leader}: no answer"
+            self._too_late()
+
+    def _too_late(self) -> None:
+        self._fail(WriteLost(f"{self.topic}-{self.partition}: {self._last} for {self._write_timeout_s} s"))
 
     async def _leader_of_this_topic(self) -> int:
         """-1 if there is none. Raises WriteLost if the topic was deleted and made anew: what is read of it is not what
@@ -401,7 +413,7 @@ class FencedWriter:
         who = (self.producer_id, self.producer_epoch, self._sequence)
         self._batch = await asyncio.to_thread(encode_batch, piece, int(time.time() * 1000), *who, True)
         while True:
-            code, text = int(Code.LEADER_NOT_AVAILABLE), "no leader"
+            code, text = int(Code.LEADER_NOT_AVAILABLE), NO_LEADER
             try:
                 if self._leader < 0:
                     self._leader = await self._leader_of_this_topic()

@@ -381,6 +381,19 @@ def test_so_is_what_a_broker_never_answers() -> None:
     run(test, timeout_s=0.05)
 
 
+def test_the_last_try_waits_no_longer_than_the_others_have_left() -> None:
+    """A leader that is silent is asked anew after seconds, and the last try has but the rest of the time."""
+
+    async def test(b: Bench) -> None:
+        refused = b.brokers.faults.fail(Api.PRODUCE, Code.NOT_ENOUGH_REPLICAS, times=6)
+        b.brokers.faults.hang(Api.PRODUCE, times=100)
+        b.append(1)
+        await until(lambda: b.failed)
+        assert refused.met == 6 and str(b.failed[0]) == f"{TXN}: NOT_ENOUGH_REPLICAS for 1.0 s"
+
+    run(test)
+
+
 def test_without_a_leader_nothing_is_sent_and_it_is_lost_in_time() -> None:
     async def test(b: Bench) -> None:
         b.brokers.topics[STATE].leaders[0] = -1
