@@ -74,6 +74,18 @@ def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[st
         return run_plan(spark, lake, plan, partial(_read_source, spark, source, plan))
 
 
+def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
+    """How many offsets `ingest` would read now; 1 at least if a batch was begun and not ended, or if it has something
+    to say against the source. It needs no Spark. Raises AuditError."""
+    source = open_source(source_uri, options or {})
+    bounds, before = source.bounds(), last_batch(lake)
+    begun = lake.batch(lake.last_batch() + 1, plan=True) is not None
+    if begun or recreated(source, before, source.identity(), bounds):
+        return max(1, sum(high - low for low, high in bounds.values()))
+    ranges, _ = plan_ranges(before, bounds, options or {})
+    return sum(high - low for low, high in ranges.values())
+
+
 def _same_source(plan: Plan, source: Source, lake: Lake) -> None:
     if plan.stream is not None:
         raise Refused(f"batch {plan.batch} was begun by the stream {plan.stream[0]}: start that again to end it")

@@ -19,12 +19,13 @@ from sidecar.audit.columns import Table
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.fold import Folded, fold
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.ingest import ingest, last_batch
+from sidecar.audit.ingest import ingest, last_batch, waiting
 from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import Target
 from sidecar.audit.lake_together import write_together
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.session import suited
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,21 +70,39 @@ def audit(
     return last_batch(lake)
 
 
+def to_do(source: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
+    """About how many records `audit` would have to do with; 0: everything is up to date. It needs no Spark. Raises
+    AuditError."""
+    behind = lake.last_batch() >= 0 and not _up_to_date(lake)
+    return waiting(source, lake, options) + (sum(f.rows for f in lake.files(BRONZE)) if behind else 0)
+
+
 def make_gold(spark: SparkSession, lake: Lake, say: Say = lambda text: None) -> int:
     """Bring gold up to where silver is; returns how many batches that took."""
     made = 0
     with lake.lock():
         lake.setup(list(GOLD.values()))
         while (n := _done(lake) + 1) <= lake.last_batch():
-            _batch(spark, lake, n)
+            with suited(spark, _rows_of(lake, n)):
+                _batch(spark, lake, n)
             made += 1
             say(f"batch {n}: gold is up to date")
     return made
 
 
+def _up_to_date(lake: Lake) -> bool:
+    return _done(lake) == lake.last_batch()
+
+
 def _done(lake: Lake) -> int:
     """The last batch that every table of gold has."""
     return min(lake.committed(t) for t in GOLD.values())
+
+
+def _rows_of(lake: Lake, n: int) -> int:
+    """What batch n has to do with: its own rows, and those that the batch before has left."""
+    own = sum(f.rows for table in SILVER_TABLES.values() for f in lake.files(table, n))
+    return own + sum(pq.read_metadata(f).num_rows for f in _left(lake, n - 1).glob("*/*.parquet"))
 
 
 def _left(lake: Lake, batch: int) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,20 @@ PREFERRED = {
 }
 
 
-def session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The running session, or a new one. `settings` go before what is configured elsewhere."""
+BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Of a session that lives for one small batch: more than half of its processor time would go into the second compiler."""
+SMALL_ROWS = 100_000
+SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Of a batch with few rows: what Spark compiles and plans anew for it costs more than it saves."""
+
+
+def session(settings: Mapping[str, str] | None = None, brief: bool = False) -> SparkSession:
+    """The running session, or a new one. `settings` go before what is configured elsewhere. `brief`: for one batch."""
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
@@ -40,7 +53,7 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     said = dict(settings or {})
     if running is None:
         _find_python()
-        for name, value in PREFERRED.items():
+        for name, value in {**PREFERRED, **(BRIEF if brief else {})}.items():
             if not conf.contains(name):
                 conf.set(name, value)
         said.setdefault("spark.executorEnv.PYTHONPATH", _path(conf.get("spark.executorEnv.PYTHONPATH", "") or ""))
@@ -55,6 +68,22 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
             spark.conf.set(name, value)
     spark.dataSource.register(GroupStateRecords)
     return spark
+
+
+@contextmanager
+def suited(spark: SparkSession, rows: int) -> Iterator[None]:
+    """The session's settings suit so many rows meanwhile."""
+    if rows > SMALL_ROWS:
+        yield
+        return
+    before = {name: spark.conf.get(name) for name in SMALL}
+    try:
+        for name, value in SMALL.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, was in before.items():
+            spark.conf.set(name, was) if was is not None else spark.conf.unset(name)
 
 
 def _find_python() -> None:

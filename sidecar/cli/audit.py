@@ -53,10 +53,16 @@ def run(
     options = {"topic": topic, **_options(option, command_config)}
     if new_incarnation:
         options["new_incarnation"] = "true"
-    with _spark() as spark:
-        from sidecar.audit.pipeline import audit as everything
+    into = _lake(lake, format)
+    with _errors():
+        from sidecar.audit import pipeline
+        from sidecar.audit.session import SMALL_ROWS
 
-        everything(spark, source, _lake(lake, format), options, _say)
+        if (todo := pipeline.to_do(source, into, options)) > 0:
+            with _spark(brief=todo <= SMALL_ROWS) as spark:
+                pipeline.audit(spark, source, into, options, _say)
+        elif into.last_batch() < 0:
+            _say(f"{source} has no records yet")
     _tell(_filled(lake), fail_on_possible, output)
 
 
@@ -77,7 +83,7 @@ def stream(
 
     address = _address(metrics)
     options = {"topic": topic, **_options(option, command_config), "max_records": str(max_records)}
-    with _spark() as spark:
+    with _errors(), _spark() as spark:
         from sidecar.audit.continuous import Continuous
 
         job = Continuous(spark, source, _lake(lake, format), options, every, _say)
@@ -90,23 +96,30 @@ def stream(
 
 
 @contextmanager
-def _spark() -> Iterator[SparkSession]:
+def _errors() -> Iterator[None]:
     """Raises typer.Exit, with what to do, for what can be expected to fail."""
     try:
         from sidecar.audit.errors import AuditError
-        from sidecar.audit.session import session
+
+        try:
+            yield
+        except AuditError as exc:
+            typer.echo(str(exc), err=True)
+            raise typer.Exit(UNREADABLE) from None
     except ModuleNotFoundError as exc:
         typer.echo(f"{exc}. Install what the audit needs: pip install 'kafka-group-sidecar[audit]'", err=True)
         raise typer.Exit(USAGE) from None
+
+
+@contextmanager
+def _spark(brief: bool = False) -> Iterator[SparkSession]:
+    from sidecar.audit.session import session
+
+    spark = session(brief=brief)
     try:
-        spark = session()
-        try:
-            yield spark
-        finally:
-            spark.stop()
-    except AuditError as exc:
-        typer.echo(str(exc), err=True)
-        raise typer.Exit(UNREADABLE) from None
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _say(text: str) -> None:
