@@ -25,7 +25,7 @@ from typing import Any
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Coordinate, Handler, coordinate
-from sidecar.api.one_name import taken_at_the_broker
+from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.classic.events import (
     ClassicHeartbeat,
     JoinGroup,
@@ -82,7 +82,11 @@ def join_group(call: Call) -> Handler:
     client_id, group_id, session_ms, rebalance_ms, member_id, *who, protocols, reason = read_join(call)
     came_ms = call.now_ms
     if not call.scope.managed(group_id):
-        return FORWARD
+        code = yield from left_to_the_broker(call, group_id)
+        if code != Code.NONE:
+            return _joined(JoinReply(code, member_id=""), call.version)
+        if not call.scope.managed(group_id):
+            return FORWARD
     refused = access.kept_read(call, group_id)
     if refused is None:
         refused = yield from access.refused_read(call, group_id)

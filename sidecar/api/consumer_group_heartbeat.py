@@ -9,7 +9,7 @@ from typing import Any
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Coordinate, Handler
-from sidecar.api.one_name import taken_at_the_broker
+from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import TEXT, Code
 from sidecar.native import pack, unpack
@@ -26,6 +26,10 @@ def consumer_group_heartbeat(call: Call) -> Handler:
     """This handler reads the header of its request itself: `call.pos` is where that begins."""
     event, came_ms = to_event(call), call.now_ms
     group_id, names = event.group_id, event.topic_names
+    if event.member_epoch == 0 and not call.scope.managed(group_id):
+        code = yield from left_to_the_broker(call, group_id)
+        if code != Code.NONE:
+            return _error(code)
     if not call.scope.managed(group_id):
         theirs = call.client.broker_versions
         return FORWARD if theirs is None or call.api_key in theirs else _error(Code.UNSUPPORTED_VERSION)

@@ -15,6 +15,7 @@ from typing import Any
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
+from sidecar.link.messages import WhoseGroup
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg
@@ -60,6 +61,15 @@ def _taken(call: Call, group_id: str, by: str) -> Generator[Want, Any, bool]:
             deleted: Answer = yield from coordinate(DeleteGroup(group_id))
             return deleted.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND)
     return True
+
+
+# ---- a group of the broker, for all that is known here ------------------------------------------------------------
+def left_to_the_broker(call: Call, group_id: str) -> Generator[Want, Any, Code]:
+    """Make sure of it before anybody joins there: the group may have been taken in while this sidecar heard nothing,
+    and a second coordinator would begin it anew. When this returns NONE, `call.scope.managed` says how it is; else the
+    join is refused with what is returned."""
+    answer: Answer = yield from coordinate(WhoseGroup("", name=group_id))
+    return Code(answer.code)
 
 
 # ---- a group here under the name of a group of the broker ---------------------------------------------------------

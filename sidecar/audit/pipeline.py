@@ -102,7 +102,8 @@ def _done(lake: Lake) -> int:
 def _rows_of(lake: Lake, n: int) -> int:
     """What batch n has to do with: its own rows, and those that the batch before has left."""
     own = sum(f.rows for table in SILVER_TABLES.values() for f in lake.files(table, n))
-    return own + sum(pq.read_metadata(f).num_rows for f in _left(lake, n - 1).glob("*/*.parquet"))
+    before: int = sum(pq.read_metadata(f).num_rows for f in _left(lake, n - 1).glob("*/*.parquet"))
+    return own + before
 
 
 def _left(lake: Lake, batch: int) -> Path:

@@ -30,7 +30,7 @@ PREFERRED = {
 
 
 BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""Of a session that lives for one small batch: more than half of its processor time would go into the second compiler."""
+"""Of a session that lives for one small batch: half of its processor time would go into the second compiler."""
 SMALL_ROWS = 100_000
 SMALL = {
     "spark.sql.codegen.wholeStage": "false",

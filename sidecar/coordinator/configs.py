@@ -17,6 +17,7 @@ from sidecar.coordinator.picture import last_assignment
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.writer import WriteLost
+from sidecar.coordinator.written import Written
 from sidecar.core import config as cf
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
@@ -34,6 +35,7 @@ from sidecar.link.messages import (
     SettingChange,
     SettingsReply,
     SettingValue,
+    WhoseGroup,
 )
 from sidecar.link.ports import Logger
 from sidecar.state.codec import Encoded, StateCodec
@@ -117,7 +119,9 @@ class GroupConfigs(dict[tuple[str, str], Any]):
 
 
 class Configs:
-    def __init__(self, own: OwnSettings, codec: StateCodec, state: StateLog, rules: Rules, log: Logger) -> None:
+    def __init__(
+        self, own: OwnSettings, codec: StateCodec, state: StateLog, written: Written, rules: Rules, log: Logger
+    ) -> None:
         self.authorizer = True
         """Whether the broker has one. True until it says no."""
         self.wanted = asyncio.Event()
@@ -125,6 +129,7 @@ class Configs:
         self._own = own
         self._codec = codec
         self._state = state
+        self._written = written
         self.managed = rules.managed
         self._rules = rules
         self._log = log
@@ -271,6 +276,8 @@ class Configs:
     # ---- requests -------------------------------------------------------------------------------------------
     async def handle(self, event: Event, append: Append) -> Answer:
         """Nothing is said of settings before the broker has told its own."""
+        if isinstance(event, WhoseGroup):
+            return await self._whose(event)
         try:
             async with asyncio.timeout(KNOWN_WITHIN_S):
                 await self._known.wait()
@@ -287,6 +294,13 @@ class Configs:
             )
         assert isinstance(event, ConfiguredGroups)
         return ConfiguredReply(groups=tuple(self.configured()))
+
+    async def _whose(self, event: WhoseGroup) -> Answer:
+        """The fronts have been told what has been read: it is said here only that nothing is missing."""
+        if await self._written.is_read({self._partition_of(""), self._partition_of(event.name)}):
+            return Answer(Code.NONE)
+        code = Code.COORDINATOR_NOT_AVAILABLE
+        return event.refused(code, TEXT[code])
 
     def _describe(self, group_id: str) -> tuple[SettingValue, ...]:
         own, effective = self.own(group_id), self.effective()

@@ -31,7 +31,7 @@ LATE_S, FAR = 0.1, 10_000
 """Who has waited for so long is helped (ahead.py), but not over so many records."""
 Item = tuple[int, int, StateKey | None, bytes | None, int]
 """Partition, offset, key, value, and of a tombstone the owner epoch, else -1. Partition -1: nothing to apply; offset
-END: there is nothing more for now."""
+END: there is nothing more for now, and the last one is where that is."""
 END = -2
 
 
@@ -46,6 +46,9 @@ class StateLog:
         """Records that were applied before the tail came to them, by offset."""
         self.late: Callable[[int, int], None] = lambda partition, offset: None
         """Told that somebody waits for the record at this offset."""
+        self.ends = [0] * partitions
+        """By partition: where the tail last came to an end. Behind the last record there may be a transaction's marker,
+        which is no record and has an offset."""
         self._codec = codec
         self._log = log
         figures("void_records").set_function(lambda: sum(p.owners.void for p in self.partitions))
@@ -76,8 +79,8 @@ class StateLog:
             yield record
 
     async def wait_past(self, partition: int, offset: int) -> None:
-        """Until the record at `offset` has been applied."""
-        if self.partitions[partition].position > offset:
+        """Until the record at `offset` has been applied, or the tail has found that there is none."""
+        if self._read(partition) > offset:
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -87,6 +90,10 @@ class StateLog:
             await future
         finally:
             late.cancel()
+
+    def _read(self, partition: int) -> int:
+        """Up to this offset the tail has seen everything."""
+        return max(self.partitions[partition].position, self.ends[partition])
 
     def apply(
         self, partition: int, offset: int, key: StateKey | None, value: bytes | None, owner_epoch: int = -1
@@ -121,7 +128,7 @@ class StateLog:
         """Release those whose offset was reached."""
         waiting = self._waiters[partition]
         if waiting:
-            position = self.partitions[partition].position
+            position = self._read(partition)
             self._waiters[partition] = [(o, f) for o, f in waiting if position <= o]
             for offset, future in waiting:
                 if position > offset and not future.done():
@@ -235,7 +242,8 @@ class Tail:
             if error.code() != KafkaError._PARTITION_EOF:
                 self._post(self._listener.tail_trouble, str(error))
             elif partition is not None:
-                return (partition, END, None, None, -1)
+                end = m.offset()
+                return (partition, END, None, None, -1 if end is None else end)
             return (-1, -1, None, None, -1)
         offset = m.offset()
         assert partition is not None and offset is not None
@@ -261,6 +269,8 @@ class Tail:
         for item in items:
             partition, offset, key, value, _ = item
             if partition >= 0 and offset == END:
+                log.ends[partition] = item[4]
+                touched.add(partition)
                 self._listener.tail_read(partition)
             elif partition >= 0:
                 ahead = log.ahead[partition]

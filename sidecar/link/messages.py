@@ -158,6 +158,13 @@ class ConfiguredGroups(Event):
     answer: ClassVar[type[Answer]] = ConfiguredReply
 
 
+class WhoseGroup(Event):
+    """Somebody wants to join this group, which is the broker's for all that is known here. Answered when what was
+    written in the state topic before is known. `group_id` is empty, as the group has no owner among the sidecars."""
+
+    name: str = ""
+
+
 # ---- an event that concerns the broker's group, not the state of ours ---------------------------------------------
 class OpenOffsets(Event):
     """Offsets of this group are to be deleted at the broker (OffsetDelete, DeleteGroups). Answered when the broker can
@@ -166,6 +173,6 @@ class OpenOffsets(Event):
     subscribed: frozenset[str] = frozenset()
 
 
-SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups)
+SETTINGS_EVENTS: tuple[type[Event], ...] = (AlterSettings, DescribeSettings, ConfiguredGroups, WhoseGroup)
 ToCoordinator = Request | Touch | AccessAnswer | CommitEnded | SettingsPassed
 ToFront = Reply | Void | Lease | View | GroupRules | AskAccess

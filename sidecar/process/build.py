@@ -36,6 +36,7 @@ from sidecar.coordinator.start import (
 )
 from sidecar.coordinator.state_topic import LOOKS, policy_fault, read_configs
 from sidecar.coordinator.tail import StateLog, Tail
+from sidecar.coordinator.written import Written
 from sidecar.core.anew import Anew
 from sidecar.core.patterns import Patterns
 from sidecar.core.service import ServiceSettings
@@ -220,7 +221,8 @@ class Coordination:
         own = OwnSettings(s.node_id, values, given, defaults, classic, frozenset(s.classic.model_fields_set))
         named = managed_by(s)
         rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
-        configs = Configs(own, codec, state, rules, app.log)
+        written = Written(cluster, s.state.topic, state, max(s.takeover_hold_ms, 1_000) / 1000, app.tasks)
+        configs = Configs(own, codec, state, written, rules, app.log)
         anew = began_anew(s, app.log) if app.anew else Anew()
         settings = coordinator_settings(s, control.address, anew)
         self.coordinator = Coordinator(

@@ -380,7 +380,7 @@ class Settings(BaseSettings):
     takeover_hold_ms: int = Field(
         3_000,
         ge=0,
-        description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at once.",
+        description="A request for a group that is being taken over waits so long; 0: COORDINATOR_LOAD_IN_PROGRESS at once. Who would join a group of the broker's waits so long, and 1 s at least, until it is sure that the group was not taken in.",
     )
     takeover_slice_ms: int = Field(
         3,

@@ -38,7 +38,7 @@ from sidecar.api.call import (
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event
-from sidecar.link.messages import CommitEnded, OpenOffsets, SettingsPassed, View
+from sidecar.link.messages import CommitEnded, OpenOffsets, SettingsPassed, View, WhoseGroup
 from sidecar.wire.apis import NEVER, SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
 from sidecar.wire.generated import describe_groups as dg
@@ -230,6 +230,14 @@ class Play:
         assert type(answer) is self._want.event.answer, "that is no answer to this event"
         self._resume(answer)
         return self
+
+    def whose(self, group_id: str, code: Code = Code.NONE, taken_in: bool = False) -> Play:
+        """Before anybody joins at the broker, the coordinator makes sure that it has read everything; what it reads may
+        be that the group was taken in."""
+        play = self.coordinates(WhoseGroup("", name=group_id))
+        if taken_in:
+            play._call.scope.managed = lambda group: group == group_id
+        return play.coordinator(Answer(code))
 
     def meanwhile(self, view: View) -> Play:
         """The front has learnt of a new view of the cluster while the handler waits."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from sidecar.api import classic as module
 from sidecar.api.call import Call, Client
@@ -31,7 +32,7 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as le
 from sidecar.wire.generated import sync_group as sy
 from sidecar.wire.primitives import WireError
-from tests.api.play import ELSEWHERE, Message, Play
+from tests.api.play import ELSEWHERE, VIEW, Message, Play
 
 OPAQUE = b"\x00\xff what a member says is not read \x80"
 DENIED = Code.GROUP_AUTHORIZATION_FAILED
@@ -247,8 +248,22 @@ THEIRS: list[tuple[Api, Message]] = [
 @pytest.mark.parametrize(("api", "asked"), THEIRS, ids=lambda v: v.name.lower() if isinstance(v, Api) else "")
 def test_a_group_of_the_broker_passes_untouched(api: Api, asked: Message) -> None:
     for version in versions(api):
-        Play(api, asked, version).forwards()
-        Play(api, asked, version, view=ELSEWHERE).forwards()
+        for view in (VIEW, ELSEWHERE):
+            play = Play(api, asked, version, view=view)
+            (play.whose("theirs") if api is Api.JOIN_GROUP else play).forwards()
+
+
+def test_nobody_joins_at_the_broker_while_it_is_not_known_whether_the_group_was_taken_in() -> None:
+    """Symptom: a sidecar that had heard nothing of it let a group begin anew at the broker (simulation, seed 12903)."""
+    theirs = jg.JoinGroupRequest("theirs", 10_000, 60_000, "m", "i", "consumer", PROTOCOLS, "a reason")
+    code = Code.COORDINATOR_NOT_AVAILABLE
+    for version in versions(Api.JOIN_GROUP):
+        refused = jg.JoinGroupResponse(error_code=code, protocol_name=None if version >= 7 else "")
+        Play(Api.JOIN_GROUP, theirs, version).whose("theirs", code).answers(refused)
+    play = Play(Api.JOIN_GROUP, theirs, 9).whose("theirs", taken_in=True).may_read("theirs")
+    joined = structs.replace(joining(9), group_id="theirs")
+    told = play.coordinates(joined).coordinator(JoinReply(Code.NOT_COORDINATOR))
+    told.answers(jg.JoinGroupResponse(error_code=Code.NOT_COORDINATOR, protocol_name=None))
 
 
 @pytest.mark.parametrize("size, again", [(1_000, True), (2 << 20, False)])

@@ -111,9 +111,18 @@ def test_a_group_of_a_broker_without_the_protocol() -> None:
     theirs = ch.ConsumerGroupHeartbeatRequest("theirs", "m", 0)
     without = Client(broker_versions={18: (0, 3)})
     text = "The consumer group protocol is not enabled for this group."
-    beat(theirs, client=without).answers(answer(Code.UNSUPPORTED_VERSION, text))
-    beat(theirs, client=Client(broker_versions={68: (0, 1)})).forwards()
-    beat(theirs, client=Client()).forwards()
+    beat(theirs, client=without).whose("theirs").answers(answer(Code.UNSUPPORTED_VERSION, text))
+    beat(theirs, client=Client(broker_versions={68: (0, 1)})).whose("theirs").forwards()
+    beat(theirs, client=Client()).whose("theirs").forwards()
+
+
+def test_only_a_join_waits_for_the_word_whose_the_group_is() -> None:
+    beat(ch.ConsumerGroupHeartbeatRequest("theirs", "m", 1)).forwards()
+    join = ch.ConsumerGroupHeartbeatRequest("theirs", "m", 0)
+    code = Code.COORDINATOR_NOT_AVAILABLE
+    beat(join).whose("theirs", code).answers(answer(code, TEXT[code]))
+    code = Code.GROUP_AUTHORIZATION_FAILED
+    beat(join).whose("theirs", taken_in=True).may_not_read("theirs").answers(answer(code))
 
 
 def test_a_managed_group_is_served_without_the_brokers_protocol() -> None:

@@ -64,7 +64,9 @@ THEIRS: list[tuple[Api, Message]] = [
 
 @pytest.mark.parametrize(("api", "request_"), THEIRS, ids=lambda v: v.name.lower() if isinstance(v, Api) else "")
 def test_what_concerns_groups_that_are_not_managed_passes_untouched(api: Api, request_: Message) -> None:
-    Play(api, request_, SERVED[api].high).forwards()
+    play = Play(api, request_, SERVED[api].high)
+    joins = api in (Api.JOIN_GROUP, Api.CONSUMER_GROUP_HEARTBEAT)
+    (play.whose("theirs") if joins else play).forwards()
 
 
 def test_nothing_is_listed_where_no_group_is_managed() -> None:

@@ -357,7 +357,9 @@ def _list_offsets(b: FakeBrokers, node_id: int, req: lo.ListOffsetsRequest, vers
     told = []
     for t in req.topics:
         code = Code.TOPIC_AUTHORIZATION_FAILED if t.name in b.no_describe else Code.NONE
-        parts = [lo.ListOffsetsPartitionResponse(p.partition_index, code) for p in t.partitions]
+        logs = {p.partition_index: b.logs.get((t.name, p.partition_index)) for p in t.partitions}
+        ends = {p: -1 if log is None else log.seen_to for p, log in logs.items()}
+        parts = [lo.ListOffsetsPartitionResponse(p, code, offset=end) for p, end in ends.items()]
         told.append(lo.ListOffsetsTopicResponse(t.name, parts))
     answer(lo.ListOffsetsResponse(topics=told))
 
@@ -456,6 +458,15 @@ def refusal(api: Api, req: Any, version: int, code: int) -> Any:
     if api is Api.DESCRIBE_CONFIGS:
         refused = [dc.DescribeConfigsResult(code, "refused", r.resource_type, r.resource_name) for r in req.resources]
         return dc.DescribeConfigsResponse(results=refused)
+    if api is Api.LIST_OFFSETS:
+        return lo.ListOffsetsResponse(
+            topics=[
+                lo.ListOffsetsTopicResponse(
+                    t.name, [lo.ListOffsetsPartitionResponse(p.partition_index, code) for p in t.partitions]
+                )
+                for t in req.topics
+            ]
+        )
     if api is Api.OFFSET_COMMIT:
         told = []
         for t in req.topics:

@@ -31,6 +31,7 @@ from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.tenure import NO_CLAIM
 from sidecar.coordinator.writer import BATCH_BYTES
+from sidecar.coordinator.written import Written
 from sidecar.core.owner import Owner
 from sidecar.core.service import Service, ServiceSettings
 from sidecar.front.front import Front, FrontSettings
@@ -215,7 +216,8 @@ class House:
         defaults = {name: field.default for name, field in Consumer.model_fields.items()}
         own = OwnSettings(node_id, values, frozenset(given.model_fields_set), defaults)
         self.rules = Rules(OwnRules(managed), self.codec, self.state, self.lines)
-        self.configs = Configs(own, self.codec, self.state, self.rules, self.lines)
+        written = Written(self.cluster, STATE, self.state, 1.0, self.tasks)
+        self.configs = Configs(own, self.codec, self.state, written, self.rules, self.lines)
         address = self.brokers.address(node_id)
         limits = replace(ServiceSettings(), **(service or {}))
         seats = PlaceholderSettings(**(placeholders or {}))

@@ -115,6 +115,11 @@ class PartitionLog:
         self._writers: list[int] = []
         """The producer id of each record."""
 
+    @property
+    def seen_to(self) -> int:
+        """Behind the last record that a reader sees."""
+        return max((r.offset + 1 for r in self.records if r.offset not in self.hidden), default=0)
+
     def append(self, raw: bytes, named: bool = False) -> tuple[int, int]:
         """Returns the error code and the offset of the first record."""
         batch = decode_batch(raw)

@@ -69,6 +69,7 @@ from sidecar.link.messages import (
     Touch,
     View,
     Void,
+    WhoseGroup,
 )
 
 TOPIC = b"\x01\xff" * 8
@@ -91,6 +92,7 @@ EVENTS: list[Event] = [
     AlterSettings("", (SettingChange(32, "g", {"a": "1", "b": None}),), False, "10.0.0.1"),
     DescribeSettings("", ("g",)),
     ConfiguredGroups(""),
+    WhoseGroup("", name="g"),
 ]
 ANSWERS: list[Answer] = [
     Answer(Code.NON_EMPTY_GROUP, "no"),

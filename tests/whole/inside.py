@@ -107,9 +107,16 @@ class Inside:
 
     def hears(self, node_id: int, group_id: str, member_id: str) -> None:
         """This broker is asked in the name of this member."""
-        leader = self._kafka.leader(OFFSETS, self._kafka.cluster.nodes[node_id].groups.partition(group_id))
-        if leader in (None, node_id):  # without a leader nobody else can have been told anything
-            self._asked[member_id] = self._universe.now_ms
+        nodes = self._kafka.cluster.nodes
+        p = nodes[node_id].groups.partition(group_id)
+        leader = self._kafka.leader(OFFSETS, p)
+        if leader is not None and leader != node_id:
+            told = nodes[leader].image.partition(OFFSETS, p)
+            if told is None or told.leader != node_id:
+                return
+        # Without a leader nobody else can have been told anything; and one that does not know yet that it leads still
+        # follows this broker, and has what is committed here.
+        self._asked[member_id] = self._universe.now_ms
 
     def look(self) -> None:
         """When it is time."""

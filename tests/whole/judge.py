@@ -294,7 +294,7 @@ class Judge:
         """The transaction of these offsets is to be aborted."""
         self.figures["transactions aborted"] += 1
         for place, offset in offsets.items():
-            self.offsets.aborts((client.habits.group_id, place), offset)
+            self.offsets.aborts(client.member_id, (client.habits.group_id, place), offset)
 
     def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None:
         """What was acknowledged before the question is in the answer."""

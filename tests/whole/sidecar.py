@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from confluent_kafka import Message
 
 from sidecar.coordinator.background import Background, Stuck
-from sidecar.coordinator.tail import Listener, StateLog, Tail
+from sidecar.coordinator.tail import END, Listener, StateLog, Tail
 from sidecar.core.owner import Owner
 from sidecar.front.front import STORE_LANES
 from sidecar.process.build import App, Coordination, Edges
@@ -203,7 +203,7 @@ class SimTail(Tail):
             self._apply([self._item(cast(Message, m)) for m in messages])
         self.applied[partition] = next_offset
         if at_end:
-            self._listener.tail_read(partition)
+            self._apply([(partition, END, None, None, next_offset)])
 
 
 class Sidecar:

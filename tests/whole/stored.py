@@ -50,9 +50,10 @@ class StoredOffsets:
         self._senders[kept][offset].add(sender)
         self._aborted[kept].discard(offset)
 
-    def aborts(self, kept: Kept, offset: int) -> None:
-        """It is not to be seen, if it has not been committed before."""
-        if offset not in self._seen[kept] and offset not in self._acknowledged[kept]:
+    def aborts(self, member_id: str, kept: Kept, offset: int) -> None:
+        """It is not to be seen, if it has not been committed before, and no other member has sent the same offset."""
+        others = any(m != member_id for m, _ in self._senders[kept][offset])
+        if not others and offset not in self._seen[kept] and offset not in self._acknowledged[kept]:
             self._aborted[kept].add(offset)
 
     def is_aborted(self, kept: Kept, offset: int) -> bool:

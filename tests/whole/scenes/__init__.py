@@ -44,6 +44,7 @@ SCENES: Mapping[str, Scene] = {
         state.strangers_come,
         moves.owner_dies_while_it_takes_in,
         moves.owner_dies_while_it_gives_back,
+        moves.one_hears_nothing_of_it,
         topic.made_anew,
         topic.set_to_forget,
         fences.twins,

@@ -17,6 +17,7 @@ SESSION_MS = 20_000
 MOVED_MS = 10_000
 """From an order until the group is stable where it should be, with two takeovers in between."""
 SOON_MS = 800.0
+DEAF_MS = 30_000
 
 
 def _come(world: World) -> None:
@@ -56,6 +57,31 @@ def owner_dies_while_it_takes_in(world: World) -> None:
     if world.rng.random() < 0.5:
         run_ms(world, world.rng.uniform(0, SOON_MS))
     _owner_dies(world)
+    _ends(world)
+
+
+def one_hears_nothing_of_it(world: World) -> None:
+    """A sidecar's copy of the state topic lags while the group is taken in, and the owner's broker stands still before
+    the group has its seat there. The broker beside the deaf one may coordinate the group next: whoever joins there must
+    not begin it anew. (Simulation, seed 12903.)"""
+    _come(world)
+    n = world.judge.owner_of(MOVES)
+    deaf = world.rng.choice([s for m, s in world.sidecars.items() if m != n])
+    tail = deaf.tail
+    assert tail is not None
+    world.say(FAULT, f"the tail of sidecar {deaf.node_id} lags")
+    tail.lag_ms = DEAF_MS
+    run_ms(world, SOON_MS)
+    _order(world, True)
+    if not watch(world, MOVED_MS, lambda: world.judge.fold.has_records(MOVES)):
+        raise Violation(f"{MOVES} is not written down within {MOVED_MS:,} ms")
+    run_ms(world, world.rng.uniform(0, 100))
+    world.say(FAULT, f"broker {n} stands still")
+    world.kafka.procs[n].stand_still()
+    run_ms(world, DEAF_MS)
+    tail.lag_ms = 0.0
+    world.kafka.procs[n].go_on()
+    until(world, DEAF_MS, world.settled)  # who was told that it is no member comes anew, and is waited for until then
     _ends(world)
 
 
