@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from sidecar.audit import query
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake import Lake
-from sidecar.audit.pipeline import audit, make_gold, verdict
+from sidecar.audit.pipeline import audit, make_gold, to_do, verdict
 from sidecar.cli.main import app
 from sidecar.coordinator.encoder import Encoder
 from sidecar.core.classic.embedded import assigned
@@ -66,7 +66,9 @@ def test_gold_is_the_same_however_the_log_is_cut(spark: SparkSession, tmp_path: 
     source, whole, parts = tmp_path / "dump.jsonl", Lake.at(tmp_path / "a", format), Lake.at(tmp_path / "b", format)
     for cut in (len(entries) // 3, len(entries) * 2 // 3, len(entries)):
         dump(source, entries[:cut])
+        assert to_do(f"file://{source}", parts) > 0
         audit(spark, f"file://{source}", parts)
+    assert to_do(f"file://{source}", parts) == 0
     assert audit(spark, f"file://{source}", parts).number == 2, "nothing is new"
     audit(spark, f"file://{source}", whole)
     told = gold_of(whole)
