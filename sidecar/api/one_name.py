@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
@@ -67,9 +68,12 @@ def _taken(call: Call, group_id: str, by: str) -> Generator[Want, Any, bool]:
 def left_to_the_broker(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     """Make sure of it before anybody joins there: the group may have been taken in while this sidecar heard nothing,
     and a second coordinator would begin it anew. When this returns NONE, `call.scope.managed` says how it is; else the
-    join is refused with what is returned."""
+    join is refused with what is returned: who may not read the group hears that, as from the broker."""
     answer: Answer = yield from coordinate(WhoseGroup("", name=group_id))
-    return Code(answer.code)
+    if answer.code == Code.NONE:
+        return Code.NONE
+    refused: Code = yield from access.refused_read(call, group_id)
+    return refused or Code(answer.code)
 
 
 # ---- a group here under the name of a group of the broker ---------------------------------------------------------

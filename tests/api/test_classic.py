@@ -259,7 +259,9 @@ def test_nobody_joins_at_the_broker_while_it_is_not_known_whether_the_group_was_
     code = Code.COORDINATOR_NOT_AVAILABLE
     for version in versions(Api.JOIN_GROUP):
         refused = jg.JoinGroupResponse(error_code=code, protocol_name=None if version >= 7 else "")
-        Play(Api.JOIN_GROUP, theirs, version).whose("theirs", code).answers(refused)
+        Play(Api.JOIN_GROUP, theirs, version).whose("theirs", code).may_read("theirs").answers(refused)
+    play = Play(Api.JOIN_GROUP, theirs, 9).whose("theirs", code).may_not_read("theirs")
+    play.answers(jg.JoinGroupResponse(error_code=DENIED, protocol_name=None))
     play = Play(Api.JOIN_GROUP, theirs, 9).whose("theirs", taken_in=True).may_read("theirs")
     joined = structs.replace(joining(9), group_id="theirs")
     told = play.coordinates(joined).coordinator(JoinReply(Code.NOT_COORDINATOR))

@@ -120,7 +120,7 @@ def test_only_a_join_waits_for_the_word_whose_the_group_is() -> None:
     beat(ch.ConsumerGroupHeartbeatRequest("theirs", "m", 1)).forwards()
     join = ch.ConsumerGroupHeartbeatRequest("theirs", "m", 0)
     code = Code.COORDINATOR_NOT_AVAILABLE
-    beat(join).whose("theirs", code).answers(answer(code, TEXT[code]))
+    beat(join).whose("theirs", code).may_read("theirs").answers(answer(code, TEXT[code]))
     code = Code.GROUP_AUTHORIZATION_FAILED
     beat(join).whose("theirs", taken_in=True).may_not_read("theirs").answers(answer(code))
 
