@@ -141,7 +141,7 @@ def _words(
     """The verdict as a head and a sentence, so that the page and its readers say the same."""
     count, possible = grave[FAULT], grave[POSSIBLE]
     if state == "findings":
-        head = f"{count} {'thing' if count == 1 else 'things'} that must not be"
+        head = f"{count} {'finding' if count == 1 else 'findings'}"
     elif state == "clean":
         head = "Clean"
     elif lack or since is None:

@@ -113,7 +113,7 @@ def group(page: Page, name: str) -> None:
 @pytest.mark.parametrize("scheme", ("light", "dark"))
 def test_it_opens_at_every_size(open_page: Open, size: str, scheme: str) -> None:
     page = open_page(size=size, color_scheme=scheme)
-    assert page.inner_text("#verdict-head") == "2 things that must not be"
+    assert page.inner_text("#verdict-head") == "2 findings"
     assert "2025-11-23 01:20:00" in page.inner_text("#verdict")
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0], "wider than the window"

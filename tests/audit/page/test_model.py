@@ -84,7 +84,7 @@ def test_a_check_made_elsewhere_counts() -> None:
     assert found["verdict"]["state"] == "clean"
     assert found["checks"] == [["records produced", "500", None], ["records lost", "0", True]]
     verdict = seen(rows, checks=[("records lost", 3, False)])["verdict"]
-    assert (verdict["head"], verdict["text"]) == ("1 thing that must not be", "Records lost (1).")
+    assert (verdict["head"], verdict["text"]) == ("1 finding", "Records lost (1).")
 
 
 def test_a_possible_overlap_is_no_fault_and_not_clean() -> None:
@@ -228,7 +228,7 @@ def test_what_is_over_the_budget_is_counted() -> None:
 def test_the_example_has_what_an_incident_has() -> None:
     rows, marks, until = example()
     found = view(rows, marks=marks, title="t", until_ms=until)
-    assert found["verdict"]["head"] == "2 things that must not be"
+    assert found["verdict"]["head"] == "2 findings"
     assert set(kinds(found)) == {"overlap", "overlap?", "stale", "unowned", "outage", "claimed", "setting"}
     json.dumps(found, allow_nan=False)
 

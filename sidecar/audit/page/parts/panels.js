@@ -16,7 +16,7 @@ function showVerdict() {
   box.replaceChildren(
     element('div', { className: 'sign', 'aria-hidden': 'true' }, SIGNS[v.state]),
     element('div', { className: 'says' }, element('h2', { id: 'verdict-head' }, v.head), element('p', {}, v.text + doubt, data.groups.length > 1 ? element('span', { className: 'quiet' }, ` Of all ${data.groups.length} groups.`) : '')),
-    element('div', { className: 'facts' }, fact(since[1], since[0], 'wide'), count(v.faults, 'must not be', 'bad'), count(v.possible, 'possible', 'perhaps'),
+    element('div', { className: 'facts' }, fact(since[1], since[0], 'wide'), count(v.faults, v.faults === 1 ? 'finding' : 'findings', 'bad'), count(v.possible, 'possible', 'perhaps'),
       fact('records read', v.records ? v.records.toLocaleString('en') : 'not known'), fact('values missing', v.known ? v.missing.toLocaleString('en') : 'not known', v.missing ? 'perhaps' : '')),
     data.checks.length ? element('ul', { className: 'checks', 'aria-label': 'Other checks' }, ...data.checks.map(checkRow)) : '',
   );
