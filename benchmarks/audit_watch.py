@@ -1,4 +1,4 @@
-"""Runs a command, and tells how long it took, what it said when, and what memory and processor time its processes used."""
+"""Runs a command, and tells how long it took, what it said when, and what memory and time its processes used."""
 
 from __future__ import annotations
 
