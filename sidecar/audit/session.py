@@ -26,6 +26,8 @@ PREFERRED = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.sql.shuffle.partitions": "8",
+    # Just this number means no limit. With any other, Spark adds up the bytes of all columns after each row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
 
 
