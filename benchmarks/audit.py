@@ -70,7 +70,7 @@ def ours(source: str, lake: Path, env: dict[str, str]) -> tuple[Figures, Watched
     steps = {n: round(b - a, 2) for n, a, b in zip(names, marks, marks[1:], strict=False)}
     figures: Figures = {"seconds": round(run.seconds, 2), "code": run.code, "steps_s": steps}
     figures |= {"peak_mb": run.peak_mb, "cpu_s": run.cpu_s}
-    if run.code not in (0, 1):
+    if run.code not in (0, 1) or not run.out:
         figures["failed"] = [line for _, line in run.said[-KEPT_LINES:]]
         return figures, run
     verdict = json.loads(run.out.splitlines()[-1])
