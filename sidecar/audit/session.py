@@ -26,6 +26,11 @@ PREFERRED = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.sql.shuffle.partitions": "8",
+    # Just this number means no limit. With any other, Spark adds up the bytes of all columns after each row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    # A window over a large group has its rows in memory until that is short. By default they go to disk by 4,096, each
+    # time into a file whose reader takes a megabyte: with half a million rows that alone is more than there is.
+    "spark.sql.windowExec.buffer.spill.threshold": "2147483647",
 }
 
 
