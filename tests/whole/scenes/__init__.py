@@ -62,6 +62,8 @@ BROKERS: Mapping[Scene, Mapping[str, str]] = {
 }
 """Settings of the brokers in some scenes."""
 SIDECARS: Mapping[Scene, Mapping[str, Any]] = {
+    # A shorter time would end an owner's service before its lease is over, and hide what the lease is for.
+    failures.owner_is_alone_with_its_members: {"state.write_timeout_ms": 20_000},
     failures.owners_coordinator_dies: {"ownership.proof_ms": 4_000},
     fences.fences_are_renewed: {"state.fence_interval_ms": 5_000},
 }
