@@ -282,8 +282,7 @@ class Configs:
             async with asyncio.timeout(KNOWN_WITHIN_S):
                 await self._known.wait()
         except TimeoutError:
-            code = Code.COORDINATOR_NOT_AVAILABLE
-            return event.refused(code, TEXT[code])
+            return _not_available(event)
         if isinstance(event, AlterSettings):
             return await self._alter(event, append)
         if isinstance(event, DescribeSettings):
@@ -299,8 +298,7 @@ class Configs:
         """The fronts have been told what has been read: it is said here only that nothing is missing."""
         if await self._written.is_read({self._partition_of(""), self._partition_of(event.name)}):
             return Answer(Code.NONE)
-        code = Code.COORDINATOR_NOT_AVAILABLE
-        return event.refused(code, TEXT[code])
+        return _not_available(event)
 
     def _describe(self, group_id: str) -> tuple[SettingValue, ...]:
         own, effective = self.own(group_id), self.effective()
@@ -394,3 +392,8 @@ class Configs:
             self._broker, self._broker_groups = found, groups
             self.changed()
         return changed or had != self.authorizer
+
+
+def _not_available(event: Event) -> Answer:
+    code = Code.COORDINATOR_NOT_AVAILABLE
+    return event.refused(code, TEXT[code])

@@ -16,7 +16,7 @@ from sidecar.link.ports import Tasks
 from sidecar.wire.generated import list_offsets as lo
 from sidecar.wire.primitives import WireError
 
-LANE = -6
+LANE = -7
 """The connection to each broker over which leaders are asked."""
 VERSION = 7
 """The last version of ListOffsets that says nothing of tiers."""
