@@ -57,6 +57,9 @@ POLICY = PREFIX + "migration.policy"
 RETENTION_CHECK = "offsets.retention.check.interval.ms"
 RETENTION_CHECK_MS = 600_000
 """Kafka's default."""
+ID_EXPIRATION = "transactional.id.expiration.ms"
+ID_EXPIRATION_MS = 604_800_000
+"""Kafka's default: so long the brokers remember a transactional id that is not used, and with it a fence."""
 
 
 def _kafka_name(field: str) -> str:
@@ -152,6 +155,11 @@ class Configs:
     def retention_check_ms(self) -> int:
         """How often the broker looks for offsets that have expired, and so for groups that have none left."""
         return int(self._broker.get(RETENTION_CHECK, (str(RETENTION_CHECK_MS), cf.DEFAULT))[0])
+
+    @property
+    def fences_kept_ms(self) -> int:
+        """How long the brokers remember a fence that is not renewed."""
+        return int(self._broker.get(ID_EXPIRATION, (str(ID_EXPIRATION_MS), cf.DEFAULT))[0])
 
     # ---- what is in force -----------------------------------------------------------------------------------
     def _make(self, group_id: str) -> ConsumerConfig:
@@ -282,8 +290,7 @@ class Configs:
             async with asyncio.timeout(KNOWN_WITHIN_S):
                 await self._known.wait()
         except TimeoutError:
-            code = Code.COORDINATOR_NOT_AVAILABLE
-            return event.refused(code, TEXT[code])
+            return _not_available(event)
         if isinstance(event, AlterSettings):
             return await self._alter(event, append)
         if isinstance(event, DescribeSettings):
@@ -299,8 +306,7 @@ class Configs:
         """The fronts have been told what has been read: it is said here only that nothing is missing."""
         if await self._written.is_read({self._partition_of(""), self._partition_of(event.name)}):
             return Answer(Code.NONE)
-        code = Code.COORDINATOR_NOT_AVAILABLE
-        return event.refused(code, TEXT[code])
+        return _not_available(event)
 
     def _describe(self, group_id: str) -> tuple[SettingValue, ...]:
         own, effective = self.own(group_id), self.effective()
@@ -359,7 +365,7 @@ class Configs:
     async def refresh(self, cluster: Cluster) -> bool:
         """Ask the broker; returns whether anything is different. Raises ConnectionLost, TimeoutError, WireError."""
         conn = await cluster.node(self._own.node_id)
-        names = [*FIELDS, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK]
+        names = [*FIELDS, *CLASSIC_FIELDS, POLICY, AUTHORIZER, RETENTION_CHECK, ID_EXPIRATION]
         broker = dc.DescribeConfigsResource(cf.BROKER, str(self._own.node_id), names)
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[broker]))
         result = res.results[0]
@@ -394,3 +400,8 @@ class Configs:
             self._broker, self._broker_groups = found, groups
             self.changed()
         return changed or had != self.authorizer
+
+
+def _not_available(event: Event) -> Answer:
+    code = Code.COORDINATOR_NOT_AVAILABLE
+    return event.refused(code, TEXT[code])

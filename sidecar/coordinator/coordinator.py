@@ -22,7 +22,7 @@ from sidecar.coordinator.loading import Loader
 from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves
 from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.proofs import Proofs
-from sidecar.coordinator.renewal import RenewalPorts, renew
+from sidecar.coordinator.renewal import RENEWED, RenewalPorts, renew
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
@@ -318,7 +318,7 @@ class Coordinator:
         ports = RenewalPorts(
             current=lambda: self.tenures.get(p) is tenure,
             writer=lambda: self._writer(p, c.attempt),
-            claim=lambda writer: self._claim_of(p, writer, "fence renewed"),
+            claim=lambda writer: self._claim_of(p, writer, RENEWED),
             go_on=go_on,
             failed=lambda why: self._failed(p, c.attempt, why),
         )
@@ -473,7 +473,7 @@ class Coordinator:
         self._drain()
 
     def config_changed(self) -> None:
-        self.service.config_changed(now())
+        self.service.config_changed(now(), self._configs.fences_kept_ms)
         self._drain()
 
     def setting_stored(self, group_id: str, name: str) -> None:  # in the state topic; "" stands for brokers

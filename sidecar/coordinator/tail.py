@@ -267,9 +267,9 @@ class Tail:
         log = self._log
         touched: set[int] = set()
         for item in items:
-            partition, offset, key, value, _ = item
+            partition, offset, key, value, end = item
             if partition >= 0 and offset == END:
-                log.ends[partition] = item[4]
+                log.ends[partition] = end
                 touched.add(partition)
                 self._listener.tail_read(partition)
             elif partition >= 0:

@@ -1,7 +1,8 @@
 """Has the tail read all that was written before this moment? (What Raft calls a read index.)
 
 A sidecar that stood still, or whose connections are cut, goes on knowing what it knew. Where that decides who may be a
-group's coordinator, the partition's leader is asked how far its log goes, and the tail must have come so far.
+group's coordinator, the partition's leader is asked how far its log goes, and the tail must have come so far. Without
+a leader the replicas know it as well: what was acknowledged is on as many of them as `min.insync.replicas` says.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from sidecar.coordinator.state_topic import MIN_ISR, read_configs
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -16,11 +18,14 @@ from sidecar.link.ports import Tasks
 from sidecar.wire.generated import list_offsets as lo
 from sidecar.wire.primitives import WireError
 
-LANE = -6
+LANE = -7
 """The connection to each broker over which leaders are asked."""
 VERSION = 7
 """The last version of ListOffsets that says nothing of tiers."""
 LATEST = -1
+ANY_REPLICA, LEADER_ONLY = -2, -1
+"""The replica id in ListOffsets: with the first one every replica answers, with the end of its log; with the second one
+the leader alone, with its high watermark."""
 ANSWER_S, PAUSE_S = 1.0, 0.05
 TROUBLE = (ConnectionLost, TimeoutError, WireError)
 
@@ -64,9 +69,8 @@ class Written:
         try:
             while waiting := [f for f in self._waiting.pop(partition, ()) if not f.done()]:
                 try:
-                    end = await self._asked(partition)
+                    end = await self._found(partition)
                 except TROUBLE:
-                    self._leaders = ()
                     self._waiting[partition] = waiting + self._waiting.get(partition, [])
                     await asyncio.sleep(PAUSE_S)
                     continue
@@ -76,18 +80,53 @@ class Written:
         finally:
             self._asking.discard(partition)
 
-    async def _asked(self, partition: int) -> int:
-        """The high watermark. Raises ConnectionLost, TimeoutError, WireError."""
-        if partition >= len(self._leaders):
-            self._leaders = (await self._cluster.refresh([self._topic])).leaders.get(self._topic, ())
-        leader = self._leaders[partition] if partition < len(self._leaders) else -1
-        if leader < 0:
-            raise ConnectionLost(f"{self._topic}-{partition} has no leader")
+    async def _found(self, partition: int) -> int:
+        """Whatever is acknowledged is before this offset. Raises ConnectionLost, TimeoutError, WireError."""
+        try:
+            if partition >= len(self._leaders):
+                self._leaders = (await self._cluster.refresh([self._topic])).leaders.get(self._topic, ())
+            leader = self._leaders[partition] if partition < len(self._leaders) else -1
+            if leader < 0:
+                raise ConnectionLost(f"{self._topic}-{partition} has no leader")
+            return await self._asked(leader, partition, LEADER_ONLY)
+        except TROUBLE:
+            self._leaders = ()
+            return await self._of_replicas(partition)
+
+    async def _of_replicas(self, partition: int) -> int:
+        """As `_found`, without the leader. Raises ConnectionLost, TimeoutError, WireError."""
+        nodes, configs = await asyncio.gather(
+            self._cluster.replicas(self._topic), read_configs(self._cluster, self._topic)
+        )
+        replicas = nodes[partition] if partition < len(nodes) else ()
+        told = await asyncio.gather(*(self._end_at(node, partition) for node in replicas))
+        ends = [end for end in told if end is not None]
+        before = acknowledged_before(ends, len(replicas), int(configs.get(MIN_ISR, "1")))
+        if before is None:
+            raise ConnectionLost(f"{self._topic}-{partition}: too few of its replicas answer")
+        return before
+
+    async def _end_at(self, node: int, partition: int) -> int | None:
+        try:
+            return await self._asked(node, partition, ANY_REPLICA)
+        except TROUBLE:
+            return None
+
+    async def _asked(self, node: int, partition: int, replica_id: int) -> int:
+        """Raises ConnectionLost, TimeoutError, WireError."""
         wanted = [lo.ListOffsetsPartition(partition, timestamp=LATEST)]
-        req = lo.ListOffsetsRequest(replica_id=-1, topics=[lo.ListOffsetsTopic(self._topic, wanted)])
-        conn = await self._cluster.lane(leader, LANE)
-        res = await conn.request(lo, "ListOffsets", req, high=VERSION, timeout_s=ANSWER_S)
+        req = lo.ListOffsetsRequest(replica_id=replica_id, topics=[lo.ListOffsetsTopic(self._topic, wanted)])
+        async with asyncio.timeout(ANSWER_S):
+            conn = await self._cluster.lane(node, LANE)
+            res = await conn.request(lo, "ListOffsets", req, high=VERSION)
         told = res.topics[0].partitions[0]
         if told.error_code != Code.NONE:
             raise ConnectionLost(f"{self._topic}-{partition}: {name_of(told.error_code)}")
         return int(told.offset)
+
+
+def acknowledged_before(ends: Collection[int], replicas: int, min_isr: int) -> int | None:
+    """The offset before which every acknowledged record is, by the log ends that some of the replicas have told. Each
+    such record is on `min_isr` of them. None: too few have told."""
+    others = min(min_isr, replicas) - (replicas - len(ends))
+    return sorted(ends, reverse=True)[others - 1] if others > 0 else None

@@ -36,6 +36,8 @@ GAP_MS = 1_000
 SAY_AGAIN_MS = 5_000
 GOLDEN = 0.6180339887
 """Its multiples, without what is before the point, spread evenly however many there are."""
+FENCES_IN_TIME = 4
+"""So many times as often as the brokers would forget a fence it is renewed at least."""
 LEAST_REST_MS = 5
 """Timers that are due within so long of each other are looked at together."""
 
@@ -87,6 +89,7 @@ class Service:
         self._woken_ms = 0
         self._unproved = Waiting(self.tally, self.out)
         """Requests for partitions served here, while no lease on them is proved."""
+        self._fences_kept_ms = FOR_EVER_MS
         self._deaf_ms = [0] * partitions
         """How long each partition's members could not be heard, until they get that time back."""
         self._said_ms = -SAY_AGAIN_MS
@@ -265,9 +268,11 @@ class Service:
         return most_s if rest_ms == most_ms else max(rest_ms, LEAST_REST_MS) / 1000
 
     def _renew(self, owner: Owner, now: Now) -> None:
-        """Brokers forget fences. The partitions do not come at once: each has its own share of the interval."""
+        """Brokers forget fences. The partitions do not come at once: each has its own share of the interval. Where the
+        brokers remember a fence only for a short time, a successor has most of that time to fence with the same id."""
         part = owner.partition * GOLDEN % 1
-        interval_ms = self.settings.fence_interval_ms * (1 - self.settings.fence_spread * part)
+        most_ms = min(self.settings.fence_interval_ms, self._fences_kept_ms // FENCES_IN_TIME)
+        interval_ms = most_ms * (1 - self.settings.fence_spread * part)
         due = now.mono_ms - owner.fenced_ms > interval_ms and now.mono_ms >= owner.renew_again_ms
         if due and not owner.renewing:
             owner.renew(now)
@@ -295,7 +300,9 @@ class Service:
             for owner in self.owners:
                 owner.topics_changed(image, changed, now)
 
-    def config_changed(self, now: Now) -> None:
+    def config_changed(self, now: Now, fences_kept_ms: int | None = None) -> None:
+        """`fences_kept_ms`: how long the brokers remember a fence; None: as before."""
+        self._fences_kept_ms = self._fences_kept_ms if fences_kept_ms is None else fences_kept_ms
         for owner in self.owners:
             owner.config_changed(now)
 

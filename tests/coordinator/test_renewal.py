@@ -12,6 +12,7 @@ import pytest
 from sidecar.coordinator import coordinator as module
 from sidecar.coordinator import writer as writer_module
 from sidecar.core import owner as owner_module
+from sidecar.core.commands import Renew
 from sidecar.core.errors import Code
 from sidecar.core.groups import Registry
 from sidecar.core.kinds import REGISTRY
@@ -138,7 +139,8 @@ def test_it_ends_with_the_partition() -> None:
     run(test)
 
 
-def test_partitions_are_renewed_one_after_the_other() -> None:
+def renewals(until_s: int, fences_kept_ms: int | None = None) -> list[tuple[int, int]]:
+    """(second, partition) of fifty that are served, and renewed by the hour."""
     settings = ServiceSettings(fence_interval_ms=3_600_000, fence_spread=0.5)
     registry: Registry = REGISTRY
 
@@ -159,14 +161,32 @@ def test_partitions_are_renewed_one_after_the_other() -> None:
         owner.fenced(owner.attempt, 7, Now(0, 0))
         owner.claimed(owner.attempt, 0, Now(0, 0))
         owner.replayed(owner.attempt, Now(0, 0))
+    service.config_changed(Now(0, 0), fences_kept_ms)
     service.out.clear()
-    at: dict[int, int] = {}
-    for second in range(1, 3_700):
-        service.wake(Now(1_000 * second, 1_000 * second))
-        for c in service.out:
-            if type(c).__name__ == "Renew":
-                at.setdefault(c.partition, second)  # type: ignore[union-attr]
+    found = []
+    for second in range(1, until_s):
+        now = Now(1_000 * second, 1_000 * second)
+        service.wake(now)
+        for c in [c for c in service.out if isinstance(c, Renew)]:
+            found.append((second, c.partition))
+            service.owners[c.partition].renewed(c.attempt, 8, now)
         service.out.clear()
+    return found
+
+
+def test_partitions_are_renewed_one_after_the_other() -> None:
+    at: dict[int, int] = {}
+    for second, partition in renewals(3_700):
+        at.setdefault(partition, second)
     assert len(at) == 50 and 1_800 <= min(at.values()) < max(at.values()) <= 3_601
     times = sorted(at.values())
     assert min(b - a for a, b in pairwise(times)) > 10
+
+
+def test_brokers_that_soon_forget_are_told_more_often() -> None:
+    """`transactional.id.expiration.ms` of a minute: a fence is never older than a quarter of that."""
+    last = dict.fromkeys(range(50), 0)
+    for second, partition in renewals(200, fences_kept_ms=60_000):
+        assert second - last[partition] <= 16
+        last[partition] = second
+    assert min(last.values()) >= 184

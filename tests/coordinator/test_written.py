@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
+from sidecar.coordinator.written import acknowledged_before
 from sidecar.core import config as cf
 from sidecar.core.config import GROUP
 from sidecar.core.errors import Code
@@ -86,8 +89,32 @@ def test_who_comes_while_a_leader_is_asked_has_it_asked_again() -> None:
 
 def test_a_leader_that_has_moved_is_looked_for() -> None:
     async def test(house: House, front: Heard) -> None:
-        refused = house.brokers.faults.fail(Api.LIST_OFFSETS, Code.NOT_LEADER_OR_FOLLOWER, times=3)
+        refused = house.brokers.faults.fail(Api.LIST_OFFSETS, Code.NOT_LEADER_OR_FOLLOWER, times=8)
         front.tell(Request(1, WHOSE))
-        assert (await front.reply(1)).code == Code.NONE and refused.met == 3
+        assert (await front.reply(1)).code == Code.NONE and refused.met == 8
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("ends", "replicas", "min_isr", "before"),
+    [
+        ([5, 5, 5], 3, 2, 5),
+        ([9, 5, 5], 3, 2, 5),  # one has what no other one has: that is not acknowledged
+        ([9, 5], 3, 2, 9),  # the third one may have it, too
+        ([5], 3, 2, None),  # the other two may have more
+        ([7, 6, 5], 3, 3, 5),
+        ([7, 6], 3, 3, 6),
+        ([7], 3, 3, 7),
+        ([7, 5, 5], 3, 1, 7),  # one alone can acknowledge
+        ([7, 5], 3, 1, None),
+        ([4], 1, 1, 4),
+        ([], 1, 1, None),
+        ([], 0, 2, None),
+        ([5, 4, 4, 4], 4, 9, 4),  # more than there are: nothing is acknowledged at all
+    ],
+)
+def test_what_some_replicas_tell_of_acknowledged_records(
+    ends: list[int], replicas: int, min_isr: int, before: int | None
+) -> None:
+    assert acknowledged_before(ends, replicas, min_isr) == before

@@ -32,6 +32,7 @@ from sidecar.core.service import Service
 from sidecar.core.shard import Shard
 from sidecar.core.turn import Turn
 from sidecar.front.steady import Grants
+from sidecar.kafka.cluster import ConnectionLost
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import CONFIG, OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import PartitionFold
@@ -384,6 +385,15 @@ def passes_on_what_it_has_heard_nothing_of(patch: Patch, world: World) -> None:
         return True
 
     patch.setattr(Written, "is_read", planted)
+
+
+def asks_leaders_only(patch: Patch, world: World) -> None:
+    """Whether all of a partition has been read, nobody knows as long as it has no leader."""
+
+    async def planted(self: Any, partition: int) -> int:
+        raise ConnectionLost("planted")
+
+    patch.setattr(Written, "_of_replicas", planted)
 
 
 def asks_nobody_for_rights(patch: Patch, world: World) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.assign import BUILT_IN
+from sidecar.coordinator.renewal import RENEWED
 from sidecar.coordinator.rules import order_of
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.group import ClassicGroup
@@ -41,6 +42,8 @@ class Part:
     claimed: int = -1
     claims: int = 0
     claimed_ms: float = 0.0
+    taken_ms: float = 0.0
+    """When its owner took it over. Renewals of its fence are claims as well."""
     owner: int = -1
     """Node id of who made it."""
     shard: Shard = field(default_factory=lambda: Shard(REGISTRY, Ports(BUILT_IN, Computed(_settings))))
@@ -151,7 +154,10 @@ class Fold:
             if r.value is not None:
                 part.claimed, part.claims = int(key.sub_id), part.claims + 1
                 part.claimed_ms = self._kafka.universe.now_ms
-                part.owner = int(self._codec.schemas.decode(r.value)["node_id"])
+                claim = self._codec.schemas.decode(r.value)
+                part.owner = int(claim["node_id"])
+                if claim["why"] != RENEWED:
+                    part.taken_ms = part.claimed_ms
                 told = f"partition {self.parts.index(part)} is claimed by sidecar {part.owner}"
                 self.say("log", f"{told}, owner epoch {part.claimed}, at {r.offset}")
             return

@@ -157,7 +157,7 @@ class Judge:
         self.figures["members removed for silence"] += 1
         for c in self.clients if part.owner not in self.unheard else ():
             if c.habits.group_id == group_id and c.member_id == member_id:
-                heard_ms = self.inside.heard_ms(part.owner, group_id, max(c.spoke_ms, part.claimed_ms))
+                heard_ms = self.inside.heard_ms(part.owner, group_id, max(c.spoke_ms, part.taken_ms))
                 if heard_ms < c.habits.session_ms - GIVEN_BACK_MS:
                     raise Violation(f"{member_id} is removed for silence when it could be heard for {heard_ms:.0f} ms")
 
@@ -273,7 +273,7 @@ class Judge:
         if part.owner == node_id:
             for place, offset in offsets.items():
                 if (group_id, place, member_id, offset) in self._given_up:
-                    self.offsets.arrived((group_id, place), offset, part.claimed_ms)
+                    self.offsets.arrived((group_id, place), offset, part.taken_ms)
 
     def _went_back(self, kept: tuple[str, Place], offset: int) -> None:
         """What was acknowledged beyond it counts no more."""

@@ -104,6 +104,7 @@ PLANTED = [
     Bug(bugs.leaves_whom_the_former_owner_took_in, "not within", scene="owner_dies_while_it_takes_in"),
     Bug(bugs.a_release_ends_with_its_owner, "not within", scene="owner_dies_while_it_gives_back"),
     Bug(bugs.passes_on_what_it_has_heard_nothing_of, "two owners", scene="one_hears_nothing_of_it"),
+    Bug(bugs.asks_leaders_only, "whose broker lives", scene="leader_of_the_patterns_dies"),
     Bug(findings.goes_on_without_its_topic, "behind the claim|the tail of", scene="made_anew"),
     Bug(findings.lets_anybody_join_at_once, "is worked on by", scene="made_anew"),
     Bug(findings.believes_that_the_topic_is_kept, "state topic.* forgets", scene="set_to_forget"),

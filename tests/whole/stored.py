@@ -63,9 +63,9 @@ class StoredOffsets:
         self._acknowledged[kept].add(offset)
         self._acknowledged_ms[kept] = self._kafka.universe.now_ms
 
-    def arrived(self, kept: Kept, offset: int, claimed_ms: float) -> None:
-        """At the owner, which claimed the partition then."""
-        if offset not in self._acknowledged[kept] and self._acknowledged_ms.get(kept, claimed_ms) < claimed_ms:
+    def arrived(self, kept: Kept, offset: int, taken_ms: float) -> None:
+        """At the owner, which took the partition over then."""
+        if offset not in self._acknowledged[kept] and self._acknowledged_ms.get(kept, taken_ms) < taken_ms:
             self._late[kept].add(offset)
 
     def read(self, partition: int) -> None:

@@ -42,6 +42,8 @@ TOLD_TOPICS = (STATE_TOPIC, "__consumer_offsets", "__transaction_state")
 AUTHORIZED = 0.1
 """So many seeds have an authorizer."""
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ID_EXPIRATION = "transactional.id.expiration.ms"
+WEEK_MS = 604_800_000
 SAID_AGAIN_S, ORDERED_S = 0.2, 5.0
 """An order that was not recorded is said again; so long its answer is waited for."""
 BROKER = {
@@ -102,7 +104,7 @@ class World:
         if self.authorizer:
             given["authorizer.class.name"] = AUTHORIZER
         every = {**given, **(broker or {})}
-        self.forgets_ids = "transactional.id.expiration.ms" in every
+        self.forgets_ids = int(every.get(ID_EXPIRATION, str(WEEK_MS))) < WEEK_MS
         """Brokers forget within seconds, not after a week, the ids by which writers are fenced."""
         self.kafka = Kafka(self.universe, self.net, dict.fromkeys(NODES), every, self.authorizer)
         for topic, count in PARTITIONS_OF.items():
@@ -134,7 +136,7 @@ class World:
 
     def _rare_settings(self) -> dict[str, str]:
         """Of brokers, for some seeds: what takes days elsewhere takes seconds."""
-        return {"transactional.id.expiration.ms": "30000"} if self.rng.random() < 0.3 else {}
+        return {ID_EXPIRATION: "30000"} if self.rng.random() < 0.3 else {}
 
     def say(self, who: str, text: str) -> None:
         if self.tell is not None:

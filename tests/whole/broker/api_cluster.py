@@ -23,6 +23,8 @@ from tests.whole.broker.txn import TRANSACTIONS
 ZERO = b"\0" * 16
 INTERNAL = (OFFSETS, TRANSACTIONS, "__share_group_state")
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+DEBUGGING = -2
+"""The replica id of who is no replica and asks as if."""
 NO_OPERATIONS = -(1 << 31)
 LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -278,21 +280,22 @@ def _delete(ctx: Context, name: str | None, topic_id: bytes) -> dt.DeletableTopi
 def list_offsets(ctx: Context, req: lo.ListOffsetsRequest, reply: Reply) -> None:
     topics = []
     for t in req.topics:
-        parts = [_offset(ctx, t.name, p) for p in t.partitions]
+        parts = [_offset(ctx, t.name, p, req.replica_id == DEBUGGING) for p in t.partitions]
         topics.append(lo.ListOffsetsTopicResponse(t.name, parts))
     reply(lo.ListOffsetsResponse(0, topics))
 
 
-def _offset(ctx: Context, topic: str, p: lo.ListOffsetsPartition) -> lo.ListOffsetsPartitionResponse:
+def _offset(ctx: Context, topic: str, p: lo.ListOffsetsPartition, anyone: bool) -> lo.ListOffsetsPartitionResponse:
+    """`anyone`: followers answer, too, and all of them as to a replica."""
     node = ctx.node
     if not ctx.may(rt.DESCRIBE, rt.TOPIC, topic):
         return lo.ListOffsetsPartitionResponse(p.partition_index, Err.TOPIC_AUTHORIZATION_FAILED)
     if node.image.partition(topic, p.partition_index) is None:
         return lo.ListOffsetsPartitionResponse(p.partition_index, Err.UNKNOWN_TOPIC_OR_PARTITION)
-    replica = node.replica(topic, p.partition_index)
+    replica = node.replica(topic, p.partition_index, anyone)
     if replica is None:
         return lo.ListOffsetsPartitionResponse(p.partition_index, Err.NOT_LEADER_OR_FOLLOWER)
-    log, mark = replica.log, replica.high_watermark
+    log, mark = replica.log, replica.log.end if anyone else replica.high_watermark
     if p.timestamp in (-1, -2):
         at = mark if p.timestamp == -1 else log.start
         epoch = replica.state.leader_epoch if p.timestamp == -1 else log.epochs[0][0] if log.epochs else -1

@@ -191,11 +191,11 @@ class Node:
             self.replicas[key] = Replica(self, topic, topic_id, index)
         return self.replicas[key]
 
-    def replica(self, topic: str, index: int) -> Replica | None:
-        """Of a partition that this broker leads, as far as it knows."""
+    def replica(self, topic: str, index: int, follows: bool = False) -> Replica | None:
+        """Of a partition that this broker leads, as far as it knows; with `follows`, also of one that it follows."""
         known = self.image.topics.get(topic)
         found = self.replicas.get((known.topic_id, index)) if known is not None else None
-        return found if found is not None and found.leads else None
+        return found if found is not None and (found.leads or follows) else None
 
     def kicked(self, leader: Replica, epoch: int) -> None:
         """A leader has something for us."""

@@ -262,10 +262,14 @@ class DataSide:
         return [(c.key == self.group, c.node_id, c.error_code) for c in res.coordinators]
 
     async def do_ends(self, member: str) -> list[tuple[int, int, int]]:
-        parts = [lo.ListOffsetsPartition(i, -1, when) for i in (0, 1, 9) for when in (-1,)]
-        req = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(self.topic(member), parts)])
-        res = await self.ask(lo, "ListOffsets", req, 7)
-        return sorted((p.partition_index, p.error_code, p.offset) for t in res.topics for p in t.partitions)
+        """As a consumer asks, and as one that followers answer, too."""
+        told = []
+        for replica_id in (-1, -2):
+            parts = [lo.ListOffsetsPartition(i, -1, -1) for i in (0, 1, 9)]
+            req = lo.ListOffsetsRequest(replica_id, 0, [lo.ListOffsetsTopic(self.topic(member), parts)])
+            res = await self.ask(lo, "ListOffsets", req, 7)
+            told += sorted((p.partition_index, p.error_code, p.offset) for t in res.topics for p in t.partitions)
+        return told
 
     # ---- producers ------------------------------------------------------------------------------------------
     async def do_init(self, member: str, version: int, who: str = "") -> object:

@@ -15,7 +15,7 @@ from typing import Any
 from tests.whole.run import Plant, on_stage
 from tests.whole.scenes import failures, fences, moves, offsets, state, topic
 from tests.whole.scenes.parts import Scene
-from tests.whole.world import PARTITIONS, World
+from tests.whole.world import ID_EXPIRATION, PARTITIONS, WEEK_MS, World
 
 SCENES: Mapping[str, Scene] = {
     scene.__name__: scene
@@ -45,6 +45,7 @@ SCENES: Mapping[str, Scene] = {
         moves.owner_dies_while_it_takes_in,
         moves.owner_dies_while_it_gives_back,
         moves.one_hears_nothing_of_it,
+        moves.leader_of_the_patterns_dies,
         topic.made_anew,
         topic.set_to_forget,
         fences.twins,
@@ -57,7 +58,8 @@ SCENES: Mapping[str, Scene] = {
 }
 BROKERS: Mapping[Scene, Mapping[str, str]] = {
     offsets.offsets_get_old: {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "5000"},
-    fences.fences_go_down: {"transactional.id.expiration.ms": "20000"},
+    fences.fences_go_down: {ID_EXPIRATION: "20000"},
+    fences.twins: {ID_EXPIRATION: str(WEEK_MS)},  # its bound is one on claims, and renewals of fences are claims
     fences.no_transactions: {"transaction.state.log.replication.factor": "4"},
 }
 """Settings of the brokers in some scenes."""

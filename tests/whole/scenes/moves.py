@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from tests.whole.broker.groups import partition_for
 from tests.whole.client import Habits
 from tests.whole.faults import MOVES
+from tests.whole.judge import STATE_TOPIC
 from tests.whole.members import ClassicMember
 from tests.whole.moving import BROKER
 from tests.whole.run import BOUND_MS, until
-from tests.whole.scenes.parts import run_ms, start, watch
+from tests.whole.scenes.parts import run_ms, start, wait, watch
+from tests.whole.stored import OFFSETS
 from tests.whole.timeline import FAULT
 from tests.whole.violation import Violation
-from tests.whole.world import World
+from tests.whole.world import PARTITIONS, World
 
 SESSION_MS = 20_000
 """Of members, so that a group does not only come to an end because sessions do."""
@@ -18,6 +21,10 @@ MOVED_MS = 10_000
 """From an order until the group is stable where it should be, with two takeovers in between."""
 SOON_MS = 800.0
 DEAF_MS = 30_000
+NATIVE = "n1"
+"""A group of the brokers in partition 1, as g2."""
+JOINS_MS = 4_000
+"""A member that comes, with what it takes a client to try the next broker."""
 
 
 def _come(world: World) -> None:
@@ -94,4 +101,27 @@ def owner_dies_while_it_gives_back(world: World) -> None:
     watch(world, MOVED_MS, lambda: world.judge.moving.homes[MOVES] == BROKER)
     run_ms(world, world.rng.uniform(0, SOON_MS))
     _owner_dies(world)
+    _ends(world)
+
+
+def leader_of_the_patterns_dies(world: World) -> None:
+    """Partition 0 of the state topic, which has the patterns of all brokers, has no leader for the 9 s that the
+    controller takes to see it. Groups of the brokers that live take in members meanwhile: the other replicas know as
+    well that nothing has changed."""
+    start(world)
+    world.judge.moving.homes[NATIVE] = BROKER
+    n, keeper = (
+        world.kafka.leader(topic, p) for topic, p in ((STATE_TOPIC, 0), (OFFSETS, partition_for(NATIVE, PARTITIONS)))
+    )
+    if n is None or n == keeper:
+        raise Violation(f"{NATIVE} is where the patterns are, and the scene shows nothing")
+    world.say(FAULT, f"broker {n}, which leads partition 0 of the state topic, dies; broker {keeper} leads {NATIVE}")
+    world.kafka.crash(n)
+    run_ms(world, world.rng.uniform(0, 3_000))
+    comer = world.add_client(ClassicMember, Habits(NATIVE, ("t1", "t2"), session_ms=SESSION_MS, commit_ms=200.0))
+    wait(world, JOINS_MS, lambda: "" if comer.well_ms else f"a member of {NATIVE}, whose broker lives")
+    if world.kafka.leader(STATE_TOPIC, 0) not in (None, n):
+        raise Violation("the controller has seen it already, and the scene shows nothing")
+    run_ms(world, DEAF_MS)
+    world.kafka.start(n)
     _ends(world)
