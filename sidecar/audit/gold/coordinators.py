@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.audit.gold.steps import sql
+from sidecar.core.owner import RENEWED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +45,8 @@ class Writes(NamedTuple):
 
 
 def outages(keys: DataFrame, claims_now: DataFrame, was: DataFrame) -> Writes:
-    """`was`: of each partition the last record under its last claim."""
+    """A claim with which the owner only renews its fence ends nothing. `was`: of each partition the last record under
+    its last claim."""
     last = sql(
         """select state_partition, claim, max(w) as w from (
                 select state_partition, claimed_epoch as claim, max(struct(offset, log_ms as ms, written_ms)) as w
@@ -59,11 +61,11 @@ def outages(keys: DataFrame, claims_now: DataFrame, was: DataFrame) -> Writes:
         was=was,
     )
     found = sql(
-        """select c.state_partition, c.former as former_claim, c.claim, l.w.offset as from_offset, l.w.ms as from_ms,
+        f"""select c.state_partition, c.former as former_claim, c.claim, l.w.offset as from_offset, l.w.ms as from_ms,
                 l.w.written_ms as from_written_ms, c.from_offset as to_offset, c.from_ms as to_ms,
-                c.from_written_ms as to_written_ms, c.from_ms - l.w.ms as at_most_ms
-            from {claims} c join {last} l on c.state_partition = l.state_partition and c.former = l.claim
-            where not c.carried and l.w.offset < c.from_offset""",
+                c.from_written_ms as to_written_ms, c.from_ms - l.w.ms as at_most_ms, c.from_why as why
+            from {{claims}} c join {{last}} l on c.state_partition = l.state_partition and c.former = l.claim
+            where not c.carried and l.w.offset < c.from_offset and c.from_why <> '{RENEWED}'""",
         claims=claims_now,
         last=last,
     )

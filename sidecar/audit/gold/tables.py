@@ -201,6 +201,12 @@ OUTAGES = _gold(
     *at("from_", "The last record of the former one that is there."),
     *at("to_", "The claim of the next."),
     Column("at_most_ms", LONG, "Between both, by the timestamps of the log."),
+    Column(
+        "why",
+        TEXT,
+        "Why the next one took over, as its claim says: `moved from sidecar N`, which is alive; `sidecar N is gone`; "
+        "`assigned`: it did not know who had the partition before.",
+    ),
     is_open=False,
 )
 STALE_WRITES = _gold(

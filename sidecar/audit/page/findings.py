@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sidecar.audit.page.groups import Groups
-from sidecar.audit.page.kinds import FAULT, KINDS, LONGEST, NOTE, POSSIBLE, Finding, span
+from sidecar.audit.page.kinds import FAULT, KINDS, LONGEST, NOTE, POSSIBLE, Finding, handed_over, span
 from sidecar.audit.page.pack import NONE, Texts, after
 from sidecar.audit.page.source import Source
 
@@ -119,10 +119,13 @@ def _unreadable(source: Source, groups: Groups) -> Iterator[Finding]:
 
 
 def _outages(source: Source) -> Iterator[Finding]:
-    for sp, begin, end, offset, most, old, new in source.rows("outages").each(
-        "state_partition", "from_ms", "to_ms", "from_offset", "at_most_ms", "former_claim", "claim"
+    for sp, begin, end, offset, most, old, new, why in source.rows("outages").each(
+        "state_partition", "from_ms", "to_ms", "from_offset", "at_most_ms", "former_claim", "claim", "why"
     ):
-        text = f"state partition {sp} had no coordinator for at most {span(most)}, between claims {old} and {new}"
+        if handed_over(why):
+            continue
+        between = f"between claims {old} and {new}: {why}"
+        text = f"state partition {sp} had no coordinator for at most {span(most)}, {between}"
         yield Finding("outage", NOTE, begin, max(begin, end), offset, sp, text)
 
 

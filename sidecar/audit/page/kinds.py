@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sidecar.audit.page.pack import NONE
+from sidecar.core.owner import MOVED
 
 FAULT, POSSIBLE, NOTE = 0, 1, 2
 """How grave a finding is: it must not be; it may have been; good to know."""
@@ -37,6 +38,11 @@ class Finding:
     group: int = NONE
     place: int = NONE
     owner: int = NONE
+
+
+def handed_over(why: str) -> bool:
+    """Whether a takeover ended nothing but the work of a coordinator that lived."""
+    return why.startswith(MOVED)
 
 
 def span(ms: int) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 
 from sidecar.audit.page import findings, verdict
 from sidecar.audit.page.groups import Groups
-from sidecar.audit.page.kinds import Finding
+from sidecar.audit.page.kinds import Finding, handed_over
 from sidecar.audit.page.pack import NONE, Rows, Texts, after, deltas
 from sidecar.audit.page.source import Budget, Source
+from sidecar.core.owner import RENEWED
 
 VERSION = 1
 NEEDED = ("coverage", "intervals", "second_owners", "stale_writes", "unreadable")
@@ -98,13 +99,17 @@ def _begin(
 def _coordinators(source: Source, texts: Texts, most: int, left_out: list[str]) -> list[dict[str, Any]]:
     """For each state partition its claims, and how long it may have been without a coordinator before each.
 
-    `gone`: when the last record of this coordinator was written, if a next one is known; it is not painted after."""
+    `gone`: when the last record of this coordinator was written, if a next one is known; it is not painted after. Who
+    handed the partition over to another one was there until then, whenever it wrote for the last time."""
     claims, outages = source.rows("coordinators"), source.rows("outages")
-    gone = {(p, n): ms for p, n, ms in outages.each("state_partition", "former_claim", "from_ms")}
+    gone: dict[tuple[int, int], int] = {}
     by_partition: dict[int, tuple[list[int], list[int]]] = {}
-    for which, table in enumerate((claims, outages)):
-        for n, p in enumerate(table["state_partition"]):
-            by_partition.setdefault(p, ([], []))[which].append(n)
+    for n, p in enumerate(claims["state_partition"]):
+        by_partition.setdefault(p, ([], []))[0].append(n)
+    for n, (p, former, ms, why) in enumerate(outages.each("state_partition", "former_claim", "from_ms", "why")):
+        if not handed_over(why):
+            gone[p, former] = ms
+            by_partition.setdefault(p, ([], []))[1].append(n)
     total = 0
     out: list[dict[str, Any]] = []
     for p, (mine, away) in sorted(by_partition.items()):
@@ -115,7 +120,7 @@ def _coordinators(source: Source, texts: Texts, most: int, left_out: list[str]) 
         out.append(
             {
                 "sp": p,
-                "takeovers": max(len(mine) - 1, 0),
+                "takeovers": sum(claims["from_why"][n] != RENEWED for n in mine[1:]),
                 "claims": _claims(claims, mine[-share:], gone, texts),
                 "outages": _outages(outages, away[-share:]),
             }

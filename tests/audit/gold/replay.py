@@ -325,15 +325,17 @@ class Replay:
             self.claim.update(at("to_", row), open=False)
             former = self.last_write
             assert former is not None
-            self.tables["outages"].append(
-                {
-                    "former_claim": self.claim["claim"],
-                    "claim": row["owner_epoch"],
-                    **at("from_", former),
-                    **at("to_", row),
-                    "at_most_ms": row["log_ms"] - former["log_ms"],
-                }
-            )
+            if row["why"] != "fence renewed":
+                self.tables["outages"].append(
+                    {
+                        "former_claim": self.claim["claim"],
+                        "claim": row["owner_epoch"],
+                        **at("from_", former),
+                        **at("to_", row),
+                        "at_most_ms": row["log_ms"] - former["log_ms"],
+                        "why": row["why"],
+                    }
+                )
         self.claim = {
             "claim": row["owner_epoch"],
             "fenced": fenced,

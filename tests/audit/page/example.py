@@ -150,7 +150,14 @@ class Incident:
                 )
         for claim, begin, end in ((1, CRASH - 900, CLAIMED), (2, 3 * HOUR - 400, 3 * HOUR)):
             self.add(
-                "outages", begin, end, state_partition=1, former_claim=claim, claim=claim + 1, at_most_ms=end - begin
+                "outages",
+                begin,
+                end,
+                state_partition=1,
+                former_claim=claim,
+                claim=claim + 1,
+                at_most_ms=end - begin,
+                why="sidecar 1 is gone",
             )
 
     def faults(self) -> None:

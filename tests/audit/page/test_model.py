@@ -100,7 +100,7 @@ def test_every_kind_of_finding_is_listed() -> None:
             stale_writes=[row("stale_writes", 5, what="claim", owner_epoch=1, claimed_epoch=2)],
             unreadable=[row("unreadable", 6, group_id=None, kind=None, reason="no such schema")],
             unowned=[row("unowned", 7, 9000, former_member_id="m-1", member_id="m-1")],
-            outages=[row("outages", 8, 700, former_claim=1, claim=2, at_most_ms=692)],
+            outages=[row("outages", 8, 700, former_claim=1, claim=2, at_most_ms=692, why="sidecar 1 is gone")],
             stale_claims=[row("stale_claims", 9, generation=-1, holder="")],
             setting_changes=[row("setting_changes", 10, group_id="", name="x", value=None)],
         )
@@ -113,12 +113,25 @@ def test_every_kind_of_finding_is_listed() -> None:
 
 def test_the_dead_coordinator_is_not_painted_until_the_next_claim() -> None:
     claims = [row("coordinators", 0, 60_000, claim=1), row("coordinators", 60_000, claim=2, node_id=2)]
-    away = row("outages", 20_000, 60_000, former_claim=1, claim=2, at_most_ms=40_000)
+    away = row("outages", 20_000, 60_000, former_claim=1, claim=2, at_most_ms=40_000, why="sidecar 1 is gone")
     found = seen(owned(row("intervals"), coordinators=claims, outages=[away]))
     (c,) = found["coordinators"]
     assert c["claims"]["d"] == [20_000, -1]
     assert (c["outages"]["t"], c["outages"]["d"]) == ([BEGIN + 20_000], [40_000])
     assert (c["takeovers"], found["groups"][0]["takeovers"]) == (1, 1)
+
+
+def test_a_coordinator_that_hands_over_was_there_until_then() -> None:
+    claims = [
+        row("coordinators", 0, 60_000, claim=1),
+        row("coordinators", 60_000, 90_000, claim=2, node_id=2),
+        row("coordinators", 90_000, claim=3, node_id=2, from_why="fence renewed"),
+    ]
+    moved = row("outages", 20_000, 60_000, former_claim=1, claim=2, at_most_ms=40_000, why="moved from sidecar 1")
+    found = seen(owned(row("intervals"), coordinators=claims, outages=[moved]))
+    (c,) = found["coordinators"]
+    assert c["claims"]["d"] == [60_000, 30_000, -1] and c["outages"]["t"] == [] and c["takeovers"] == 1
+    assert kinds(found) == {}
 
 
 def test_the_first_claim_is_no_takeover_and_the_first_epoch_no_rebalance() -> None:
