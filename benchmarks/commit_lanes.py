@@ -68,9 +68,7 @@ async def client(conn: BrokerConnection, group: str, until_s: float, count_from_
     return took
 
 
-async def load(
-    port: int, groups: list[str], clients: int, seconds: float, warm_s: float = WARM_S
-) -> dict[str, float]:
+async def load(port: int, groups: list[str], clients: int, seconds: float, warm_s: float = WARM_S) -> dict[str, float]:
     conns = [await BrokerConnection.open(HOST, port, f"bench-{i}") for i in range(clients)]
     begin_s = time.monotonic() + warm_s
     work = [client(c, groups[i % GROUPS], begin_s + seconds, begin_s) for i, c in enumerate(conns)]
