@@ -349,6 +349,8 @@ class Seating:
     # ---- JoinGroup and SyncGroup --------------------------------------------------------------------------
     async def _join(self, conn: BrokerConnection, chair: Chair, member_id: str) -> None:
         """Raises ConnectionLost if it does not come to a seat."""
+        if chair.gone or not chair.wanted:  # a connection may take long to open
+            raise ConnectionLost("the seat is not wanted any more")
         topics = chair.topics
         shown = ms.UNREADABLE if topics is None else ms.readable(topics)
         timeout_s = ms.REBALANCE_TIMEOUT_MS / 1000 + ANSWER_S
@@ -368,10 +370,14 @@ class Seating:
             if code != Code.NONE:
                 raise ConnectionLost(f"SyncGroup: {name_of(code)}")
         chair.shown, chair.settled = topics, True
+        if chair.gone:
+            # Whoever owns the partition now may have looked before, and may even have given the group back: nobody else
+            # would take this member away. If another seat was taken meanwhile, the broker refuses this.
+            await ms.leave(conn, chair.group_id, seat.member_id, ANSWER_S)
+            return
         if not self._told.leased(chair.partition):
             raise ConnectionLost("the lease is over")
-        if not chair.gone:
-            self._told.taken(chair, seat, True)
+        self._told.taken(chair, seat, True)
 
     def _check(self, chair: Chair, res: jg.JoinGroupResponse) -> None:
         if res.error_code == Code.NONE:

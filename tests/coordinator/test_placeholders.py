@@ -12,6 +12,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import DeleteGroup
 from sidecar.core.offsets import CommitCheck
 from sidecar.kafka import membership as ms
+from sidecar.kafka.net import BrokerConnection
 from sidecar.link.messages import OpenOffsets, Request
 from sidecar.wire.apis import Api
 from tests.coordinator.seated import (
@@ -27,6 +28,7 @@ from tests.coordinator.seated import (
     taken_over,
 )
 from tests.inprocess.broker import OFFSETS, FakeBrokers
+from tests.inprocess.cluster import FakeCluster
 from tests.inprocess.faults import ALWAYS
 from tests.inprocess.house import Heard, House, run, turns, until
 from tests.inprocess.messages import beat, commit, join
@@ -359,6 +361,45 @@ def test_a_seat_left_behind_is_given_up_when_it_is_in_the_way() -> None:
         assert there.state == "Empty"
         there.natives, there.state = 1, "Stable"
         assert await simple_commit(client, "old") == Code.UNKNOWN_MEMBER_ID, "native members are left alone"
+
+    run(test)
+
+
+def test_a_seat_that_comes_when_the_partition_is_gone_is_given_up_at_once() -> None:
+    """Its next owner has looked already, and nobody else would find it."""
+
+    async def test(house: House) -> None:
+        parked = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        await joined(house)
+        await until(lambda: parked.parked)
+        house.assign(2)
+        await turns()
+        parked.release()
+        await until(lambda: house.brokers.count(Api.LEAVE_GROUP) > 0)
+        await until(lambda: seat(house).state == "Empty")
+
+    run(test)
+
+
+def test_a_seat_is_not_asked_for_when_the_partition_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(house: House) -> None:
+        opened, opening = asyncio.Event(), FakeCluster.open
+        waits: list[int] = []
+
+        async def slowly(self: FakeCluster, node_id: int) -> BrokerConnection:
+            if house.brokers.count(Api.DESCRIBE_GROUPS):  # it has looked: now it asks
+                waits.append(node_id)
+                await opened.wait()
+            return await opening(self, node_id)
+
+        monkeypatch.setattr(FakeCluster, "open", slowly)
+        await joined(house)
+        await until(lambda: waits)
+        house.assign(2)
+        await turns()
+        opened.set()
+        await asyncio.sleep(0.05)
+        assert house.brokers.count(Api.JOIN_GROUP) == 0 and seat(house).state == "Empty"
 
     run(test)
 

@@ -346,6 +346,7 @@ def test_connections_that_come_faster_than_they_may_wait_for_their_turn() -> Non
         await until(lambda: len(desk.of(Request)) == 15)
         assert asyncio.get_running_loop().time() - since > 0.2, "one after the other"
         assert not (await desk.client()).closed, "the line is shorter now"
+
     at_desk(test, rate=10, line=5)
 
 

@@ -58,20 +58,26 @@ LONG = (Api.JOIN_GROUP, Api.SYNC_GROUP)
 NEVER = (-1e12, -1e12)
 _granted: WeakKeyDictionary[Service | Owner, tuple[float, float]] = WeakKeyDictionary()
 """When a lease was last granted, and until when, on the clock of the process."""
+_lost: WeakKeyDictionary[Service, float] = WeakKeyDictionary()
+"""When it was last lost before its time, on the same clock."""
 
 
 def _listen() -> None:
-    lease, proved = Service.lease, Owner.proved
+    lease, lost, proved = Service.lease, Service.lost, Owner.proved
 
     def on_lease(self: Service, until_ms: int, until_wall_ms: int = FOR_EVER_MS) -> None:
         lease(self, until_ms, until_wall_ms)
         _granted[self] = time.clock_gettime(CLOCK) * 1000, until_ms
 
+    def on_loss(self: Service, why: str) -> None:
+        lost(self, why)
+        _lost[self] = time.clock_gettime(CLOCK) * 1000
+
     def on_proof(self: Owner, attempt: int, until: Now) -> None:
         proved(self, attempt, until)
         _granted[self] = time.clock_gettime(CLOCK) * 1000, until.mono_ms
 
-    Service.lease, Owner.proved = on_lease, on_proof  # type: ignore[method-assign]
+    Service.lease, Service.lost, Owner.proved = on_lease, on_loss, on_proof  # type: ignore[method-assign]
 
 
 _listen()
@@ -174,17 +180,21 @@ class Inside:
         if s.app is not None and isinstance(s.app.half, Coordination):
             service = s.app.half.coordinator.service
             self._note_lease(s, service, p)
-            if self._granted_lately(s, service, p, asked_ms):
+            if self._granted(s, service, asked_ms) or self._proved_lately(s, service.owners[p], asked_ms):
                 return True
         return asked_ms < self._leased_ms.get((host, p), 0.0) + 2 * EVERY_MS
 
-    def _granted_lately(self, s: Sidecar, service: Service, p: int, asked_ms: float) -> bool:
-        """Between two looks a lease may come and go."""
+    def _granted(self, s: Sidecar, service: Service, asked_ms: float) -> bool:
+        """Between two looks a lease may come and go. A host that was suspended has not been looked at."""
+        granted_ms, until_ms = _granted.get(service, NEVER)
+        lost_ms = _lost.get(service, NEVER[0])
+        began_ms = self._universe.now_ms - s.proc.boot_ms()  # of the process' clock
+        return asked_ms < began_ms + until_ms and (granted_ms > lost_ms or asked_ms <= began_ms + lost_ms)
+
+    def _proved_lately(self, s: Sidecar, owner: Owner, asked_ms: float) -> bool:
         at_ms = s.proc.boot_ms()
-        for granted_ms, until_ms in (_granted.get(service, NEVER), _granted.get(service.owners[p], NEVER)):
-            if at_ms - granted_ms < 2 * EVERY_MS and asked_ms < self._universe.now_ms + until_ms - at_ms:
-                return True
-        return False
+        granted_ms, until_ms = _granted.get(owner, NEVER)
+        return at_ms - granted_ms < 2 * EVERY_MS and asked_ms < self._universe.now_ms + until_ms - at_ms
 
     def _note_lease(self, s: Sidecar, service: Service, p: int) -> bool:
         left_ms = max(service.lease_until_ms, service.owners[p].proved_until.mono_ms) - s.proc.boot_ms()
