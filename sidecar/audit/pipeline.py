@@ -8,7 +8,7 @@ dies in the middle is followed by one who finds the same input, and each table t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,10 +22,10 @@ from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest import ingest, last_batch, waiting
 from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
-from sidecar.audit.lake_files import Target
-from sidecar.audit.lake_together import write_together
+from sidecar.audit.lake_files import FileInfo, Target
+from sidecar.audit.lake_together import Part, write_together
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.session import suited
+from sidecar.audit.session import SMALL_ROWS, suited
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,8 +83,9 @@ def make_gold(spark: SparkSession, lake: Lake, say: Say = lambda text: None) -> 
     with lake.lock():
         lake.setup(list(GOLD.values()))
         while (n := _done(lake) + 1) <= lake.last_batch():
-            with suited(spark, _rows_of(lake, n)):
-                _batch(spark, lake, n)
+            rows = _rows_of(lake, n)
+            with suited(spark, rows):
+                _batch(spark, lake, n, rows > SMALL_ROWS)
             made += 1
             say(f"batch {n}: gold is up to date")
     return made
@@ -110,8 +111,8 @@ def _left(lake: Lake, batch: int) -> Path:
     return lake.root / "_carried" / f"{batch:08d}"
 
 
-def _batch(spark: SparkSession, lake: Lake, n: int) -> None:
-    folded = fold(_silver(spark, lake, n), _carried(spark, lake, n - 1))
+def _batch(spark: SparkSession, lake: Lake, n: int, large: bool) -> None:
+    folded = fold(_silver(spark, lake, n), _carried(spark, lake, n - 1), large)
     left = _left(lake, n)
     making = left.with_name(f"{left.name}.making")
     shutil.rmtree(making, ignore_errors=True)
@@ -120,7 +121,7 @@ def _batch(spark: SparkSession, lake: Lake, n: int) -> None:
     targets = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
     for target in targets:
         lake.sweep(target.table, n)
-    files = write_together([*carried, *((t, _rows(folded, t.table)) for t in targets)], lake.root)
+    files = _written([*carried, *((t, _rows(folded, t.table)) for t in targets)], lake.root, large)
     if not left.is_dir():
         making.rename(left)
     for target, written in zip(targets, files[len(carried) :], strict=True):
@@ -129,6 +130,14 @@ def _batch(spark: SparkSession, lake: Lake, n: int) -> None:
     for old in left.parent.iterdir():
         if old != left:
             shutil.rmtree(old)
+
+
+def _written(parts: Sequence[Part], folder: Path, large: bool) -> list[list[FileInfo]]:
+    """Of a small batch all tables in one job, which costs least. Of a large one each by itself: in a frame that all
+    share, most columns of a row are another table's."""
+    if not large:
+        return write_together(parts, folder)
+    return [files for part in parts for files in write_together([part], folder)]
 
 
 def _rows(folded: Folded, table: Table) -> DataFrame:

@@ -51,12 +51,14 @@ class _Tables(dict[str, "DataFrame"]):
 
 
 class _Fold:
-    def __init__(self, silver: Frames, carried: Frames) -> None:
+    def __init__(self, silver: Frames, carried: Frames, large: bool) -> None:
         some = next(iter(silver.values()))
         self.silver = _Tables(SILVER_TABLES, silver, some)
         self.was = _Tables(CARRIED, carried, some)
         self.out = Folded()
-        self.keys = done(keyed(silver))
+        # Each question needs a few columns of all records. Those of many are read anew, from files that have columns;
+        # of few, the plans would cost more.
+        self.keys = keyed(silver) if large else done(keyed(silver))
         self.revisions = done(revisions(self.keys, self.was["revisions"]))
         here = read(self.keys, self.silver["corrupt"], self.was["read"])
         whole = done(stretches(self.revisions, here, self.was["read"]))
@@ -228,12 +230,13 @@ class _Fold:
         return steps.rows
 
 
-def fold(silver: Frames, carried: Frames) -> Folded:
+def fold(silver: Frames, carried: Frames, large: bool = False) -> Folded:
     """`silver`: the new rows of a batch, by table; `carried`: what the last batch left, nothing at first. A table that
-    is not there is an empty one: leave out those without rows, for what needs no plan takes no time."""
+    is not there is an empty one: leave out those without rows, for what needs no plan takes no time. `large`: all keys
+    together are not to be held at once."""
     from pyspark import inheritable_thread_target
 
-    one = _Fold(silver, carried)
+    one = _Fold(silver, carried, large)
 
     def beside() -> None:
         one.people()

@@ -33,12 +33,11 @@ class Owned(NamedTuple):
 def together(events: DataFrame, was: DataFrame) -> Owned:
     """`was`: intervals that the last batch left open."""
     rows = sql(
-        f"""select {PLACE}, member_id, type, offset, not_before, exact, missing, b_epoch,
-                struct(offset, ms, written_ms, why, not_before, exact, epoch, topic) as f,
-                struct(offset, type, ms, written_ms) as st, ms, written_ms, why, 0L as unseen, false as carried
+        f"""select {PLACE}, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch,
+                topic, cast(null as {FROM}) as f, cast(null as {STATE}) as st, 0L as unseen, false as carried
                 from {{events}}
-            union all select {PLACE}, member_id, 's', stretch_offset, null, null, 0, null, f, st, null, null, null,
-                unseen, true from {{was}}""",
+            union all select {PLACE}, member_id, 's', stretch_offset, null, null, 0, null, null, null, null, null, null,
+                f, st, unseen, true from {{was}}""",
         events=events,
         was=was,
     )
@@ -49,7 +48,11 @@ def together(events: DataFrame, was: DataFrame) -> Owned:
                 from {{placed}} window w as (partition by {PLACE}, member_id order by offset)),
             b as (select *, sum(cast(begins as int)) over w as no
                 from a window w as (partition by {PLACE}, member_id order by offset))
-            select * from b where no > 0""",
+            select * except (f, st, epoch),
+                case when carried then f when begins then struct(offset, ms, written_ms, why, not_before, exact, epoch,
+                    topic) end as f,
+                case when carried then st else struct(offset, type, ms, written_ms) end as st
+            from b where no > 0""",
         placed=placed,
     )
     marked = done(marked)
@@ -86,8 +89,8 @@ def _stretches(marked: DataFrame) -> DataFrame:
                 lead(ms) over w as n_ms, lead(written_ms) over w as n_written_ms,
                 last(case when begins then f.offset end, true) over w as from_offset
                 from a window w as (partition by {PLACE}, member_id order by offset))
-            select {PLACE}, member_id, from_offset, offset as s_offset, f.topic as topic, ms, written_ms, carried,
-                type <> 'k' as first, f.not_before as not_before,
+            select {PLACE}, member_id, from_offset, offset as s_offset, coalesce(topic, f.topic) as topic, ms,
+                written_ms, carried, type <> 'k' as first, f.not_before as not_before,
                 case when n_offset is null then {EVER} else greatest(n_not_before, offset) end as reach,
                 coalesce(n_offset, {EVER}) as end, n_ms as end_ms, n_written_ms as end_written_ms
             from b where type <> 'x'""",

@@ -232,11 +232,12 @@ def rebalances(
     """`classic`: of `classic_steps`; `was`: what the last batch left. None: there is nothing of the kind."""
     frames = {"line": line.rows, "reached": line.reached, "groups": groups, "was": was}
     no = "null as member_id, 0 as came, null as reached, cast(null as array<struct<e: int, d: bigint>>) as turns"
-    turns = """filter(array(struct(from_epoch as e, -1L as d), struct(to_epoch as e, 1L as d)), x -> x.e is not null)
-        as turns"""
+    turns = """case when not from_epoch <=> to_epoch then filter(array(struct(from_epoch as e, -1L as d),
+        struct(to_epoch as e, 1L as d)), x -> x.e is not null) end as turns"""
     rows = f"""select {GROUP}, offset, log_ms as ms, written_ms, cast(null as string) as why, type, there, b_there,
-                cast(null as int) as epoch, member_id, came, reached, {turns}, cast(null as {REC}) as began,
-                cast(null as {TARGET}) as target, cast(null as {ACC}) as acc from {{line}}
+                cast(null as int) as epoch, case when type = 'm' then member_id end as member_id, came, reached,
+                {turns}, cast(null as {REC}) as began, cast(null as {TARGET}) as target, cast(null as {ACC}) as acc
+                from {{line}}
             union all select state_partition, group_id, 'consumer', offset, log_ms, written_ms, why, 'g', not deleted,
                 true, epoch, {no}, struct(offset, log_ms, written_ms, why), null, null from {{groups}}
             union all select {GROUP}, -1, null, null, null, 'w', there, true, acc.head.epoch, {no}, null, null, acc
@@ -261,23 +262,27 @@ def rebalances(
 def _counted(rows: DataFrame) -> DataFrame:
     """`now`: the group's epoch; `live`: how many members there are; `settled`: how many of them have reached the epoch
     that the record names."""
-    # Both windows below are over one group: its records are brought together once.
+    # Both windows below are over one group: its records are brought together once. A turn is sorted into its epoch
+    # without the record that made it, and a member's record that reaches no epoch makes only turns.
     placed = rows.repartition("state_partition", "group_id", "kind")
+    kept = "type, ms, written_ms, why, there, b_there, epoch, member_id, came, reached, began, target, acc"
     reached = sql(
-        f"""with a as (select *, case when type = 'g' then epoch when type = 'c' then reached end as said
+        f"""with a as (select {GROUP}, offset, turns, case when type = 'g' then epoch when type = 'c' then reached end
+                    as said,
+                case when type = 'r' or (type = 'c' and reached is null) then null else struct({kept}) end as rec
                 from {{rows}}),
-            b as (select *, inline(concat(array(struct(said as at_epoch, 0L as d, true as main)),
-                coalesce(transform(turns, x -> struct(x.e as at_epoch, x.d as d, false as main)), array()))) from a
-                where type <> 'r' union all
-                select *, turns[0].e, turns[0].d, false from a where type = 'r')
-            select * from (select * except (d, at_epoch, turns, said),
-                sum(d) over (partition by {GROUP}, at_epoch order by offset) as settled from b) where main""",
+            b as (select {GROUP}, offset, inline(concat(
+                    case when rec is null then array() else array(struct(said as at_epoch, 0L as d, rec)) end,
+                    coalesce(transform(turns, x -> struct(x.e as at_epoch, x.d as d, null as rec)), array()))) from a)
+            select {GROUP}, offset, settled, rec.* from (select {GROUP}, offset, rec,
+                sum(d) over (partition by {GROUP}, at_epoch order by offset) as settled from b)
+            where rec is not null""",
         rows=placed,
     )
-    both = f"""window w as (partition by {GROUP} order by offset, type), earlier as (partition by {GROUP}
-        order by offset, type rows between unbounded preceding and 1 preceding)"""
-    return sql(
-        f"""with a as (select *, type = 'g' or (type = 'w' and there) as heads,
+    every = f"partition by {GROUP} order by offset, type"
+    counted = sql(
+        f"""select *, type = 'g' or (type = 'w' and there) as heads,
+                sum(cast(type = 'g' or (type = 'w' and there) as int)) over w as n,
                 sum(came + coalesce(acc.live, 0)) over w as live,
                 last(case when type in ('g', 'w') then struct(case when there then epoch end as e) end, true) over w
                     as now,
@@ -285,12 +290,20 @@ def _counted(rows: DataFrame) -> DataFrame:
                     then struct(acc.head_offset as offset, there) end, true) over earlier as former,
                 last(case when type = 'm' then struct(offset, written_ms, member_id,
                     case when not there then 'left' when b_there then 'changed' else 'joined' end as what)
-                    when type = 'w' then acc.who end, true) over w as who
-                from {{rows}} {both})
-            select *, sum(cast(heads as int)) over w as n,
-                last(case when type = 'p' then struct(offset, who as w) when type = 'w' then acc.p_who end, true)
-                    over w as p_who from a {both}""",
+                    when type = 'w' then acc.who end, true) over w as who,
+                lead(1) over w is null as latest
+            from {{rows}}
+            window w as ({every}), earlier as ({every} rows between unbounded preceding and 1 preceding)""",
         rows=reached,
+    )
+    # Most records have only been counted. From here on, those count that begin something or may end it.
+    return sql(
+        f"""select *, last(case when type = 'p' then struct(offset, who as w) when type = 'w' then acc.p_who end, true)
+                over ({every}) as p_who
+            from (select *, coalesce(live > 0 and settled = live
+                    and ((type = 'c' and reached = now.e) or (type = 'g' and there)), false) as complete from {{rows}})
+            where heads or complete or latest or type in ('p', 't', 'w')""",
+        rows=counted,
     )
 
 
@@ -308,9 +321,7 @@ def _grouped(counted: DataFrame) -> DataFrame:
                     cast(null as {TARGET}) as target)) as head, coalesce(acc.done, false) as done,
                     coalesce(acc.head_offset, offset) as at) end) as h,
                 min(case when type = 't' and epoch = now.e then target end) as t,
-                min(case when live > 0 and settled = live
-                    and ((type = 'c' and reached = now.e) or (type = 'g' and there))
-                    then struct(offset, ms, written_ms) end) as s,
+                min(case when complete then struct(offset, ms, written_ms) end) as s,
                 max(struct(offset, type, live, who, p_who)) as l,
                 max(case when type = 'w' then acc.head_offset end) as w_offset
             from b group by {GROUP}, n""",

@@ -154,8 +154,11 @@ def adjacent(before: str) -> str:
 
 def revisions(keys: DataFrame, before: DataFrame) -> DataFrame:
     """Of each record of a key how many values are `missing` right before it; whether it `repeats`: it is the next one
-    after a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so far."""
+    after a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so far. The key
+    is told where somebody asks for it: most of the records are one more value after another, and a key is long."""
     name = "state_partition, group_id, kind, sub_id"
+    asked = [f"case when latest or missing > 0 then {n} end as {n}" for n in ("group_id", "kind", "sub_id")]
+    named = ", ".join(["state_partition", *asked])
     rows = sql(
         f"""select {name}, offset, log_ms, revision, deleted, false as carried from {{keys}}
                 where not void and kind not in ('schema', 'owner_claim')
@@ -167,8 +170,9 @@ def revisions(keys: DataFrame, before: DataFrame) -> DataFrame:
         f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_offset, lead(1) over w is null as latest
                 from {{rows}} window w as (partition by {name} {ORDER}))
-            select {name}, offset, log_ms, revision, deleted, latest, b_offset, {MISSING} as missing,
-                coalesce(not carried and b_live and revision = b_revision + 1, false) as repeats from a""",
+            select {named}, offset, log_ms, revision, deleted, latest, b_offset, missing,
+                coalesce(not carried and b_live and revision = b_revision + 1, false) as repeats
+            from (select *, {MISSING} as missing from a)""",
         rows=rows,
     )
 

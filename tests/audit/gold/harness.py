@@ -37,14 +37,14 @@ def gold(spark: SparkSession, rows: list[Row], cuts: list[dict[int, int]] | None
     found: Tables = defaultdict(list)
     carried: dict[str, DataFrame] = {}
     still_open: Tables = {}
-    for end in ends:
+    for i, end in enumerate(ends):
         part = [r for r in rows if done[r["state_partition"]] <= r["offset"] < end.get(r["state_partition"], 1 << 60)]
         for r in part:
             done[r["state_partition"]] = max(done[r["state_partition"]], r["offset"] + 1)
         silver = {n: frame(spark, SILVER_TABLES[n], rs) for n, rs in by_table(part).items() if rs}
         if not silver:
             continue
-        made = fold(silver, carried)
+        made = fold(silver, carried, large=i % 2 == 0)
         for name, df in made.added.items():
             found[name] += df.drop(*times(df)).toArrow().to_pylist()
         still_open = {name: df.drop(*times(df)).toArrow().to_pylist() for name, df in made.open.items()}
