@@ -116,7 +116,9 @@ class Rowdy:
         instance = c.habits.instance_id
         began_ms = self.world.universe.now_ms
         res = await self._ask(hb, "Heartbeat", hb.HeartbeatRequest(group_id, epoch, c.member_id, instance), 4)
-        if self.world.universe.now_ms - began_ms < LOADING_MS:  # where the group is still loading, Kafka says NONE, too
+        waited_ms = self.world.universe.now_ms - began_ms
+        # Where a group is still loading, Kafka says NONE, too: a broker at once, a sidecar when it has waited for it.
+        if waited_ms < LOADING_MS and group_id not in self.world.judge.moving.homes:
             self._refused(res.error_code, f"a heartbeat of {c.name} in generation {epoch}")
         req = ch.ConsumerGroupHeartbeatRequest(group_id, c.member_id, epoch, instance)
         res = await self._ask(ch, "ConsumerGroupHeartbeat", req, 1)
