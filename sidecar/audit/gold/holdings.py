@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sidecar.audit.gold.steps import MISSING, ORDER, adjacent, done, sql
+from sidecar.audit.gold.steps import MISSING, ORDER, adjacent, done, quick, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +58,7 @@ def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_raw_offset, lag(member_epoch) over w as b_raw_epoch,
                 lag(assigned) over w as b_assigned, lag(pending) over w as b_pending, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {MEMBER} {ORDER}))
+                from {{rows}} window w as (partition by {quick(MEMBER)} {ORDER}))
             select *, {MISSING} as missing, {adjacent("b_raw_offset")} as adjacent, member_epoch as epoch,
                 case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch,
                 {changed} as changed

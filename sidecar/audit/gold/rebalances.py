@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.audit.gold.holdings import keys
-from sidecar.audit.gold.steps import ORDER, done, graded, sql
+from sidecar.audit.gold.steps import ORDER, done, graded, quick, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,8 +54,8 @@ def people(current: DataFrame, members: DataFrame, classic_members: DataFrame, w
         f"""with a as (select *, coalesce(last(case when type = 'm' then there end, true) over earlier,
             false) as b_there,
                 last(case when type = 'c' then struct(reached) end, true) over earlier as b_reached
-                from {{rows}} window earlier as (partition by {GROUP},
-                    member_id {ORDER} rows between unbounded preceding
+                from {{rows}} window earlier as (partition by
+                    {quick(GROUP + ", member_id")} {ORDER} rows between unbounded preceding
                         and 1 preceding))
             select * from a""",
         rows=rows,
@@ -105,7 +105,7 @@ def moves(target_members: DataFrame, targets: DataFrame, was: DataFrame, pending
     chain = done(
         sql(
             f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {member} {ORDER})""",
+                from {{rows}} window w as (partition by {quick(member)} {ORDER})""",
             rows=rows,
         ).where("latest or not partitions <=> b_partitions")
     )
