@@ -104,7 +104,10 @@ Read = Callable[[Any, Mapping[int, int]], list[Any]]
 
 def _read_source(spark: SparkSession, source: Source, plan: Plan, target: Any, skip: Mapping[int, int]) -> list[Any]:
     splits = source.splits(plan.ranges)
-    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip))
+    # A task takes longer than a few records do, so one has several splits.
+    records = sum(high - low for low, high in plan.ranges.values())
+    tasks = max(spark.sparkContext.defaultParallelism, records // RECORDS_PER_TASK)
+    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip), tasks)
 
 
 def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:

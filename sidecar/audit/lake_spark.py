@@ -30,15 +30,15 @@ TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.{AuditError.__name
 """In what Spark tells of a task that failed: the last line of its Python traceback."""
 
 
-def numbered(spark: SparkSession, n: int, task: Task) -> list[Any]:
-    """One task for each number below n. Raises AuditError if a task did."""
+def numbered(spark: SparkSession, n: int, task: Task, tasks: int = 0) -> list[Any]:
+    """One task for each number below n, or that many `tasks` for all of them. Raises AuditError if a task did."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     if not n:
         return []
-    tasks = spark.sparkContext.parallelize(range(n), n).mapPartitions(task)  # type: ignore[arg-type]
+    told = spark.sparkContext.parallelize(range(n), min(n, tasks or n)).mapPartitions(task)  # type: ignore[arg-type]
     try:
-        return [json.loads(t) for t in tasks.collect()]
+        return [json.loads(t) for t in told.collect()]
     except Py4JJavaError as exc:
         said = TASK_SAID.search(str(exc))
         if said is None:

@@ -38,8 +38,9 @@ SUBMITTED = {"spark.master": "local[*]", "spark.app.name": "pyspark-shell"}
 ELSEWHERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR")
 """With one of these, the work may be for other machines, which do not find this one at its loopback address."""
 BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""Of a session that lives for one small batch: half of its processor time would go into the second compiler."""
-SMALL_ROWS = 100_000
+"""Of a session that lives for one batch of so many rows: half of its time would go into the second compiler."""
+BRIEF_ROWS = 100_000
+SMALL_ROWS = 400_000
 SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -56,10 +56,10 @@ def run(
     into = _lake(lake, format)
     with _errors():
         from sidecar.audit import pipeline
-        from sidecar.audit.session import SMALL_ROWS
+        from sidecar.audit.session import BRIEF_ROWS
 
         if (todo := pipeline.to_do(source, into, options)) > 0:
-            with _spark(brief=todo <= SMALL_ROWS) as spark:
+            with _spark(brief=todo <= BRIEF_ROWS) as spark:
                 pipeline.audit(spark, source, into, options, _say)
         elif into.last_batch() < 0:
             _say(f"{source} has no records yet")

@@ -53,12 +53,15 @@ class _Tables(dict[str, "DataFrame"]):
 class _Fold:
     def __init__(self, silver: Frames, carried: Frames, large: bool) -> None:
         some = next(iter(silver.values()))
+        if not large:
+            # Of few rows, a task for each file takes longer than they do.
+            silver, carried = ({name: df.coalesce(1) for name, df in fs.items()} for fs in (silver, carried))
         self.silver = _Tables(SILVER_TABLES, silver, some)
         self.was = _Tables(CARRIED, carried, some)
         self.out = Folded()
         # Each question needs a few columns of all records. Those of many are read anew, from files that have columns;
         # of few, the plans would cost more.
-        self.keys = keyed(silver) if large else done(keyed(silver))
+        self.keys = keyed(silver) if large else done(keyed(silver).coalesce(1))
         self.revisions = done(revisions(self.keys, self.was["revisions"]))
         here = read(self.keys, self.silver["corrupt"], self.was["read"])
         whole = done(stretches(self.revisions, here, self.was["read"]))
