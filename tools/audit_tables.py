@@ -7,6 +7,7 @@ from pathlib import Path
 from sidecar.audit.columns import Table, ddl
 from sidecar.audit.gold.tables import GOLD, INVARIANTS
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.runs import RUNS
 
 PAGE = Path("docs/audit-tables.md")
 HEAD = """# Tables of the audit's lake
@@ -21,7 +22,7 @@ def main() -> None:
 
 
 def page() -> str:
-    layers = {"Gold": GOLD.values(), "Silver": SILVER_TABLES.values(), "Bronze": (BRONZE,)}
+    layers = {"Gold": (*GOLD.values(), RUNS), "Silver": SILVER_TABLES.values(), "Bronze": (BRONZE,)}
     parts = [HEAD]
     for name, tables in layers.items():
         parts.append(f"## {name}\n")

@@ -8,8 +8,10 @@ from typing import Any
 from sidecar.audit.gold.tables import GOLD, INVARIANTS
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.runs import runs
 
 Rows = list[dict[str, Any]]
+ZONED = "TIMESTAMP WITH TIME ZONE"
 
 OWNERSHIP = """
     select i.group_id, i.topic, i.partition, i.member_id, m.client_id, i.first_epoch as epoch,
@@ -53,10 +55,16 @@ def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
     with duckdb.connect() as db:
         for name, table in GOLD.items():
             db.execute(f'create view "{name}" as select * from {lake.sql(table)}')
+        db.execute(f"create view runs as select * from {runs(lake)}")
         used = {name: value for name, value in (given or {}).items() if f"${name}" in sql}
-        found = db.execute(sql, used)
-        names = [d[0] for d in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        db.execute("set TimeZone = 'UTC'")
+        found = db.sql(sql, params=used)
+        if found is None:  # it was no question
+            return []
+        # A time with a zone needs a package that nothing else here needs; the lake's are all UTC.
+        picked = (f"#{i}::TIMESTAMP" if t == ZONED else f"#{i}" for i, t in enumerate(found.types, 1))
+        rows = found.project(", ".join(picked)).fetchall()
+        return [dict(zip(found.columns, row, strict=True)) for row in rows]
 
 
 def broken(lake: Lake) -> dict[str, tuple[str, int]]:
@@ -76,3 +84,4 @@ def views(lake: Lake) -> Iterator[str]:
         yield f"CREATE SCHEMA IF NOT EXISTS {layer};"
         for table in tables:
             yield f'CREATE OR REPLACE VIEW {layer}."{table.name}" AS SELECT * FROM {lake.sql(table)};'
+    yield f"CREATE OR REPLACE VIEW gold.runs AS SELECT * FROM {runs(lake)};"

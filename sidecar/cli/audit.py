@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -314,7 +315,7 @@ def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[d
         raise typer.Exit(UNREADABLE)
     rows = query.ask(lake, sql, given)
     told = [
-        {n.removesuffix("_ms") if _is_time(n) else n: shown(v) if _is_time(n) and v else v for n, v in row.items()}
+        {n.removesuffix("_ms") if _is_time(n) else n: shown(v) if _is_moment(n, v) else v for n, v in row.items()}
         for row in rows
     ]
     if output is Output.TABLE:
@@ -323,6 +324,10 @@ def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[d
     if not told:
         typer.echo("Nothing was found.", err=True)
     return rows
+
+
+def _is_moment(name: str, value: Any) -> bool:
+    return isinstance(value, datetime) or (_is_time(name) and bool(value))
 
 
 def _is_time(name: str) -> bool:

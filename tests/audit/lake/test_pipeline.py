@@ -130,10 +130,16 @@ def test_the_command_answers_from_the_lake_and_its_exit_codes_say_what_was_found
     assert ask("overlaps") == (0, [])
     code, (covered,) = ask("coverage")
     assert code == 0 and covered["records"] == len(entries) and covered["missing"] == 0
+    code, (one,) = ask("sql", "select from_time, from_ms, to_time from intervals order by from_ms limit 1")
+    assert code == 0 and one["from_time"] == one["from"] and one["from_time"].startswith("20")
+    code, (run,) = ask("sql", "select * from runs")
+    assert code == 0 and (run["batch"], run["records"], run["lost"]) == (0, len(entries), 0)
+    assert sum(r["until_offset"] - r["from_offset"] for r in run["ranges"]) == len(entries)
     said = CliRunner().invoke(app, ["audit", "views", "--lake", str(lake.base)])
     with duckdb.connect() as db:
         db.execute(said.stdout)
         assert db.execute("select count(*) from bronze.records").fetchall() == [(len(entries),)]
+        assert db.execute("select batch, unreadable from gold.runs").fetchall() == [(0, 0)]
         assert db.execute("select count(*) from gold.intervals where topic = 't'").fetchall() != [(0,)]
         assert db.execute("select count(*) from silver.members natural join gold.members").fetchall() is not None
     assert CliRunner().invoke(app, ["audit", "status", "--lake", str(tmp_path / "none")]).exit_code == 3
