@@ -37,7 +37,7 @@ drill: $(READY)
 	@$(BIN)/python -m sidecar.drill.drills $(NAME) --n $(N) --kafka $(KAFKA) $(ARGS)
 
 audit: $(READY)
-	@$(BIN)/python -m sidecar.audit.cli $(ARGS)
+	@$(BIN)/sidecar audit $(ARGS)
 
 exactly-once: $(READY)
 	@$(BIN)/python -m tests.clients.exactly_once --rounds $(N) --protocol $(PROTOCOL)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,12 @@ class Unfit(Exception):
     """This cannot be read by column. It may still be readable value by value."""
 
 
+@lru_cache(maxsize=256)
+def number(n: int) -> Any:
+    """A plain number would have its type looked for in each call, and an optional package of pyarrow's with it."""
+    return pa.scalar(n, LONG)
+
+
 class Pool:
     """The bytes of many values, one after the other."""
 
@@ -44,8 +51,8 @@ class Pool:
 
     def end_of(self, start: Ints, nth: Ints | int) -> Ints:
         """Where the `nth` number from there ends."""
-        at = pc.add(self.rank.take(start).cast(LONG), nth)
-        return self.last.take(pc.min_element_wise(at, len(self.last) - 1))
+        at = pc.add(self.rank.take(start).cast(LONG), number(nth) if isinstance(nth, int) else nth)
+        return self.last.take(pc.min_element_wise(at, number(len(self.last) - 1)))
 
     def low_bits(self, at: Ints) -> Ints:
         return pc.bit_wise_and(self.data.take(at), pa.scalar(127, BYTE)).cast(LONG)
@@ -54,10 +61,10 @@ class Pool:
         """The numbers that begin there and take that many bytes, at most nine."""
         found = self.low_bits(start)
         for k in range(1, pc.max(size).as_py() or 0):
-            longer = pc.greater(size, k)
-            more = pc.shift_left(self.low_bits(pc.add(start.filter(longer), k)), 7 * k)
+            longer = pc.greater(size, number(k))
+            more = pc.shift_left(self.low_bits(pc.add(start.filter(longer), number(k))), number(7 * k))
             found = pc.replace_with_mask(found, longer, pc.bit_wise_or(found.filter(longer), more))
-        return pc.bit_wise_xor(pc.shift_right(found, 1), pc.negate(pc.bit_wise_and(found, 1)))
+        return pc.bit_wise_xor(pc.shift_right(found, number(1)), pc.negate(pc.bit_wise_and(found, number(1))))
 
 
 @dataclass(slots=True)
@@ -102,20 +109,20 @@ class Walk:
 
     def long(self, at: Ints, of: Of) -> tuple[Ints, Ints]:
         last = self.pool.end_of(at, 0)
-        size = pc.add(pc.subtract(last, at), 1)
-        wrong = pc.or_(pc.greater_equal(last, of.end), pc.greater(size, LONG_BYTES))
+        size = pc.add(pc.subtract(last, at), number(1))
+        wrong = pc.or_(pc.greater_equal(last, of.end), pc.greater(size, number(LONG_BYTES)))
         if self.mark(wrong, of):
-            size = pc.if_else(wrong, 1, size)
+            size = pc.if_else(wrong, number(1), size)
         return self.pool.numbers(at, size), self.within(pc.add(at, size))
 
     def within(self, at: Ints) -> Ints:
         """Damaged values must not lead out of the bytes."""
-        return pc.min_element_wise(at, self.pool.size)
+        return pc.min_element_wise(at, number(self.pool.size))
 
     def span(self, at: Ints, size: Ints, of: Of, text: bool) -> tuple[Node, Ints]:
-        wrong = pc.or_(pc.less(size, 0), pc.greater(size, pc.subtract(of.end, at)))
+        wrong = pc.or_(pc.less(size, number(0)), pc.greater(size, pc.subtract(of.end, at)))
         if self.mark(wrong, of):
-            size = pc.if_else(wrong, 0, size)
+            size = pc.if_else(wrong, number(0), size)
         return Spans(at, size, text), self.within(pc.add(at, size))
 
 
@@ -164,7 +171,7 @@ def _spans(text: bool) -> Step:
 
 def _flags(w: Walk, at: Ints, of: Of) -> tuple[Node, Ints]:
     w.mark(pc.greater_equal(at, of.end), of)
-    return Flags(pc.not_equal(w.pool.data.take(at), pa.scalar(0, BYTE))), w.within(pc.add(at, 1))
+    return Flags(pc.not_equal(w.pool.data.take(at), pa.scalar(0, BYTE))), w.within(pc.add(at, number(1)))
 
 
 PLAIN: Mapping[str, Step] = {
@@ -200,7 +207,7 @@ def _union(branches: list[Any], named: dict[str, Step], space: str) -> Step:
 
     def step(w: Walk, at: Ints, of: Of) -> tuple[Node, Ints]:
         branch, at = w.long(at, of)
-        w.mark(pc.or_(pc.less(branch, 0), pc.greater(branch, 1)), of)
+        w.mark(pc.or_(pc.less(branch, number(0)), pc.greater(branch, number(1))), of)
         valid = pc.equal(branch, wanted)
         there, behind = inner(w, at.filter(valid), of.filter(valid))
         return Maybe(valid, there), pc.replace_with_mask(at, valid, behind)
@@ -211,9 +218,9 @@ def _union(branches: list[Any], named: dict[str, Step], space: str) -> Step:
 def _count(w: Walk, at: Ints, of: Of) -> tuple[Ints, Ints]:
     """How many items follow. A block that also says its size, or more items than bytes, is left to others."""
     count, at = w.long(at, of)
-    wrong = pc.or_(pc.less(count, 0), pc.greater(count, pc.subtract(of.end, at)))
+    wrong = pc.or_(pc.less(count, number(0)), pc.greater(count, pc.subtract(of.end, at)))
     if w.mark(wrong, of):
-        count = pc.if_else(wrong, 0, count)
+        count = pc.if_else(wrong, number(0), count)
     return count, at
 
 
@@ -221,18 +228,18 @@ def _ended(w: Walk, some: Any, at: Ints, of: Of) -> Ints:
     """Where there were items, no second block may follow."""
     inner = of.filter(some)
     more, behind = w.long(at.filter(some), inner)
-    w.mark(pc.not_equal(more, 0), inner)
+    w.mark(pc.not_equal(more, number(0)), inner)
     return pc.replace_with_mask(at, some, behind)
 
 
 def _runs(w: Walk, at: Ints, of: Of) -> tuple[Node, Ints]:
     count, at = _count(w, at, of)
-    some = pc.greater(count, 0)
-    last = pc.if_else(some, w.pool.end_of(at, pc.subtract(count, 1)), pc.subtract(at, 1))
+    some = pc.greater(count, number(0))
+    last = pc.if_else(some, w.pool.end_of(at, pc.subtract(count, number(1))), pc.subtract(at, number(1)))
     wrong = pc.greater_equal(last, of.end)
     if w.mark(wrong, of):
-        count, last = pc.if_else(wrong, 0, count), pc.if_else(wrong, pc.subtract(at, 1), last)
-    return Runs(at, count), _ended(w, some, w.within(pc.add(last, 1)), of)
+        count, last = pc.if_else(wrong, number(0), count), pc.if_else(wrong, pc.subtract(at, number(1)), last)
+    return Runs(at, count), _ended(w, some, w.within(pc.add(last, number(1))), of)
 
 
 def _array(items: Any, named: dict[str, Step], space: str) -> Step:
@@ -242,7 +249,7 @@ def _array(items: Any, named: dict[str, Step], space: str) -> Step:
 
     def step(w: Walk, at: Ints, of: Of) -> tuple[Node, Ints]:
         count, at = _count(w, at, of)
-        some = active = pc.greater(count, 0)
+        some = active = pc.greater(count, number(0))
         parts, owners = [], []
         for k in range(1, MOST_ITEMS + 1):  # the first time also where there are none: for the columns
             now = of.filter(active)
@@ -250,7 +257,7 @@ def _array(items: Any, named: dict[str, Step], space: str) -> Step:
             at = pc.replace_with_mask(at, active, behind)
             parts.append(found)
             owners.append(pc.indices_nonzero(active).cast(LONG))
-            active = pc.greater(count, k)
+            active = pc.greater(count, number(k))
             if w.wrong:
                 active = pc.and_not(active, pc.is_in(of.who, pa.concat_arrays(w.wrong)))
             if not pc.any(active).as_py():
@@ -266,7 +273,7 @@ def _in_order(w: Walk, count: Ints, parts: Sequence[Node], owners: Sequence[Ints
     owner, items = pa.concat_arrays(owners), join(parts)
     if w.wrong:  # of these not all were read
         lost = pc.is_in(of.who, pa.concat_arrays(w.wrong))
-        count = pc.if_else(lost, 0, count)
+        count = pc.if_else(lost, number(0), count)
         kept = pc.invert(lost.take(owner))
         owner, items = owner.filter(kept), items.pick(pc.indices_nonzero(kept).cast(LONG))
     if len(parts) > 1:

@@ -1,4 +1,5 @@
-"""Folds a partition of the state topic, in offset order, into ownership intervals, overlaps, owners and epochs. Pure.
+"""Folds a partition of the state topic, in offset order, into ownership intervals and overlaps: for questions about one
+group. Pure. The tables of a lake come from gold/, on Spark.
 
 A member owns what its current assignment holds, assigned or pending revocation, until a later record of that member
 lacks it or removes the member. If two members own a partition at the same offset, that is an overlap; there must be
@@ -11,8 +12,7 @@ All assignments of a generation count from the same moment.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assigned
@@ -56,63 +56,6 @@ class Overlap:
 
 
 @dataclass(slots=True)
-class Claim:
-    """A sidecar owned a state partition from this record until the next claim."""
-
-    state_partition: int
-    owner_epoch: int
-    node_id: int
-    address: str
-    offset: int
-    from_ms: int
-    why: str
-    to_ms: int | None = None
-
-
-@dataclass(slots=True)
-class Epoch:
-    """A group's epoch rose, or a classic group came into another state or generation, and why."""
-
-    group_id: str
-    epoch: int
-    state: str | None
-    state_partition: int
-    offset: int
-    time_ms: int
-    why: str
-
-
-@dataclass(slots=True)
-class StaleClaim:
-    """A member of a classic group said that it owned partitions which were another's (KIP-792). `generation`: in which
-    it got them, -1 if its client does not say; `holder`: who had them, empty if nobody."""
-
-    group_id: str
-    member_id: str
-    client_id: str
-    topic: str
-    partitions: list[int]
-    generation: int
-    holder: str
-    state_partition: int
-    offset: int
-    time_ms: int
-
-
-@dataclass(slots=True)
-class Setting:
-    """A setting of a group, or of the brokers, was changed. `value` is None if it was removed."""
-
-    group_id: str
-    name: str
-    value: str | None
-    state_partition: int
-    offset: int
-    time_ms: int
-    why: str
-
-
-@dataclass(slots=True)
 class Stale:
     """A record has a lower owner epoch than a claim before it, so fencing failed. There must be none."""
 
@@ -138,18 +81,8 @@ class Gap:
 class Folded:
     intervals: list[Interval] = field(default_factory=list)
     overlaps: list[Overlap] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
-    epochs: list[Epoch] = field(default_factory=list)
     stale: list[Stale] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
-    settings: list[Setting] = field(default_factory=list)
-    stale_claims: list[StaleClaim] = field(default_factory=list)
-
-    def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield (table, row as JSON)."""
-        for table in ("intervals", "overlaps", "claims", "epochs", "stale", "gaps", "settings", "stale_claims"):
-            for row in getattr(self, table):
-                yield table, json.dumps(asdict(row))
 
 
 Held = dict[Place, str]
@@ -166,8 +99,6 @@ class _Classic:
     """Who was ever assigned something."""
     staged: dict[str, tuple[Any, Held, int]] = field(default_factory=dict)
     """Member id -> its next assignment, which counts from the group's next record on."""
-    claims: dict[str, list[Any]] = field(default_factory=dict)
-    """Member id -> its stale claims, as they were last written."""
 
 
 class Fold:
@@ -193,7 +124,7 @@ class Fold:
         body = json.loads(row["body"]) if row["body"] and kind != "schema" else {}
         member = (row["group_id"], row["sub_id"])
         if kind == "owner_claim" and not tomb:
-            self._claim(row, body)
+            self._owners.claim(epoch)
         elif kind == "member":
             if tomb:
                 self._hold(row, member, {}, -1)
@@ -206,24 +137,12 @@ class Fold:
                 for partition in item["partitions"]:
                     held[(row["group_id"], item["topic_id"], partition)] = item["topic_name"]
             self._hold(row, member, held, -1 if tomb else body["member_epoch"])
-        elif kind == "config":
-            value = None if tomb else body["value"]
-            self.result.settings.append(
-                Setting(row["group_id"], row["sub_id"], value, self.p, row["offset"], row["time_ms"], row["why"])
-            )
-        elif kind == "group" and not tomb:
-            self._epoch(row, body["epoch"], None)
         elif kind == "classic_group":
             self._classic_group(row, body)
         elif kind == "classic_member":
             self._classic_member(row, body)
         elif kind == "classic_assignment":
             self._classic_assignment(row, body)
-
-    def _epoch(self, row: Any, epoch: int, state: str | None) -> None:
-        self.result.epochs.append(
-            Epoch(row["group_id"], epoch, state, self.p, row["offset"], row["time_ms"], row["why"])
-        )
 
     # ---- classic groups -------------------------------------------------------------------------------------
     def _classic_group(self, row: Any, body: dict[str, Any]) -> None:
@@ -235,7 +154,6 @@ class Fold:
             return
         group = self._classic.setdefault(group_id, _Classic())
         group.type, group.assigned_generation = body["protocol_type"], body["assigned_generation"]
-        self._epoch(row, body["generation"], body["state"])
         staged, group.staged = group.staged, {}
         for member_id, (why, held, _) in staged.items():
             self._release(why, (group_id, member_id), held)
@@ -247,19 +165,10 @@ class Fold:
         group = self._classic.setdefault(member[0], _Classic())
         if row["tombstone"]:
             group.staged.pop(member[1], None)
-            group.claims.pop(member[1], None)
             self._hold(row, member, {}, -1)
             self._clients.pop(member, None)
             return
         self._clients[member] = body["client_id"]
-        if body["stale_claims"] == group.claims.get(member[1], []):
-            return  # written for another reason
-        group.claims[member[1]] = body["stale_claims"]
-        for c in body["stale_claims"]:
-            told = (c["topic"], c["partitions"], c["generation"], c["holder"])
-            self.result.stale_claims.append(
-                StaleClaim(*member, body["client_id"], *told, self.p, row["offset"], row["time_ms"])
-            )
 
     def _classic_assignment(self, row: Any, body: dict[str, Any]) -> None:
         """A new one of a generation that has its assignments already is a static member's that came back."""
@@ -287,15 +196,6 @@ class Fold:
                 missing = row["revision"] - before - 1
                 self.result.gaps.append(Gap(self.p, *key, row["offset"], missing))
             self._revisions[key] = row["revision"]
-
-    def _claim(self, row: Any, body: dict[str, Any]) -> None:
-        if self.result.claims:
-            self.result.claims[-1].to_ms = row["time_ms"]
-        epoch = row["owner_epoch"]
-        self._owners.claim(epoch)
-        self.result.claims.append(
-            Claim(self.p, epoch, body["node_id"], body["address"], row["offset"], row["time_ms"], row["why"])
-        )
 
     def _release(self, row: Any, member: tuple[str, str], held: Held) -> None:
         """The member has no more than this."""
@@ -333,16 +233,3 @@ class Fold:
             self._held[member] = held
         else:
             self._held.pop(member, None)
-
-
-def fold_partition(rows: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    """Fold the rows of whole state partitions, each in offset order, and yield (table, row as JSON)."""
-    folds: dict[int, Fold] = {}
-    for row in rows:
-        p = row["partition"]
-        fold = folds.get(p)
-        if fold is None:
-            fold = folds[p] = Fold(p)
-        fold.add(row)
-    for fold in folds.values():
-        yield from fold.result.rows()

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest_plan import NOTHING, Batch, Plan, plan_ranges, recreated
 from sidecar.audit.ingest_tasks import bronze_of_rows, bronze_of_splits, silver_of_files
 from sidecar.audit.lake import Lake
@@ -23,7 +24,6 @@ from sidecar.audit.lake_files import FileInfo
 from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import numbered, over_rows
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.source import AuditError
 from sidecar.audit.source_kafka import RECORDS_PER_TASK
 from sidecar.audit.source_uri import Source, open_source
 
@@ -60,7 +60,7 @@ def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[st
                 lake = lake.next_incarnation()
                 before = NOTHING
             elif why:
-                raise AuditError(
+                raise Refused(
                     f"{why} Its offsets mean other records now. To begin anew, beside what there is, set the option "
                     "new_incarnation (--new-incarnation); nothing of the old one is lost."
                 )
@@ -74,11 +74,23 @@ def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[st
         return run_plan(spark, lake, plan, partial(_read_source, spark, source, plan))
 
 
+def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
+    """How many offsets `ingest` would read now; 1 at least if a batch was begun and not ended, or if it has something
+    to say against the source. It needs no Spark. Raises AuditError."""
+    source = open_source(source_uri, options or {})
+    bounds, before = source.bounds(), last_batch(lake)
+    begun = lake.batch(lake.last_batch() + 1, plan=True) is not None
+    if begun or recreated(source, before, source.identity(), bounds):
+        return max(1, sum(high - low for low, high in bounds.values()))
+    ranges, _ = plan_ranges(before, bounds, options or {})
+    return sum(high - low for low, high in ranges.values())
+
+
 def _same_source(plan: Plan, source: Source, lake: Lake) -> None:
     if plan.stream is not None:
-        raise AuditError(f"batch {plan.batch} was begun by the stream {plan.stream[0]}: start that again to end it")
+        raise Refused(f"batch {plan.batch} was begun by the stream {plan.stream[0]}: start that again to end it")
     if plan.source != source.shown and not (plan.identity and plan.identity == source.identity()):
-        raise AuditError(f"batch {plan.batch} was begun from {plan.source} and has not ended: run it from there first")
+        raise Refused(f"batch {plan.batch} was begun from {plan.source} and has not ended: run it from there first")
     if plan.identity and source.identity() not in ("", plan.identity) and lake.committed(BRONZE) < plan.batch:
         # Nothing of it is visible, and what it was to read is gone: it never happened.
         lake.record(plan.batch, plan=True).unlink()
@@ -92,7 +104,10 @@ Read = Callable[[Any, Mapping[int, int]], list[Any]]
 
 def _read_source(spark: SparkSession, source: Source, plan: Plan, target: Any, skip: Mapping[int, int]) -> list[Any]:
     splits = source.splits(plan.ranges)
-    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip))
+    # A task takes longer than a few records do, so one has several splits.
+    records = sum(high - low for low, high in plan.ranges.values())
+    tasks = max(spark.sparkContext.defaultParallelism, records // RECORDS_PER_TASK)
+    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip), tasks)
 
 
 def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
@@ -207,12 +222,12 @@ def _epoch(lake: Lake, source: Source, checkpoint: Path, rows: DataFrame, epoch:
         identity = source.identity()
         why = recreated(source, before, identity, {})
         if why:
-            raise AuditError(f"{why} End this stream; run an ingest with new_incarnation, then begin a new stream.")
+            raise Refused(f"{why} End this stream; run an ingest with new_incarnation, then begin a new stream.")
         plan = Plan(before.number + 1, source.shown, identity, {}, stream=(query, epoch))
         if begun is None:
             put_json(lake.record(plan.batch, plan=True), asdict(plan))
         elif Plan.of(begun).stream != plan.stream:
-            raise AuditError(f"batch {plan.batch} was begun by another run: end that first")
+            raise Refused(f"batch {plan.batch} was begun by another run: end that first")
 
         def read(target: Any, skip: Mapping[int, int]) -> list[Any]:
             return over_rows(rows, partial(bronze_of_rows, target, skip), lake.root)

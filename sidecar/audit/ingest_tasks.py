@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from sidecar.audit.decode import Decoder, claims_in, schemas_in
 from sidecar.audit.lake_files import FileInfo, TableWriter, Target, typed
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.source_uri import ParquetFile, Split, with_folders
+from sidecar.audit.source_uri import Split, with_folders
 
 DECODED_AT_ONCE = 65_536
 
@@ -77,16 +78,30 @@ def silver_of_files(
     """Decodes the bronze files of the parts of these numbers. `targets`: of the tables that are still wanted."""
     decoder = Decoder(schemas, claims)
     writers = {name: TableWriter(target) for name, target in targets.items()}
-    for i in ids:
-        for f in parts[i]:
-            file = ParquetFile(f.path, dict(f.partition))
-            with pq.ParquetFile(file.path) as opened:
-                for raw in opened.iter_batches(DECODED_AT_ONCE):
-                    batch = typed(with_folders(raw, file.values), BRONZE)
-                    for name, rows in decoder.decode(batch).items():
-                        if name in writers:
-                            writers[name].write(rows)
+    for batch in _enough(_rows(f) for i in ids for f in parts[i]):
+        for name, rows in decoder.decode(batch).items():
+            if name in writers:
+                writers[name].write(rows)
     told = []
     for name, writer in writers.items():
         told += [json.dumps({"table": name, "file": json.loads(f.to_json())}) for f in writer.close()]
     return told
+
+
+def _rows(file: FileInfo) -> Iterator[Any]:
+    values = dict(file.partition)
+    with pq.ParquetFile(file.path) as opened:
+        for raw in opened.iter_batches(DECODED_AT_ONCE):
+            yield typed(with_folders(raw, values), BRONZE)
+
+
+def _enough(files: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    """Rows of small files together: decoding takes its time for each batch, however few rows it has."""
+    waiting: list[Any] = []
+    for batch in chain.from_iterable(files):
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= DECODED_AT_ONCE:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)

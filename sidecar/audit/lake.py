@@ -20,7 +20,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +27,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from sidecar.audit.columns import Table
-from sidecar.audit.lake_files import FileInfo, Target, batch_name, duck_type, written
+from sidecar.audit.errors import AuditError
+from sidecar.audit.lake_files import FileInfo, Target, batch_name, duck_type
 from sidecar.audit.lake_parquet import ParquetTables, put_json
-from sidecar.audit.source import AuditError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,29 +134,10 @@ class Lake:
         """Make them visible. False: the table has this batch already, and nothing was done."""
         return self.tables.commit(target, files, batch)
 
-    def write(self, table: Table, rows: DataFrame, batch: int) -> bool:
-        """Write a batch: executors write, the driver commits. False: the table has it already."""
-        if self.committed(table) >= batch:
-            return False
-        target, files = self._written(table, rows, batch)
-        return self.tables.commit(target, files, batch)
-
-    def replace_open(self, table: Table, rows: DataFrame, batch: int) -> bool:
+    def replace(self, target: Target, files: Sequence[FileInfo], batch: int) -> bool:
         """The same, and in the same transaction the rows go that earlier batches left open."""
-        if not table.open:
-            raise AuditError(f"{table.name} has no column that says which rows are open")
-        if self.committed(table) >= batch:
-            return False
-        target, files = self._written(table, rows, batch)
-        return self.tables.commit(target, files, batch, self.tables.open_files(table))
-
-    def _written(self, table: Table, rows: DataFrame, batch: int) -> tuple[Target, list[FileInfo]]:
-        self.setup([table])
-        target = self.tables.target(table, batch)
-        from sidecar.audit.lake_spark import over_rows
-
-        told = over_rows(rows.select(*table.names), partial(written, target), self.root)
-        return target, [FileInfo.of(f) for f in told]
+        table = target.table
+        return self.tables.commit(target, files, batch, self.tables.open_files(table) if table.open else ())
 
     def sweep(self, table: Table, batch: int) -> None:
         self.tables.sweep(table, batch)

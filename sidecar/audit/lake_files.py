@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -165,14 +165,6 @@ def _shown(value: Any) -> Any:
         text: str = value.isoformat(timespec="milliseconds") if hasattr(value, "hour") else value.isoformat()
         return text.replace("+00:00", "Z")
     return None if isinstance(value, str) and len(value) > LONGEST_STATISTIC else value
-
-
-def written(target: Target, batches: Iterable[Any]) -> list[str]:
-    """What a task does: write what comes, and tell the file infos."""
-    writer = TableWriter(target)
-    for batch in batches:
-        writer.write(typed(batch, target.table))
-    return [f.to_json() for f in writer.close()]
 
 
 def typed(batch: Any, table: Table) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from sidecar.audit.errors import AuditError
 from sidecar.audit.lake_parquet import put_json
 
 if TYPE_CHECKING:
@@ -24,13 +26,24 @@ if TYPE_CHECKING:
 
 Task = Callable[[Iterator[Any]], Iterable[str]]
 """Takes numbers, or Arrow batches; tells JSON. Must be a function of a module, or a `partial` of one."""
+TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.{AuditError.__name__}: (.*)")
+"""In what Spark tells of a task that failed: the last line of its Python traceback."""
 
 
-def numbered(spark: SparkSession, n: int, task: Task) -> list[Any]:
-    """One task for each number below n."""
+def numbered(spark: SparkSession, n: int, task: Task, tasks: int = 0) -> list[Any]:
+    """One task for each number below n, or that many `tasks` for all of them. Raises AuditError if a task did."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
     if not n:
         return []
-    return [json.loads(t) for t in spark.sparkContext.parallelize(range(n), n).mapPartitions(task).collect()]  # type: ignore[arg-type]
+    told = spark.sparkContext.parallelize(range(n), min(n, tasks or n)).mapPartitions(task)  # type: ignore[arg-type]
+    try:
+        return [json.loads(t) for t in told.collect()]
+    except Py4JJavaError as exc:
+        said = TASK_SAID.search(str(exc))
+        if said is None:
+            raise
+        raise AuditError(said[1]) from exc
 
 
 def over_rows(rows: DataFrame, task: Task, folder: Path) -> list[Any]:

@@ -24,6 +24,7 @@ def moment(text: str, now_ms: int) -> int:
     return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def shown(ms: int) -> str:
-    """UTC, to the millisecond."""
+def shown(moment: int | datetime) -> str:
+    """UTC, to the millisecond. `moment`: Unix ms, or a time without a zone, which is UTC."""
+    ms = moment if isinstance(moment, int) else round(moment.replace(tzinfo=UTC).timestamp() * 1000)
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03d}"

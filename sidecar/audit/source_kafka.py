@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.audit.bronze import bronze_batch
-from sidecar.audit.source import AuditError
+from sidecar.audit.errors import AuditError
 
 TOPIC = "__group_state"
 TIMEOUT_S = 30.0
@@ -58,10 +58,12 @@ class KafkaOptions:
     def config(self) -> dict[str, Any]:
         return {"bootstrap.servers": self.bootstrap, **LIBRARY, **self.client}
 
-    def consumer(self) -> Any:
+    def consumer(self, trouble: list[str] | None = None) -> Any:
+        """`trouble`: what goes wrong with connections is added, when the consumer is polled."""
         from confluent_kafka import Consumer
 
-        return Consumer({**self.config(), **FIXED})
+        told = {} if trouble is None else {"error_cb": lambda error: trouble.append(error.str())}
+        return Consumer({**self.config(), **FIXED, **told})
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,8 @@ class KafkaSource:
         """First offset and the next one to be written, of each partition."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        consumer = self.options.consumer()
+        trouble: list[str] = []
+        consumer = self.options.consumer(trouble)
         try:
             found = consumer.list_topics(self.options.topic, timeout=TIMEOUT_S).topics[self.options.topic]
             if found.error is not None:
@@ -167,7 +170,9 @@ class KafkaSource:
                 for p in sorted(found.partitions)
             }
         except KafkaException as exc:
-            raise AuditError(f"{self.shown}: {exc.args[0]}") from exc
+            consumer.poll(WAIT_S)  # it tells of connections only then
+            why = f": {trouble[-1]}" if trouble else ""
+            raise AuditError(f"{self.shown}: {exc.args[0].str()}{why}") from exc
         finally:
             consumer.close()
 

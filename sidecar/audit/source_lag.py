@@ -7,7 +7,7 @@ may go, with nothing but a gap in the revisions to tell of it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,25 +55,3 @@ def lags(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -
 def about_to_be_lost(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -> list[Lag]:
     """The partitions whose history is about to be lost, or is already: an alert if there is any."""
     return [lag for lag in lags(topic, position, now_ms) if lag.lost_soon]
-
-
-def metrics(found: Iterable[Lag]) -> str:
-    """In the text format of Prometheus."""
-    rows = list(found)
-    series: dict[str, tuple[str, list[float]]] = {
-        "group_state_audit_lag_records": ("Offsets that are not in the lake yet.", [r.behind for r in rows]),
-        "group_state_audit_lost_records": ("Offsets that were gone before they were read.", [r.gone for r in rows]),
-        "group_state_audit_oldest_seconds": (
-            "Age of the oldest record that is not in the lake yet.",
-            [(r.age_ms or 0) / 1000 for r in rows],
-        ),
-        "group_state_audit_compaction_lag_seconds": (
-            "Age at which compaction may remove a record.",
-            [r.allowed_ms / 1000 for r in rows],
-        ),
-    }
-    lines = []
-    for name, (doc, values) in series.items():
-        lines += [f"# HELP {name} {doc}", f"# TYPE {name} gauge"]
-        lines += [f'{name}{{partition="{r.partition}"}} {v:g}' for r, v in zip(rows, values, strict=True)]
-    return "\n".join(lines) + "\n"

@@ -27,9 +27,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from sidecar.audit.errors import AuditError
 from sidecar.audit.ingest_plan import limited
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.source import AuditError
 from sidecar.audit.source_kafka import KafkaSource
 from sidecar.audit.source_uri import Source, open_source
 from sidecar.core.placement import partition_for

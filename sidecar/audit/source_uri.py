@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sidecar.audit.bronze import TIME_TYPES, bronze_batch, conform
+from sidecar.audit.errors import AuditError
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.source import AuditError
 from sidecar.audit.source_kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
 
 DUMP_ENDINGS = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
@@ -147,7 +147,14 @@ class CopySource:
         found: dict[int, tuple[int, int]] = {}
         for file in self.files():
             names = [n for n in ("state_partition", "offset") if n not in file.values]
+            named = file.values.get("state_partition")
             with pq.ParquetFile(file.path) as f:
+                told = [_offsets(f.metadata, g) for g in range(f.metadata.num_row_groups)]
+                if named is not None and None not in told:
+                    for low, high in filter(None, told):
+                        was = found.get(int(named), (low, high))
+                        found[int(named)] = min(was[0], low), max(was[1], high)
+                    continue
                 for raw in f.iter_batches(1 << 18, columns=names):
                     _widen(found, with_folders(raw, file.values))
         return found
@@ -161,8 +168,27 @@ class CopySource:
                 continue
             with pq.ParquetFile(file.path) as f:
                 groups = tuple(range(f.metadata.num_row_groups))
-            splits.append(CopySplit(file, start, end, groups))
+                if named is not None:
+                    wanted = range(*ranges[int(named)])
+                    groups = tuple(g for g in groups if _meets(_offsets(f.metadata, g), wanted))
+            if groups:
+                splits.append(CopySplit(file, start, end, groups))
         return splits
+
+
+def _offsets(about: Any, group: int) -> tuple[int, int] | None:
+    """From the first offset to behind the last one of a row group, if the file says it."""
+    columns = about.row_group(group)
+    for i in range(columns.num_columns):
+        column = columns.column(i)
+        if column.path_in_schema == "offset":
+            told = column.statistics
+            return (told.min, told.max + 1) if told is not None and told.has_min_max else None
+    return None
+
+
+def _meets(offsets: tuple[int, int] | None, wanted: range) -> bool:
+    return offsets is None or (offsets[0] < wanted.stop and wanted.start < offsets[1])
 
 
 def _in_names(path: Path) -> dict[str, str | None]:

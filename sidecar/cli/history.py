@@ -56,7 +56,7 @@ def history(
     from sidecar.audit.history import history as told_by
     from sidecar.audit.moments import shown
 
-    after, before = _moment(since, 0), _moment(until, 1 << 62)
+    after, before = moment_of(since, 0), moment_of(until, 1 << 62)
     with _open(bootstrap, topic, command_config) as reader:
         found = _read(lambda: told_by(group, reader.of_group(group)))
     rows = [
@@ -67,7 +67,7 @@ def history(
     if not any(e.what != "coordinator" for e in found.events):
         typer.echo(f"{topic} has no records of group {group}.", err=True)
         raise typer.Exit(NOTHING)
-    _print(rows, output)
+    print_rows(rows, output)
     _warn(found)
 
 
@@ -81,13 +81,13 @@ def owner(
     output: Format = Output.TABLE,
 ) -> None:
     """Tell which member owns a partition or, of a group, all its owners and the sidecar that coordinates it."""
-    at_ms = _moment(at, int(time.time() * 1000))
+    at_ms = moment_of(at, int(time.time() * 1000))
     with _open(bootstrap, topic, command_config) as reader:
         rows, groups = _read(lambda: _owners(reader, what, group, at_ms))
     if not rows:
         typer.echo(f"Nobody owned {what} then, as far as {topic} says.", err=True)
         raise typer.Exit(NOTHING)
-    _print(rows, output)
+    print_rows(rows, output)
     for found in groups:
         _warn(found)
 
@@ -96,7 +96,7 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     """Of a partition in each group, or in the one that is named; of a group, whose name goes before that."""
     from sidecar.audit.history import history as told_by
 
-    place = _place(what)
+    place = place_of(what)
     named = group if group is not None else what
     of_group = told_by(named, reader.of_group(named))
     if group is not None and place is None:
@@ -111,7 +111,7 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     return rows, []
 
 
-def _place(text: str) -> tuple[str, int] | None:
+def place_of(text: str) -> tuple[str, int] | None:
     topic, _, partition = text.rpartition("-")
     return (topic, int(partition)) if topic and partition.isascii() and partition.isdigit() else None
 
@@ -136,7 +136,7 @@ def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[d
 
 
 # ---- reading and printing -------------------------------------------------------------------------------------------
-def _moment(text: str | None, otherwise: int) -> int:
+def moment_of(text: str | None, otherwise: int) -> int:
     from sidecar.audit.moments import moment
 
     if text is None:
@@ -164,7 +164,7 @@ def _read(read: Any) -> Any:
         raise typer.Exit(UNREADABLE) from None
 
 
-def _print(rows: Sequence[dict[str, Any]], output: Output) -> None:
+def print_rows(rows: Sequence[dict[str, Any]], output: Output) -> None:
     if output is Output.JSON:
         for row in rows:
             typer.echo(json.dumps(row))

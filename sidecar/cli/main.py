@@ -12,6 +12,7 @@ from typing import Annotated  # noqa: E402
 
 import typer  # noqa: E402
 
+from sidecar.cli.audit import audit  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker."
 )
 app.add_typer(groups, name="groups")
+app.add_typer(audit, name="audit")
 app.command()(history)
 app.command()(owner)
 ANEW = "--anew"

@@ -22,7 +22,7 @@ from sidecar.coordinator.loading import Loader
 from sidecar.coordinator.moves import COORDINATORS_OWN, MovePorts, Moves
 from sidecar.coordinator.placeholders import PlaceholderPorts, Placeholders
 from sidecar.coordinator.proofs import Proofs
-from sidecar.coordinator.renewal import RENEWED, RenewalPorts, renew
+from sidecar.coordinator.renewal import RenewalPorts, renew
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.tail import StateLog
@@ -39,7 +39,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
-from sidecar.core.owner import Phase
+from sidecar.core.owner import RENEWED, Phase
 from sidecar.core.service import Service
 from sidecar.core.topics import Topic
 from sidecar.core.turn import Now, Ports
@@ -438,7 +438,7 @@ class Coordinator:
     def owners_assigned(self, a: Assignment) -> None:
         self.assignment = a
         self.moves.rules.peers(a.patterns)
-        self.service.assigned(a.owners, a.generation, len(a.members), now())
+        self.service.assigned(a.owners, a.generation, a.members, now())
         self._drain()
 
     def owners_lost(self, why: str) -> None:

@@ -19,8 +19,6 @@ from sidecar.core.commands import Append, Renew
 from sidecar.core.owner import Owner
 from sidecar.state.codec import Encoded, StateCodec
 
-RENEWED = "fence renewed"
-"""Why such a claim was made, in the log."""
 IDLE_S = 0.005
 READ_S = 30.0
 

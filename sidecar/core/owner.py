@@ -63,6 +63,9 @@ FENCED_MS = 1_000
 """After another sidecar has shut this one out: the brokers' group will say soon who owns the partition."""
 
 LONG_AGO = Now(0, 0)
+ASSIGNED, MOVED, RENEWED = "assigned", "moved from sidecar", "fence renewed"
+"""Why a claim was made: a partition was taken over, and its new owner did not know who had it before; from one that is
+alive; it has its owner as before."""
 
 
 class Phase(StrEnum):
@@ -129,9 +132,9 @@ class Owner:
         self._since_ms = self._claimed_ms = self._served_ms = 0
 
     # ---- ownership ----------------------------------------------------------------------------------------
-    def assigned(self, now: Now) -> None:
+    def assigned(self, now: Now, why: str = ASSIGNED) -> None:
         self._pause_ms, self._since_ms = RETRY_MS, now.mono_ms
-        self._begin("assigned", "assigned")
+        self._begin("assigned", why)
 
     def released(self, why: str) -> None:
         self.problem = ""

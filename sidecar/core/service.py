@@ -16,7 +16,7 @@ has a new map; `lost` when this sidecar is out of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from sidecar.core.errors import TEXT, Code
 from sidecar.core.events import FOR_EVER_MS, Event, KnownGroups, KnownReply, ListGroups, ListReply
 from sidecar.core.groups import Registry
 from sidecar.core.held import Held, LogView, Tally, Waiting
-from sidecar.core.owner import Owner, Phase
+from sidecar.core.owner import ASSIGNED, MOVED, Owner, Phase
 from sidecar.core.placement import partition_for
 from sidecar.core.topics import Topic, TopicImage
 from sidecar.core.turn import Now, Ports
@@ -95,12 +95,12 @@ class Service:
         self._said_ms = -SAY_AGAIN_MS
 
     # ---- ownership ----------------------------------------------------------------------------------------
-    def assigned(self, owners: Sequence[int], generation: int, sidecars: int, now: Now) -> None:
-        """The owners' group has a new map."""
-        self.map = owners
+    def assigned(self, owners: Sequence[int], generation: int, members: Collection[int], now: Now) -> None:
+        """The owners' group has a new map. `members`: node ids of the sidecars that are in it."""
+        before, self.map = self.map, owners
         mine = {p for p, n in enumerate(owners) if n == self.node_id}
         gained = [p for p in mine if self.owners[p].phase is Phase.ELSEWHERE]
-        told = {"generation": generation, "mine": len(mine), "gained": len(gained), "sidecars": sidecars}
+        told = {"generation": generation, "mine": len(mine), "gained": len(gained), "sidecars": len(members)}
         # While a generation cannot be completed, a member may join the one that stands again and again.
         self.out.append(Log("owners", told, "debug" if told == self._told else "info"))
         self._told = told
@@ -108,7 +108,13 @@ class Service:
             if p not in mine:
                 owner.released("moved to another sidecar")
         for p in gained:
-            self.owners[p].assigned(now)
+            self.owners[p].assigned(now, self._why(before[p] if p < len(before) else -1, members))
+
+    def _why(self, before: int, members: Collection[int]) -> str:
+        """Why a partition of this owner is taken over; it stands in the claim."""
+        if before in (-1, self.node_id):
+            return ASSIGNED
+        return f"{MOVED} {before}" if before in members else f"sidecar {before} is gone"
 
     def lost(self, why: str) -> None:
         """This sidecar is out of the owners' group: it owns nothing until it is assigned again."""

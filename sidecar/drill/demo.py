@@ -5,6 +5,7 @@ Everything is real: Apache Kafka, unmodified clients, Spark. The demo fails if a
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -18,9 +19,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sidecar.audit.report import Mark, render
+from sidecar.audit.errors import AuditError
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.page import Mark, build, view
+from sidecar.audit.pipeline import verdict as verdict_of
 from sidecar.drill.artifacts import ArtifactError, kafka_libs
 from sidecar.drill.clients import backward_commits, double_owned, missing, not_in_audit
+from sidecar.drill.lake import audited, owned, rows
 from sidecar.drill.processes import DrillError, interrupt_on_sigterm
 from sidecar.drill.scenario import GROUP, PARTITIONS, TOPIC, Scenario
 
@@ -118,10 +123,8 @@ def run_demo(out: Path, kafka: str) -> int:
         screen.say(f"fetching Kafka {kafka} from its Maven artifacts, if it is not here yet")
         kafka_libs(kafka)
         run = out / "run"
-        if run.exists():
-            import shutil
-
-            shutil.rmtree(run)
+        for old in (run, out / "lake"):
+            shutil.rmtree(old, ignore_errors=True)
         scenario = screen.scenario = Scenario(run, kafka, screen.say)
         screen.open()
         marks = _play(scenario, screen)
@@ -131,7 +134,7 @@ def run_demo(out: Path, kafka: str) -> int:
         screen.close()
         console.print(f"[yellow]interrupted[/]; logs: {out / 'run'}")
         return 130
-    except (DrillError, ArtifactError) as exc:
+    except (DrillError, ArtifactError, AuditError) as exc:
         screen.close()
         console.print(f"[red]failed:[/] {exc}", markup=True)
         console.print(f"logs: {out / 'run'}")
@@ -219,37 +222,34 @@ def _kill_owner(s: Scenario, say: Callable[[str], None], mark: Callable[[str, bo
 
 
 def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out: Path) -> int:
-    from sidecar.audit.job import audit, session
-
-    screen.say("the PySpark audit reads __group_state")
+    screen.say("the PySpark audit reads __group_state into a lake")
     started = time.monotonic()
-    spark = session()
-    try:
-        found = audit(spark, s.kafka.internal, out=out / "tables")
-    finally:
-        spark.stop()
+    lake = audited(s.kafka.internal, out / "lake")
+    found = verdict_of(lake)
     screen.say(f"{found.records} records audited in {time.monotonic() - started:.1f} s")
     end_ms = max(m.time_ms for m in marks) + 1500
-    mine = [i for i in found.intervals if i["group_id"] == GROUP]
-    state_partition = mine[0]["state_partition"] if mine else -1
-    claims = [c for c in found.claims if c["state_partition"] == state_partition]
+    mine = owned(lake, GROUP)
+    here = [c["state_partition"] for c in rows(lake, "coverage") if c["group_id"] == GROUP]
+    claims = [c for c in rows(lake, "coordinators") if c["state_partition"] in here]
+    claims.sort(key=lambda c: c["from_offset"])
     assert s.producer is not None
     produced = sum(s.producer.counts.values())
     checks: list[tuple[str, object, bool]] = [
         ("records lost", missing(s.producer.ends, s.journals), missing(s.producer.ends, s.journals) == 0),
         ("sends refused", s.producer.failed, s.producer.failed == 0),
-        ("overlaps in the audit", len(found.overlaps), not found.overlaps),
+        ("second owners in the audit", found.proven + found.possible, not found.proven + found.possible),
         ("overlaps by the clients' own word", len(double_owned(s.journals)), not double_owned(s.journals)),
         ("client records not in the audit", len(not_in_audit(s.journals, mine)), not not_in_audit(s.journals, mine)),
         ("commits that went back", len(backward_commits(s.journals)), not backward_commits(s.journals)),
-        ("writes of a fenced owner", len(found.stale), not found.stale),
+        ("writes of a fenced owner", found.stale_writes, not found.stale_writes),
+        ("records that the audit lacks", found.missing + found.lost + found.unreadable, found.complete),
     ]
     _print_intervals(console, mine)
-    table = Table(title=f"Owners of state partition {state_partition}, where group {GROUP} lives")
+    table = Table(title=f"Owners of state partition {here[0] if here else -1}, where group {GROUP} lives")
     for head in ("from (UTC)", "sidecar", "owner epoch", "why"):
         table.add_column(head)
     for c in claims:
-        table.add_row(_clock(c["from_ms"]), str(c["node_id"]), str(c["owner_epoch"]), c["why"])
+        table.add_row(_clock(c["from_ms"]), str(c["node_id"]), str(c["claim"]), c["from_why"])
     console.print(table)
     verdict = Table(title="Audit against the clients' own records and what was produced")
     for head in ("check", "found", ""):
@@ -267,10 +267,11 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
         *checks,
     ]
     page = out / "report.html"
-    page.write_text(
-        render(found, GROUP, marks, end_ms, cards, f"Group {GROUP} on {TOPIC}: demo on Kafka {s.kafka.version}")
-    )
-    screen.say(f"report: {page}   tables: {out / 'tables'}   logs: {out / 'run'}")
+    tables = {name: lake.read_arrow(table) for name, table in GOLD.items()}
+    title = f"Group {GROUP} on {TOPIC}: demo on Kafka {s.kafka.version}"
+    page.write_text(build(view(tables, group=GROUP, marks=marks, checks=cards, title=title, until_ms=end_ms)))
+    screen.say(f"report: {page}   lake: {out / 'lake'}   logs: {out / 'run'}")
+    console.print(f"ask it: sidecar audit ownership --lake {out / 'lake'} --topic {TOPIC}-0 --since 1h")
     console.print("[green]nothing lost, nothing owned by two at once[/]" if ok else "[red]the run FAILED its checks[/]")
     return 0 if ok else 1
 
@@ -284,12 +285,12 @@ def _print_intervals(console: Console, mine: list[dict[str, Any]]) -> None:
     for head in ("partition", "owner", "epoch", "from (UTC)", "to", "ended because"):
         table.add_column(head)
     last = None
-    for i in sorted(mine, key=lambda i: (i["topic"], i["partition"], i["from_ms"], i["from_offset"])):
+    for i in mine:
         place = f"{i['topic']}-{i['partition']}"
         table.add_row(
             place if place != last else "",
             i["client_id"],
-            str(i["member_epoch"]),
+            str(i["epoch"]),
             _clock(i["from_ms"]),
             _clock(i["to_ms"]),
             i["to_why"] or "",

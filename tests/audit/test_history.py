@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.audit.history import History, history
 from sidecar.audit.moments import moment, shown
-from sidecar.cli.history import _at, _place
+from sidecar.cli.history import _at, place_of
 from tests.audit.test_fold import BEGIN, Row, classic_rows, current, row
 from tests.core.test_stories import Story
 
@@ -107,7 +107,7 @@ def test_nobody_owned_anything_in_an_empty_history() -> None:
     ("text", "place"), [("t-0", ("t", 0)), ("a-b-12", ("a-b", 12)), ("group", None), ("a-b", None), ("-1", None)]
 )
 def test_a_partition_is_told_from_a_group(text: str, place: tuple[str, int] | None) -> None:
-    assert _place(text) == place
+    assert place_of(text) == place
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -392,21 +393,17 @@ def test_the_state_topic_is_compacted_and_describes_itself(kafka: LocalKafka) ->
     assert config["cleanup.policy"].value == "compact"
 
 
-def test_the_audit_on_spark_agrees(kafka: LocalKafka, topic: str) -> None:
-    pytest.importorskip("pyspark")
-    from sidecar.audit.job import audit, session
+def test_the_audit_on_spark_agrees(kafka: LocalKafka, topic: str, tmp_path: Path) -> None:
+    from sidecar.audit.pipeline import verdict
+    from sidecar.drill.lake import audited, owned
 
     c = consume(kafka, "managed-audit", topic, 12, **{"group.protocol": "consumer", "client.id": "auditee"})
     c.close()
-    spark = session()
-    try:
-        found = audit(spark, kafka.bootstrap)
-    finally:
-        spark.stop()
-    mine = [i for i in found.intervals if i["group_id"] == "managed-audit"]
+    lake = audited(kafka.bootstrap, tmp_path / "lake")
+    mine, found = owned(lake, "managed-audit"), verdict(lake)
     assert {i["partition"] for i in mine} == set(range(6))
     assert {i["client_id"] for i in mine} == {"auditee"} and {i["to_why"] for i in mine} == {"left"}
-    assert not found.overlaps and not found.stale and not found.gaps
+    assert not found.findings and not found.possible and found.complete
 
 
 def test_history_and_owner_answer_without_spark(kafka: LocalKafka, topic: str) -> None:

@@ -156,7 +156,7 @@ def renewals(until_s: int, fences_kept_ms: int | None = None) -> list[tuple[int,
 
     service = Service(1, 50, registry, Ports({}, Computed(lambda kind, group_id: None)), Nothing(), settings)
     service.lease(10**12)
-    service.assigned([1] * 50, 1, 1, Now(0, 0))
+    service.assigned([1] * 50, 1, {1}, Now(0, 0))
     for owner in service.owners:
         owner.fenced(owner.attempt, 7, Now(0, 0))
         owner.claimed(owner.attempt, 0, Now(0, 0))

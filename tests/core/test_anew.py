@@ -124,10 +124,10 @@ def test_the_time_counts_from_each_takeover() -> None:
     """Before, nobody could be told anything."""
     heir = anew()
     heir.at += QUARANTINE_MS
-    heir.service.assigned([2], 2, 2, heir.now)
+    heir.service.assigned([2], 2, {1, 2}, heir.now)
     heir.drive()
     heir.at += 1_000
-    heir.service.assigned([1], 3, 2, heir.now)
+    heir.service.assigned([1], 3, {1, 2}, heir.now)
     heir.drive()
     assert heir.code(beat("m", 0)) == Code.COORDINATOR_LOAD_IN_PROGRESS
     heir.at += QUARANTINE_MS
@@ -151,7 +151,7 @@ def test_it_lasts_its_time_for_a_takeover_at_the_last_moment_and_is_over_for_lat
 
 def test_a_request_that_waited_for_the_takeover_does_not_slip_in() -> None:
     heir = Successor(Anew(QUARANTINE_MS, UNTIL_MS))
-    heir.service.assigned([1], 1, 1, heir.now)
+    heir.service.assigned([1], 1, {1}, heir.now)
     assert heir.service.out, "it has to be fenced first"
     heir.service.request(1, beat("m", 0), heir.now)
     assert heir.held(1)

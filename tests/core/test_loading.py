@@ -70,7 +70,7 @@ class Heir:
         return self.service.owners[0]
 
     def take_over(self) -> Heir:
-        self.service.assigned([1], 1, 1, self.now)
+        self.service.assigned([1], 1, {1}, self.now)
         self.drive()
         return self
 
@@ -215,7 +215,7 @@ def test_who_waits_too_long_is_told_that_the_group_is_loading_and_nobody_is_forg
 def test_requests_that_came_during_the_takeover_go_on_when_their_group_is_there() -> None:
     log, clients = written(g=50, h=2)
     s = Heir(log)
-    s.service.assigned([1], 1, 1, s.now)
+    s.service.assigned([1], 1, {1}, s.now)
     for token, group_id in ((1, "g"), (2, "h")):
         s.service.request(token, beat(clients[group_id]), s.now)
     s.service.request(3, ConsumerHeartbeat("new", "n", 0, rebalance_timeout_ms=1, topic_names=("t",), owned={}), s.now)

@@ -182,7 +182,7 @@ class Sidecar:
         self.at = 1_000
         self.replies: dict[int, Answer] = {}
         self.service.lease(10**9)
-        self.service.assigned([1], 1, 1, self.now)
+        self.service.assigned([1], 1, {1}, self.now)
         self.drive()
         while self.service.owners[0].load_next(self.now):
             self.drive()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.scenario import SIDECAR_ENV
 from sidecar.process.settings import load, split
@@ -26,6 +29,7 @@ SERVICE_KEYS = {
     "ports",
     "command",
     "stop_grace_period",
+    "volumes",
 }
 
 
@@ -36,9 +40,9 @@ def compose(root: Path) -> dict[str, Any]:
 
 
 def test_shape(compose: dict[str, Any]) -> None:
-    assert {k for k in compose if not k.startswith("x-")} == {"name", "services"}
+    assert {k for k in compose if not k.startswith("x-")} == {"name", "services", "volumes"}
     services = compose["services"]
-    assert set(services) == {f"{kind}-{n}" for kind in ("broker", "sidecar") for n in (1, 2, 3)} | {"topic"}
+    assert set(services) == {f"{kind}-{n}" for kind in ("broker", "sidecar") for n in (1, 2, 3)} | {"topic", "audit"}
     for name, s in services.items():
         assert set(s) <= SERVICE_KEYS, name
         assert s["restart"] in ("unless-stopped", "on-failure")
@@ -93,3 +97,29 @@ def test_the_image_runs_the_command_that_pip_installs(root: Path) -> None:
         if line.startswith("COPY") and "--from" not in line:
             for source in line.split()[1:-1]:
                 assert (root / source).exists(), source
+
+
+def test_the_audit_is_started_with_options_that_it_knows(compose: dict[str, Any], root: Path) -> None:
+    audit = compose["services"]["audit"]
+    assert (root / audit["build"]["dockerfile"]).is_file()
+    command = typer.main.get_command(app).commands["audit"].commands[audit["command"][0]]  # type: ignore[attr-defined]
+    parsed = command.make_context("stream", list(audit["command"][1:])).params
+    internal = {e["KAFKA_ADVERTISED_LISTENERS"].split("INTERNAL://")[1] for e in _brokers(compose)}
+    assert set(parsed["source"].removeprefix("kafka://").split(",")) == internal
+    volume, _, folder = audit["volumes"][0].partition(":")
+    assert parsed["lake"] == folder and volume in compose["volumes"]
+    assert parsed["metrics"].split(":")[1] in audit["ports"][0]
+
+
+def _brokers(compose: dict[str, Any]) -> list[dict[str, str]]:
+    return [s["environment"] for name, s in compose["services"].items() if name.startswith("broker")]
+
+
+def test_the_examples_of_the_audit_call_commands_that_there_are(root: Path) -> None:
+    command = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
+    said = (root / "deploy/audit/airflow_dag.py").read_text().replace("{SOURCE}", "kafka://h:1").replace("{LAKE}", "/l")
+    lines = re.findall(r'sidecar audit ([^"\n]+)', said + (root / "deploy/audit/crontab").read_text())
+    assert len(lines) >= 4
+    for line in lines:
+        name, *words = line.split()
+        command.commands[name].make_context(name, words)

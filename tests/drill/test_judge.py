@@ -67,7 +67,8 @@ def test_a_commit_that_goes_back(tmp_path: Any) -> None:
 
 
 def test_what_the_audit_says_counts_from_the_begin_of_the_drill_on() -> None:
-    tables = {"overlaps": [{"time_ms": 5}, {"time_ms": 15}], "stale": [{"time_ms": 16}]}
+    owners = [{"ms": ms, "grade": grade} for ms, grade in ((5, "proven"), (15, "proven"), (15, "possible"))]
+    tables: dict[str, list[dict[str, Any]]] = {"second_owners": owners, "stale_writes": [{"ms": 5}, {"ms": 16}]}
     verdict = Verdict()
     judge_audit(tables, verdict, since_ms=10)
     assert (verdict.double_owned, verdict.stale_writes) == (1, 1)

@@ -181,7 +181,7 @@ class Node:
         service.lease(until_ms if world.leases else FOR_EVER_MS)
         if self._generation != world.generation:
             self._generation = world.generation
-            service.assigned(world.owners, world.generation, len(world.owners), now)
+            service.assigned(world.owners, world.generation, set(world.owners), now)
             self.drain()
         self.front.from_coordinator(Lease(until_ms))
 

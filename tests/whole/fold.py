@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.assign import BUILT_IN
-from sidecar.coordinator.renewal import RENEWED
 from sidecar.coordinator.rules import order_of
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.group import ClassicGroup
@@ -18,6 +17,7 @@ from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.errors import InvariantError
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.owner import RENEWED
 from sidecar.core.placement import partition_for
 from sidecar.core.shard import Shard
 from sidecar.core.turn import Computed, Ports

@@ -1,19 +1,20 @@
 """Was anything lost or owned twice? From the journals of the clients, what the cluster says is committed, and the audit
-of the state topic. The audit's own source and fold run here without Spark; `make demo` runs them on it.
+of the state topic.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from sidecar.audit.fold import fold_partition
-from sidecar.audit.source import COLUMNS, GroupStateReader
+from sidecar.audit.errors import AuditError
 from sidecar.drill.clients import backward_commits, double_owned, missing
 from sidecar.drill.drills.ground import Company, Ground
+from sidecar.drill.lake import audited, rows
 
-NAMES = tuple(column.split()[0] for column in COLUMNS.split(", "))
 SHOWN = 8
 
 
@@ -74,24 +75,22 @@ def judge_journals(c: Company, verdict: Verdict) -> None:
     verdict.add("backward_commits", backward_commits(c.journals), c.title)
 
 
-def judge_audit(tables: dict[str, list[dict[str, Any]]], verdict: Verdict, since_ms: int) -> None:
+def judge_audit(tables: Mapping[str, list[dict[str, Any]]], verdict: Verdict, since_ms: int) -> None:
     """Add what the audit says; what is older than `since_ms` belongs to another drill."""
-    overlaps = [json.dumps(o) for o in tables.get("overlaps", []) if o["time_ms"] >= since_ms]
-    verdict.add("double_owned", overlaps, "audit")
-    verdict.add("stale_writes", [json.dumps(s) for s in tables.get("stale", []) if s["time_ms"] >= since_ms], "audit")
+    proven = [o for o in tables["second_owners"] if o["grade"] == "proven" and o["ms"] >= since_ms]
+    verdict.add("double_owned", [_line(o) for o in proven], "audit")
+    verdict.add("stale_writes", [_line(w) for w in tables["stale_writes"] if w["ms"] >= since_ms], "audit")
 
 
-def audit(bootstrap: str, topic: str = "__group_state") -> dict[str, list[dict[str, Any]]]:
-    """Read the state topic to its end and fold it; return rows by table. Stale writes get the time of
-    their record. Raises AuditError if the topic cannot be read, and StateError if a record in it cannot."""
-    reader = GroupStateReader({"bootstrap": bootstrap, "topic": topic})
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for part in reader.partitions():
-        rows = [dict(zip(NAMES, row, strict=True)) for row in reader.read(part)]
-        at = {row["offset"]: row["time_ms"] for row in rows}
-        for table, text in fold_partition(rows):
-            row = json.loads(text)
-            if table == "stale":
-                row["time_ms"] = at[row["offset"]]
-            tables.setdefault(table, []).append(row)
-    return tables
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, default=str)
+
+
+def audit(bootstrap: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Bring the lake of this cluster up to date; return what must not be, by table. Raises AuditError if the topic or
+    a record in it cannot be read."""
+    lake = audited(bootstrap, folder)
+    found = {name: rows(lake, name) for name in ("second_owners", "stale_writes", "unreadable")}
+    if found["unreadable"]:
+        raise AuditError(f"{len(found['unreadable'])} records cannot be read: {_line(found['unreadable'][0])}")
+    return found

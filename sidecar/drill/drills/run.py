@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from sidecar.audit.source import AuditError
+from sidecar.audit.errors import AuditError
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_company, judge_journals
 from sidecar.drill.drills.measure import Times, beside, line_of, summary, times_of
@@ -138,4 +138,4 @@ def finish(ground: Ground, verdict: Verdict, since_ms: int) -> None:
         ground.strike()
         for c in ground.companies:
             judge_company(c, producer.ends, verdict)
-        judge_audit(audit(ground.kafka.internal), verdict, since_ms)
+        judge_audit(audit(ground.kafka.internal, ground.kafka.folder / "lake"), verdict, since_ms)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
+from sidecar.audit.continuous import Metrics
+from sidecar.audit.errors import AuditError
 from sidecar.audit.ingest import ingest, last_batch, stream
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.source import AuditError
 from sidecar.audit.source_kafka import KafkaSource
-from sidecar.audit.source_lag import about_to_be_lost, lags, metrics
+from sidecar.audit.source_lag import about_to_be_lost, lags
 from sidecar.audit.source_spark import records
 from sidecar.audit.source_uri import dump, open_source
 from sidecar.core.placement import partition_for
+from sidecar.state.codec import Encoded
 from tests.audit.lake.conftest import rows
 from tests.audit.lake.making import T0, bronze, log
 from tests.audit.lake.topics import LAG_MS, Topics
@@ -146,6 +150,38 @@ def test_filters_leave_out_what_cannot_match(topics: Topics, spark: SparkSession
 
 
 @pytest.mark.kafka
+def test_what_is_in_a_transaction_counts_when_it_is_committed(
+    topics: Topics, spark: SparkSession, lake_folder: Path
+) -> None:
+    """A sidecar writes what is too large for one batch in a transaction. One that is open holds back what is behind."""
+    uri = topics.create("transactions", 1)
+    entries = log(31, 100)
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": "writer"})
+    producer.init_transactions(30)
+
+    def write(part: Sequence[Encoded]) -> None:
+        producer.begin_transaction()
+        for e in part:
+            producer.produce("transactions", e.value, e.key, 0, headers=list(e.headers))
+        producer.flush(30)
+
+    write(entries[:30])
+    producer.abort_transaction(30)
+    write(entries[30:50])
+    producer.commit_transaction(30)
+    write(entries[50:90])
+    topics.write("transactions", {0: entries[90:]})
+    lake = Lake.at(lake_folder)
+    assert ingest(spark, uri, lake).records == 20
+    ingest(spark, uri, lake)
+    assert only_once(lake) == 20, "nothing more as long as it is open"
+    producer.commit_transaction(30)
+    assert ingest(spark, uri, lake).records == 50 and only_once(lake) == 70
+    found = sorted(rows(lake.read_arrow(BRONZE)), key=lambda r: int(r["offset"]))
+    assert [r["value"] for r in found] == [e.value for e in entries[30:]]
+
+
+@pytest.mark.kafka
 def test_a_late_start_in_the_middle(
     topics: Topics, reference: Lake, filled: str, spark: SparkSession, lake_folder: Path
 ) -> None:
@@ -213,7 +249,13 @@ def test_history_that_is_about_to_be_lost(topics: Topics) -> None:
     late = about_to_be_lost(source, {0: 10}, now_ms=T0 + LAG_MS)
     assert [(lag.partition, lag.behind) for lag in late] == [(0, 40)]
     assert not about_to_be_lost(source, {0: 50}, now_ms=T0 + LAG_MS)
-    assert 'group_state_audit_lag_records{partition="0"} 40' in metrics(late)
+    metrics = Metrics()
+    metrics.told(late)
+    assert metrics.registry.get_sample_value("group_state_audit_lag_records", {"partition": "0"}) == 40
+    assert (
+        metrics.registry.get_sample_value("group_state_audit_compaction_lag_seconds", {"partition": "0"})
+        == LAG_MS / 1e3
+    )
 
 
 def test_a_bad_record_among_good_ones_ends_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -75,11 +75,12 @@ class Steps:
         self.left -= 1
 
 
-def here(spark: Any, n: int, task: Callable[[Iterator[int]], list[str]]) -> list[Any]:
+def here(spark: Any, n: int, task: Callable[[Iterator[int]], list[str]], tasks: int = 0) -> list[Any]:
     """What `numbered` does, in this process."""
     import json
 
-    return [json.loads(t) for i in range(n) for t in task(iter([i]))]
+    each = -(-n // min(n, tasks or n)) if n else 1
+    return [json.loads(t) for i in range(0, n, each) for t in task(iter(range(i, min(n, i + each))))]
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])

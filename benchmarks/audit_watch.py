@@ -1,0 +1,122 @@
+"""Runs a command, and tells how long it took, what it said when, and what memory and time its processes used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+EVERY_S = 0.2
+
+
+@dataclass
+class Watched:
+    """`peak_mb`: resident memory, and `cpu_s`: processor time, by part: the Python driver (the command itself), the
+    driver's JVM, and the Python workers together. Pages that forked workers share count for each of them."""
+
+    seconds: float = 0.0
+    code: int = 0
+    out: str = ""
+    said: list[tuple[float, str]] = field(default_factory=list)
+    """When which line came on stderr."""
+    seen: dict[str, float] = field(default_factory=dict)
+    """When these files were there."""
+    peak_mb: dict[str, int] = field(default_factory=dict)
+    cpu_s: dict[str, float] = field(default_factory=dict)
+
+    def when(self, text: str) -> float:
+        """When a line with this text came."""
+        return next((at for at, line in self.said if text in line), self.seconds)
+
+
+def _part(process: psutil.Process, root: int) -> str:
+    if process.pid == root:
+        return "driver_python"
+    return "driver_jvm" if "java" in process.name() else "workers"
+
+
+class _Sampler:
+    def __init__(self, root: int) -> None:
+        self.root = psutil.Process(root)
+        self.peak: dict[str, int] = {}
+        self.cpu: dict[int, tuple[str, float]] = {}
+
+    def look(self) -> None:
+        now: dict[str, int] = {}
+        largest = 0
+        try:
+            there = [self.root, *self.root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return
+        for process in there:
+            try:
+                part = _part(process, self.root.pid)
+                rss = process.memory_info().rss
+                times = process.cpu_times()
+            except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                continue
+            now[part] = now.get(part, 0) + rss
+            largest = max(largest, rss if part == "workers" else 0)
+            self.cpu[process.pid] = (part, times.user + times.system)
+        for part, rss in {**now, "largest_worker": largest, "all": sum(now.values())}.items():
+            self.peak[part] = max(self.peak.get(part, 0), rss)
+
+    def cpu_s(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for part, seconds in self.cpu.values():
+            found[part] = round(found.get(part, 0.0) + seconds, 1)
+        return found
+
+
+def watched(
+    command: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    files: Mapping[str, Path] | None = None,
+    echo: str = "",
+) -> Watched:
+    """`files`: names of files to wait for; `echo`: shown before each line of the command's stderr, if not empty."""
+    import sys
+
+    found, left = Watched(), dict(files or {})
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+    )
+
+    def listen(lines: Iterable[str]) -> None:
+        for line in lines:
+            found.said.append((time.monotonic() - begin, line.rstrip("\n")))
+            if echo:
+                print(f"{echo}: {line}", end="", file=sys.stderr, flush=True)
+
+    assert process.stdout is not None and process.stderr is not None
+    parts: list[str] = []
+    listeners = [
+        threading.Thread(target=listen, args=(process.stderr,)),
+        threading.Thread(target=parts.extend, args=(process.stdout,)),
+    ]
+    for thread in listeners:
+        thread.start()
+    sampler = _Sampler(process.pid)
+    while process.poll() is None:
+        sampler.look()
+        for name in [n for n, path in left.items() if path.exists()]:
+            found.seen[name] = time.monotonic() - begin
+            del left[name]
+        try:
+            process.wait(EVERY_S)
+        except subprocess.TimeoutExpired:
+            continue
+    found.seconds, found.code = time.monotonic() - begin, process.returncode
+    for thread in listeners:
+        thread.join(10)
+    found.out = "".join(parts)
+    found.peak_mb = {part: rss >> 20 for part, rss in sampler.peak.items()}
+    found.cpu_s = sampler.cpu_s()
+    return found

@@ -1,0 +1,140 @@
+"""The audit over and over: what is new, every so often, and an alert before history is lost.
+
+A batch is the same as that of a single run, so whoever is stopped or killed goes on where the lake is. There is no
+other state: a lake may be filled by runs and by this in turn, one at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
+
+from sidecar.audit.errors import AuditError, Refused
+from sidecar.audit.ingest import last_batch
+from sidecar.audit.ingest_plan import Batch
+from sidecar.audit.lake import Lake
+from sidecar.audit.pipeline import audit, verdict
+from sidecar.audit.source_kafka import KafkaSource
+from sidecar.audit.source_lag import Lag, lags
+from sidecar.audit.source_uri import open_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Say = Callable[[str], None]
+PER_PARTITION: dict[str, tuple[str, Callable[[Lag], float]]] = {
+    "group_state_audit_lag_records": ("Offsets that are not in the lake yet.", lambda r: r.behind),
+    "group_state_audit_lost_records": ("Offsets that were gone before they were read.", lambda r: r.gone),
+    "group_state_audit_oldest_seconds": (
+        "Age of the oldest record that is not in the lake yet.",
+        lambda r: (r.age_ms or 0) / 1000,
+    ),
+    "group_state_audit_compaction_lag_seconds": (
+        "Age at which compaction may remove a record.",
+        lambda r: r.allowed_ms / 1000,
+    ),
+}
+
+
+class Metrics:
+    """What Prometheus is told. Names begin with group_state_audit_."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._lags = {
+            name: Gauge(name, doc, ["partition"], registry=self.registry) for name, (doc, _) in PER_PARTITION.items()
+        }
+        self.ok = self._gauge("up", "1 if the last batch succeeded.")
+        self.last = self._gauge("last_success_timestamp_seconds", "When a batch last succeeded.")
+        self.seconds = self._gauge("batch_seconds", "How long the last batch took.")
+        self.records = self._gauge("records", "Records in the lake.")
+        self.findings = self._gauge("findings", "Proven second owners and writes of fenced owners in the lake.")
+        self.possible = self._gauge("possible_overlaps", "Second owners that are possible, and not proven.")
+
+    def _gauge(self, name: str, doc: str) -> Gauge:
+        return Gauge(f"group_state_audit_{name}", doc, registry=self.registry)
+
+    def told(self, found: list[Lag]) -> None:
+        for name, (_, value) in PER_PARTITION.items():
+            for lag in found:
+                self._lags[name].labels(str(lag.partition)).set(value(lag))
+
+    def serve(self, host: str, port: int) -> int:
+        """Returns the port: another one if it was 0."""
+        server, _ = start_http_server(port, host, registry=self.registry)
+        return int(server.server_port)
+
+
+@dataclass
+class Continuous:
+    """`every_s`: from the begin of a batch to that of the next; at most `max_records` in one, and then the next begins
+    at once. A batch that fails is tried again; one that would fail again and again raises Refused."""
+
+    spark: SparkSession
+    source: str
+    lake: Lake
+    options: Mapping[str, str]
+    every_s: float = 30.0
+    say: Say = lambda text: None
+    metrics: Metrics = field(default_factory=Metrics)
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Until `stopped` is set. The first batch raises AuditError, for nothing has worked so far."""
+        self._once()
+        while not self.stopped.is_set():
+            try:
+                self._once()
+            except Refused:
+                raise
+            except AuditError as exc:
+                self.metrics.ok.set(0)
+                self.say(f"{exc} It is tried again in {self.every_s:g} s.")
+                self.stopped.wait(self.every_s)
+
+    def _once(self) -> None:
+        """What is new, and then the rest of the interval."""
+        begun = time.monotonic()
+        batch = audit(self.spark, self.source, self.lake, self.options, self.say)
+        self.lake = Lake.at(self.lake.base)
+        took = time.monotonic() - begun
+        behind = self._look(batch, took)
+        if not behind:
+            self.stopped.wait(max(0.0, self.every_s - took))
+
+    def _look(self, batch: Batch, took: float) -> bool:
+        """Tell how it stands; whether the batch was as large as one may be."""
+        m = self.metrics
+        m.ok.set(1)
+        m.last.set(time.time())
+        m.seconds.set(took)
+        if batch.new:
+            found = verdict(self.lake)
+            m.records.set(found.records)
+            m.findings.set(found.findings)
+            m.possible.set(found.possible)
+            if found.findings:
+                self.say(f"{found.findings} findings: ask `sidecar audit overlaps` and `sidecar audit status`")
+        source = open_source(self.source, self.options)
+        if isinstance(source, KafkaSource):
+            told = lags(source, last_batch(self.lake).position)
+            m.told(told)
+            for lag in told:
+                if lag.lost_soon:
+                    self.say(_alert(lag))
+        most = int(self.options.get("max_records", "0"))
+        return batch.new and bool(most) and batch.records >= most
+
+
+def _alert(lag: Lag) -> str:
+    if lag.gone:
+        return f"partition {lag.partition}: {lag.gone:,} offsets were gone before they were read"
+    return (
+        f"partition {lag.partition}: {lag.behind:,} offsets are not in the lake, the oldest for "
+        f"{(lag.age_ms or 0) / 1000:,.0f} s; compaction may remove them after {lag.allowed_ms / 1000:,.0f} s"
+    )

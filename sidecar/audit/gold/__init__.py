@@ -1,0 +1,1 @@
+"""Gold: what the records of the state topic say, as intervals, rebalances, claims and findings."""

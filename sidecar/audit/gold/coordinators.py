@@ -1,0 +1,127 @@
+"""Coordinators of state partitions: claims, the time between the last record of one and the claim of the next, records
+of who was fenced; and what was read of each partition and group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sidecar.audit.gold.steps import sql
+from sidecar.core.owner import RENEWED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SAID = "node_id, address, member_id, generation, producer_id, producer_epoch"
+
+
+def claims(records: DataFrame, was: DataFrame) -> DataFrame:
+    """Each counts from its record to the next, whatever its number. One is `fenced` if the same producer has claimed
+    with a higher epoch before. `was`: the last one of each partition, and the highest epoch of each producer."""
+    return sql(
+        f"""with a as (select state_partition, owner_epoch as claim, {SAID}, offset as from_offset, log_ms as from_ms,
+                written_ms as from_written_ms, why as from_why, null as highest, false as carried, false as was_fenced
+                from {{records}} where not deleted and length(claim) <= 20 and claim rlike '^[0-9]+$'
+            union all select state_partition, claim, {SAID}, from_offset, from_ms, from_written_ms, from_why, highest,
+                true, fenced from {{was}}),
+            b as (select *, max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
+                    order by from_offset rows between unbounded preceding and 1 preceding) as before,
+                max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
+                    order by from_offset) as now,
+                lead(from_offset) over w as to_offset, lead(from_ms) over w as to_ms,
+                lead(from_written_ms) over w as to_written_ms, lag(claim) over w as former,
+                carried and coalesce(lead(carried) over w, false) as told_already,
+                lead(1) over (partition by state_partition, producer_id order by from_offset) is null as newest
+                from a window w as (partition by state_partition order by from_offset))
+            select *, coalesce(before > producer_epoch, false) or was_fenced as fenced,
+                to_offset is null as open from b""",
+        records=records,
+        was=was,
+    )
+
+
+class Writes(NamedTuple):
+    outages: DataFrame
+    last: DataFrame
+
+
+def outages(keys: DataFrame, claims_now: DataFrame, was: DataFrame) -> Writes:
+    """A claim with which the owner only renews its fence ends nothing. `was`: of each partition the last record under
+    its last claim."""
+    last = sql(
+        """select state_partition, claim, max(w) as w from (
+                select state_partition, claimed_epoch as claim, max(struct(offset, log_ms as ms, written_ms)) as w
+                    from {keys} where owner_epoch = claimed_epoch and kind not in ('owner_claim', 'schema', 'config')
+                    group by state_partition, claimed_epoch
+                union all select state_partition, claim, struct(from_offset, from_ms, from_written_ms) from {claims}
+                    where not carried
+                union all select state_partition, claim, w from {was})
+            group by state_partition, claim""",
+        keys=keys,
+        claims=claims_now,
+        was=was,
+    )
+    found = sql(
+        f"""select c.state_partition, c.former as former_claim, c.claim, l.w.offset as from_offset, l.w.ms as from_ms,
+                l.w.written_ms as from_written_ms, c.from_offset as to_offset, c.from_ms as to_ms,
+                c.from_written_ms as to_written_ms, c.from_ms - l.w.ms as at_most_ms, c.from_why as why
+            from {{claims}} c join {{last}} l on c.state_partition = l.state_partition and c.former = l.claim
+            where not c.carried and l.w.offset < c.from_offset and c.from_why <> '{RENEWED}'""",
+        claims=claims_now,
+        last=last,
+    )
+    left = sql(
+        """select l.state_partition, l.claim, l.w from {last} l join {claims} c
+            on c.state_partition = l.state_partition and c.claim = l.claim and c.open""",
+        last=last,
+        claims=claims_now,
+    )
+    return Writes(found, left)
+
+
+def stale_writes(keys: DataFrame, claims_now: DataFrame) -> DataFrame:
+    return sql(
+        """select state_partition, offset, log_ms as ms, written_ms, group_id, 'record' as what, kind, sub_id,
+                owner_epoch, claimed_epoch, why from {keys} where void
+            union all select state_partition, from_offset, from_ms, from_written_ms, '', 'claim', 'owner_claim',
+                lpad(cast(claim as string), 20, '0'), claim, former, from_why
+                from {claims} where fenced and not carried""",
+        keys=keys,
+        claims=claims_now,
+    )
+
+
+def coverage(keys: DataFrame, corrupt: DataFrame, revisions: DataFrame, was: DataFrame) -> DataFrame:
+    """Per group; `revisions`: of steps.py."""
+    return sql(
+        """select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records, sum(missing) as missing,
+                max(s) as s from (
+                select state_partition, group_id, min(struct(offset, log_ms as ms)) as f,
+                    max(struct(offset, log_ms as ms)) as l, count(*) as records, 0L as missing, null as s
+                    from {keys} group by state_partition, group_id
+                union all select state_partition, '', min(struct(offset, log_ms)), max(struct(offset, log_ms)),
+                    count(*), 0L, null from {corrupt} group by state_partition
+                union all select state_partition, group_id, null, null, 0L, sum(missing),
+                    max(struct(offset, log_ms as ms)) from {revisions} where missing > 0
+                    group by state_partition, group_id
+                union all select state_partition, group_id, f, l, records, missing, s from {was})
+            group by state_partition, group_id""",
+        keys=keys,
+        corrupt=corrupt,
+        revisions=revisions,
+        was=was,
+    )
+
+
+def as_coverage(per_group: DataFrame, stretches: DataFrame) -> DataFrame:
+    """Both scopes, as the table has them."""
+    return sql(
+        """with a as (select 'group' as scope, * from {per_group} where group_id <> ''
+            union all select 'partition', state_partition, '', min(f), max(l), sum(records), sum(missing), max(s)
+                from {per_group} group by state_partition)
+            select a.state_partition, scope, group_id, f.offset as first_offset, f.ms as first_ms,
+                l.offset as last_offset, l.ms as last_ms, records, missing, s.offset as complete_since_offset,
+                s.ms as complete_since_ms, first_hole_offset, whole_from as whole_from_offset, true as open
+            from a join {last} r on a.state_partition = r.state_partition""",
+        per_group=per_group,
+        last=stretches.where("until is null"),
+    )

@@ -1,0 +1,182 @@
+"""From events of holdings to intervals, overlaps and unowned time.
+
+Two members own a place at the same time if one begins before the other has ended. For each that begins it is enough to
+know which of those before it goes on longest, so a window over the place's intervals, in the order in which they began,
+finds every overlap without looking at pairs. Where records are missing, an interval falls into stretches in which it
+certainly held: only these prove an overlap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sidecar.audit.gold.steps import done, graded, sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PLACE = "state_partition, group_id, kind, topic_key, partition"
+EVER = 9223372036854775807
+"""Offset of an end that is not there yet."""
+FROM = """struct<offset: bigint, ms: bigint, written_ms: bigint, why: string, not_before: bigint, exact: boolean,
+    epoch: int, topic: string>"""
+STATE = "struct<offset: bigint, type: string, ms: bigint, written_ms: bigint>"
+REACH = "struct<reach: bigint, from_offset: bigint, member_id: string, ms: bigint, written_ms: bigint>"
+
+
+class Owned(NamedTuple):
+    intervals: DataFrame
+    """All that have ended in this batch or are open; of these also what the next batch must know."""
+    stretches: DataFrame
+
+
+def together(events: DataFrame, was: DataFrame) -> Owned:
+    """`was`: intervals that the last batch left open."""
+    rows = sql(
+        f"""select {PLACE}, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch,
+                topic, cast(null as {FROM}) as f, cast(null as {STATE}) as st, 0L as unseen, false as carried
+                from {{events}}
+            union all select {PLACE}, member_id, 's', stretch_offset, null, null, 0, null, null, null, null, null, null,
+                f, st, unseen, true from {{was}}""",
+        events=events,
+        was=was,
+    )
+    # All windows from here on are over one place: its events are brought together once.
+    placed = rows.repartition("state_partition", "group_id", "kind", "topic_key", "partition")
+    marked = sql(
+        f"""with a as (select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins
+                from {{placed}} window w as (partition by {PLACE}, member_id order by offset)),
+            b as (select *, sum(cast(begins as int)) over w as no
+                from a window w as (partition by {PLACE}, member_id order by offset))
+            select * except (f, st, epoch),
+                case when carried then f when begins then struct(offset, ms, written_ms, why, not_before, exact, epoch,
+                    topic) end as f,
+                case when carried then st else struct(offset, type, ms, written_ms) end as st
+            from b where no > 0""",
+        placed=placed,
+    )
+    marked = done(marked)
+    return Owned(_intervals(marked), _stretches(marked))
+
+
+def _intervals(marked: DataFrame) -> DataFrame:
+    return sql(
+        f"""with a as (select {PLACE}, member_id, no, min(case when begins then f end) as f,
+                max(case when type in ('a', 'p', 's') then st end) as st,
+                max(case when type = 'x' then struct(offset, ms, written_ms, why, not_before, exact, b_epoch) end) as e,
+                max(case when begins or type = 'k' then offset end) as stretch_offset,
+                sum(unseen + case when type = 'k' then missing else 0 end) as unseen
+                from {{marked}} group by {PLACE}, member_id, no)
+            select {PLACE}, member_id, f, st, stretch_offset, unseen,
+                case when kind = 'consumer' then topic_key end as topic_id, f.topic as topic,
+                f.offset as from_offset, f.ms as from_ms, f.written_ms as from_written_ms, f.why as from_why,
+                f.not_before as from_not_before_offset, f.exact as from_exact,
+                e.offset as to_offset, e.ms as to_ms, e.written_ms as to_written_ms, e.why as to_why,
+                e.not_before as to_not_before_offset, e.exact as to_exact,
+                case when st.type = 'p' then st.offset end as revoking_from_offset,
+                case when st.type = 'p' then st.ms end as revoking_from_ms,
+                case when st.type = 'p' then st.written_ms end as revoking_from_written_ms,
+                f.epoch as first_epoch, e.b_epoch as last_epoch, e is null as open from a""",
+        marked=marked,
+    )
+
+
+def _stretches(marked: DataFrame) -> DataFrame:
+    """`reach`: the last offset at which it certainly held; `end`: the first at which it certainly was over."""
+    return sql(
+        f"""with a as (select * from {{marked}} where begins or type in ('x', 'k')),
+            b as (select *, lead(offset) over w as n_offset, lead(not_before) over w as n_not_before,
+                lead(ms) over w as n_ms, lead(written_ms) over w as n_written_ms,
+                last(case when begins then f.offset end, true) over w as from_offset
+                from a window w as (partition by {PLACE}, member_id order by offset))
+            select {PLACE}, member_id, from_offset, offset as s_offset, coalesce(topic, f.topic) as topic, ms,
+                written_ms, carried, type <> 'k' as first, f.not_before as not_before,
+                case when n_offset is null then {EVER} else greatest(n_not_before, offset) end as reach,
+                coalesce(n_offset, {EVER}) as end, n_ms as end_ms, n_written_ms as end_written_ms
+            from b where type <> 'x'""",
+        marked=marked,
+    )
+
+
+class Contested(NamedTuple):
+    overlaps: DataFrame
+    unowned: DataFrame
+    doubtful: DataFrame
+    """Beginnings at which somebody else had not ended who has not ended yet: who went on longest is to be seen."""
+    places: DataFrame
+    """Of each place what went on longest among what has ended."""
+
+
+def compare(stretches: DataFrame, doubtful: DataFrame, places: DataFrame, whole: DataFrame) -> Contested:
+    rows = sql(
+        f"""select {PLACE}, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
+                case when carried then 0 else 2 end as phase, not carried as asked,
+                struct(reach, from_offset, member_id, end_ms as ms, end_written_ms as written_ms) as c,
+                struct(end as reach, from_offset, member_id, end_ms as ms, end_written_ms as written_ms) as o,
+                cast(null as {REACH}) as was_c, cast(null as {REACH}) as was_o from {{stretches}}
+            union all select {PLACE}, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
+                0, true, null, null, c, o from {{doubtful}}
+            union all select {PLACE}, '', -1, -1, topic, null, null, false, null, 1, false, c, o, null, null
+                from {{places}}""",
+        stretches=stretches,
+        doubtful=doubtful,
+        places=places,
+    )
+    before = sql(
+        f"""select {PLACE}, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before, asked, c, o,
+                greatest(max(c) over w, was_c) as pc, greatest(max(o) over w, was_o) as po,
+                greatest(max(case when c.reach < {EVER} then c end) over w, was_c) as ended_c,
+                greatest(max(case when o.reach < {EVER} then o end) over w, was_o) as ended_o
+            from {{rows}} window w as (partition by {PLACE} order by phase, s_offset, member_id, asked desc
+                rows between unbounded preceding and 1 preceding)""",
+        rows=rows,
+    ).where("asked")
+    before = done(before)
+    left = sql(
+        f"""select {PLACE}, max(topic) as topic, max(case when c.reach < {EVER} then c end) as c,
+                max(case when o.reach < {EVER} then o end) as o, coalesce(max(o.reach) = {EVER}, false) as owned
+            from {{rows}} group by {PLACE}""",
+        rows=rows,
+    )
+    return Contested(
+        _overlaps(before),
+        _unowned(before, left, whole),
+        sql(
+            f"""select {PLACE}, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
+                    ended_c as c, ended_o as o from {{before}} where po.reach = {EVER}""",
+            before=before,
+        ),
+        left,
+    )
+
+
+TOPIC = "case when kind = 'consumer' then topic_key end as topic_id, topic"
+
+
+def _overlaps(before: DataFrame) -> DataFrame:
+    return sql(
+        f"""with a as (select *, pc.reach >= s_offset and pc.member_id <> member_id as proven,
+                first and po.reach > coalesce(not_before, -1) + 1 and po.member_id <> member_id as possible
+                from {{before}}),
+            b as (select *, case when proven then pc else po end as other from a where proven or possible)
+            select {PLACE}, {TOPIC}, member_id, from_offset, other.member_id as other_member_id,
+                other.from_offset as other_from_offset, s_offset as offset, ms, written_ms,
+                case when proven then 'proven' else 'possible' end as grade, po.reach = {EVER} as open from b""",
+        before=before,
+    )
+
+
+def _unowned(before: DataFrame, places: DataFrame, whole: DataFrame) -> DataFrame:
+    """It is proven only where everything is known: otherwise somebody may have had it of whom nothing is left."""
+    found = sql(
+        f"""select {PLACE}, {TOPIC}, po.member_id as former_member_id, po.reach as from_offset, po.ms as from_ms,
+                po.written_ms as from_written_ms, member_id, s_offset as to_offset, ms as to_ms,
+                written_ms as to_written_ms, case when not_before >= po.reach then not_before end
+                    as to_not_before_offset, false as open
+                from {{before}} where first and po.reach < s_offset
+            union all select {PLACE}, {TOPIC}, o.member_id, o.reach, o.ms, o.written_ms, null, null, null, null, null,
+                true from {{places}} where not owned and o is not null""",
+        before=before,
+        places=places,
+    )
+    return graded(found, whole, "from_offset", "to_offset")

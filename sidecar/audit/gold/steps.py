@@ -1,0 +1,280 @@
+"""What all parts of gold begin with: valid records, what of each state partition is whole, and the lives of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sidecar.audit.columns import Table
+from sidecar.audit.layers import SILVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Frames = Mapping[str, "DataFrame"]
+SUB_ID: dict[str, str] = {
+    "member": "member_id",
+    "static_member": "instance_id",
+    "target_member": "member_id",
+    "current": "member_id",
+    "regex": "regex",
+    "config": "name",
+    "owner_claim": "claim",
+    "classic_member": "member_id",
+    "classic_assignment": "member_id",
+    "schema": "fingerprint",
+}
+"""Kind of record -> the column that the third part of its key is in; the others have none."""
+UNFENCED = ("owner_claim", "schema", "config")
+"""Kinds that are judged by no claim (state/fold.py)."""
+VOID = "(owner_epoch is not null and claimed_epoch is not null and owner_epoch <> claimed_epoch)"
+ORDER = "order by offset"
+
+
+def quick(key: str) -> str:
+    """The key, so that rows in any order are sorted by it in less time: what is compared first is a number, and of most
+    pairs nothing else is. Two windows over it would each sort anew."""
+    return f"xxhash64({key}), {key}"
+
+
+def sql(text: str, **frames: DataFrame) -> DataFrame:
+    """The query over these frames, which it names in braces."""
+    spark = next(iter(frames.values())).sparkSession
+    named: dict[str, Any] = dict(frames)
+    return spark.sql(text, None, **named)
+
+
+def done(df: DataFrame) -> DataFrame:
+    """Computed now, by the executors, and kept there. Plans stay short: one that names another several times would
+    otherwise hold it several times, and Spark spends minutes on it before it begins."""
+    return df.localCheckpoint()
+
+
+def valid(df: DataFrame) -> DataFrame:
+    """Without the records of who was the coordinator no more: they change nothing."""
+    return df.where(f"not {VOID}")
+
+
+def empty(df: DataFrame, table: Table) -> DataFrame:
+    """No rows of this table, in the session of `df`."""
+    return df.sparkSession.createDataFrame([], table.ddl)
+
+
+def shape(df: DataFrame, table: Table) -> DataFrame:
+    """The columns of the table, in its order; a `..._time` comes from the `..._ms` beside it."""
+    have = set(df.columns)
+    picked = []
+    for name in table.names:
+        ms = f"{name[:-4]}ms"
+        made = name.endswith("time") and name not in have and ms in table.names
+        picked.append(f"timestamp_millis(`{ms}`) as `{name}`" if made else f"`{name}`")
+    return df.selectExpr(*picked)
+
+
+def keyed(silver: Frames) -> DataFrame:
+    """Every record that can be read, by its key, without its contents."""
+    found: DataFrame | None = None
+    for kind, table in SILVER.items():
+        if table.name not in silver:
+            continue
+        void = "false" if kind in UNFENCED else VOID
+        one = silver[table.name].selectExpr(
+            "state_partition",
+            "offset",
+            "log_ms",
+            "written_ms",
+            f"'{kind}' as kind",
+            "group_id",
+            f"{SUB_ID.get(kind, repr(''))} as sub_id",
+            "owner_epoch",
+            "claimed_epoch",
+            "revision",
+            "deleted",
+            "why",
+            f"{void} as void",
+        )
+        found = one if found is None else found.unionAll(one)
+    if found is None:
+        spark = next(iter(silver.values())).sparkSession
+        return keyed({"schemas": spark.createDataFrame([], SILVER["schema"].ddl)})
+    return found
+
+
+def read(keys: DataFrame, corrupt: DataFrame, before: DataFrame) -> DataFrame:
+    """Per state partition what has been read so far, and the first offset that is not there (null: there is none).
+    The search for a hole looks at every offset, so it is made only where the count says that there is one."""
+    offsets = keys.select("state_partition", "offset", "log_ms").unionAll(
+        corrupt.select("state_partition", "offset", "log_ms")
+    )
+    ends = sql(
+        """select coalesce(n.state_partition, b.state_partition) as state_partition,
+                coalesce(b.last_offset + 1, 0) as begin, b.first_hole_offset as known_hole,
+                n.first, n.last, coalesce(n.records, 0) as records
+            from (select state_partition, min(offset) as first, max(offset) as last, count(*) as records
+                    from {offsets} group by state_partition) n
+            full join {before} b on n.state_partition = b.state_partition""",
+        offsets=offsets,
+        before=before,
+    )
+    holes = sql(
+        """select state_partition, min(expected) as hole from (
+                select o.state_partition, o.offset,
+                    e.begin + row_number() over (partition by o.state_partition order by o.offset) - 1 as expected
+                from {offsets} o join (select /*+ broadcast */ * from {ends}
+                    where known_hole is null and last - begin + 1 <> records) e
+                on o.state_partition = e.state_partition)
+            where offset <> expected group by state_partition""",
+        offsets=offsets,
+        ends=ends,
+    )
+    return sql(
+        """select e.state_partition, greatest(e.last, e.begin - 1) as last_offset,
+                coalesce(e.known_hole, h.hole) as first_hole_offset
+            from {ends} e left join {holes} h on e.state_partition = h.state_partition""",
+        ends=ends,
+        holes=holes,
+    )
+
+
+MISSING = """case
+    when carried then 0
+    when b_live and revision is null then 0
+    when b_live and revision > b_revision then revision - b_revision - 1
+    when b_live then revision
+    else coalesce(revision, 1) - 1 end"""
+"""Values of its key that are missing right before a record. `b_live`: a value of the key came before it. A revision
+that is not higher than that one's tells of a tombstone that is missing as well."""
+
+
+def whole(before: str) -> str:
+    """Everything was read from the record in this column to this one."""
+    return f"coalesce(coalesce({before}, offset) >= whole_from, false)"
+
+
+def adjacent(before: str) -> str:
+    """Nothing of its key is missing between a record and the one before it, at the offset in this column. Of a
+    tombstone without a revision that is known only where everything was read."""
+    return f"""case when revision is null then {whole(before)} when b_live then revision = b_revision + 1
+        else revision = 1 end"""
+
+
+def revisions(keys: DataFrame, before: DataFrame) -> DataFrame:
+    """Of each record of a key how many values are `missing` right before it; whether it `repeats`: it is the next one
+    after a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so far. The key
+    is told where somebody asks for it: most of the records are one more value after another, and a key is long."""
+    name = "state_partition, group_id, kind, sub_id"
+    asked = [f"case when latest or missing > 0 then {n} end as {n}" for n in ("group_id", "kind", "sub_id")]
+    named = ", ".join(["state_partition", *asked])
+    rows = sql(
+        f"""select {name}, offset, log_ms, revision, deleted, false as carried from {{keys}}
+                where not void and kind not in ('schema', 'owner_claim')
+            union all select {name}, offset, null, revision, false, true from {{before}}""",
+        keys=keys,
+        before=before,
+    )
+    return sql(
+        f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
+                lag(offset) over w as b_offset, lead(1) over w is null as latest
+                from {{rows}} window w as (partition by {quick(name)} {ORDER}))
+            select {named}, offset, log_ms, revision, deleted, latest, b_offset, missing,
+                coalesce(not carried and b_live and revision = b_revision + 1, false) as repeats
+            from (select *, {MISSING} as missing from a)""",
+        rows=rows,
+    )
+
+
+def stretches(records: DataFrame, read: DataFrame, before: DataFrame) -> DataFrame:
+    """Where state partitions are whole (tables.py): from `whole_from` until before `until`. `records`: of `revisions`;
+    `read`: of `read`; `before`: the last stretch of each so far."""
+    marks = records.where("missing > 0 or repeats").select("state_partition", "offset", "b_offset", "repeats")
+    parts = sql(
+        """select r.state_partition, r.last_offset, r.first_hole_offset, least(b.first_repeat, f.first) as first_repeat,
+                coalesce(b.last_sign, -1) as last_sign,
+                case when b.state_partition is null then 0L else b.whole_from end as whole_from,
+                b.first_hole_offset is null and r.first_hole_offset < coalesce(least(b.first_repeat, f.first),
+                    9223372036854775807) as torn
+            from {read} r left join {before} b on r.state_partition = b.state_partition
+                left join (select state_partition, min(offset) as first from {marks} where repeats
+                    group by state_partition) f on r.state_partition = f.state_partition""",
+        read=read,
+        before=before,
+        marks=marks,
+    )
+    parts = done(parts)
+    return sql(
+        """with a as (select state_partition, offset, b_offset, repeats, null as begin from {marks}
+                union all select state_partition, first_hole_offset, null, false, null from {parts} where torn
+                union all select state_partition, last_sign, null, false, whole_from from {parts}),
+            b as (select *, max(case when not repeats then offset end) over (partition by state_partition
+                order by offset) as sign from a),
+            c as (select state_partition, sign, coalesce(min(begin), min(case when repeats and b_offset > sign
+                then offset end)) as whole_from from b group by state_partition, sign),
+            d as (select *, lead(sign) over (partition by state_partition order by sign) as until from c)
+            select d.state_partition, sign as last_sign, d.whole_from, until, last_offset, first_hole_offset,
+                first_repeat from d join {parts} p on d.state_partition = p.state_partition
+            where d.whole_from is not null or until is null""",
+        marks=marks,
+        parts=parts,
+    )
+
+
+def graded(rows: DataFrame, stretches: DataFrame, begin: str, end: str) -> DataFrame:
+    """With their `grade`: `proven` where everything is known from `begin` to `end`
+    (null: until now)."""
+    return sql(
+        f"""select r.*, case when w.state_partition is null then 'possible' else 'proven' end as grade
+            from {{rows}} r left join {{stretches}} w on r.state_partition = w.state_partition
+                and {begin} >= whole_from and ({end} < until or until is null)""",
+        rows=rows,
+        stretches=stretches,
+    )
+
+
+KEY = "state_partition, group_id, kind, key_id"
+
+
+def lives(rows: DataFrame) -> DataFrame:
+    """From a value of a key to its tombstone, or to a value with another `state`.
+
+    `rows`: state_partition, group_id, kind, key_id, state, offset, log_ms, written_ms, why, revision, deleted,
+    payload (of which the last counts), whole_from, carried, and of carried rows `acc`: the life so far."""
+    chain = sql(
+        f"""with a as (select *,
+                coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
+                lag(offset) over w as b_offset, lag(state) over w as b_state
+                from {{rows}} window w as (partition by {KEY} {ORDER})),
+            b as (select *, {MISSING} as missing, {adjacent("b_offset")} as adjacent,
+                not deleted and (not b_live or not state <=> b_state) as begins from a),
+            c as (select *, sum(cast(begins as int)) over w as no, lead(offset) over w as n_offset,
+                lead(deleted or begins) over w as n_ends, lead(log_ms) over w as n_ms,
+                lead(written_ms) over w as n_written_ms, lead(why) over w as n_why, lead(adjacent) over w as n_adjacent
+                from b window w as (partition by {KEY} {ORDER}))
+            select * from c where not deleted""",
+        rows=rows,
+    )
+    return sql(
+        f"""with a as (select {KEY}, no,
+                min(struct(offset, carried, acc, log_ms, written_ms, why, adjacent, b_live, b_offset)) as f,
+                max(struct(offset, payload, revision, state)) as l,
+                max(case when n_ends then struct(n_offset as offset, n_ms as ms, n_written_ms as written_ms,
+                    n_why as why, n_adjacent as adjacent, offset as last_offset) end) as e,
+                sum(case when begins then 0 else missing end) as unseen
+                from {{chain}} group by {KEY}, no),
+            b as (select *, case when f.carried then f.acc else named_struct('from_offset', f.offset,
+                'from_ms', f.log_ms, 'from_written_ms', f.written_ms, 'from_why', f.why,
+                'from_not_before_offset', case when f.adjacent then f.offset - 1 when f.b_live then f.b_offset end,
+                'from_exact', f.adjacent, 'unseen', 0L) end as g from a)
+            select {KEY}, l.state, l.offset as last_offset, l.revision as last_revision, l.payload,
+                g.from_offset, g.from_ms, g.from_written_ms, g.from_why, g.from_not_before_offset, g.from_exact,
+                e.offset as to_offset, e.ms as to_ms, e.written_ms as to_written_ms, e.why as to_why,
+                case when e.adjacent then e.offset - 1 else e.last_offset end as to_not_before_offset,
+                e.adjacent as to_exact, unseen + g.unseen as unseen, e is null as open from b""",
+        chain=chain,
+    )
+
+
+ACC = (
+    "struct<from_offset: bigint, from_ms: bigint, from_written_ms: bigint, from_why: string,"
+    " from_not_before_offset: bigint, from_exact: boolean, unseen: bigint>"
+)
+"""What a carried row knows of the life that it goes on with."""

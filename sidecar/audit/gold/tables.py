@@ -1,0 +1,340 @@
+"""The tables of gold, and what must hold of their rows.
+
+`from` is the first record that shows something, `to` the first that shows it gone. Compaction may have taken records
+before either, so each has a bound beside it: `from_not_before_offset` is the last offset at which it certainly was not
+so, `to_not_before_offset` the last at which it certainly still was. Nothing was taken in between if the end is `exact`.
+
+What a member owned, and since when, is told by the revisions of its own records: the values of a key count up by one,
+so a gap in them is a value that is missing. That somebody did not own, or that nobody else was there, needs more, for
+compaction leaves nothing of a key that was ended, but offsets without a record. Transactions leave such offsets too,
+so they prove nothing by themselves. But compaction leaves one record of a key: where two records that follow each
+other are there, both of one key, it had not come to the second of them, and from there on everything is known. A
+state partition is `whole` from its begin to the first offset without a record, or for good if such a pair comes before
+that offset; and from the second record of such a pair on. It ends where a revision tells of a missing value: the pair
+must come after that. A statement that covers only what is whole is `proven`.
+
+This holds if records are read before they can be compacted or were compacted before the first was read. A reader that
+compaction overtakes later is found out with the first missing value, and what was said since it was overtaken may be
+wrong; so may a key that in that time was ended, begun anew, and left at just the next revision.
+
+Times that end in `ms` are Unix ms. `written` is the writer's clock, the others are the timestamps of the log.
+"""
+
+from __future__ import annotations
+
+from sidecar.audit.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table, by_name, many
+from sidecar.audit.layers import CORRUPT as SILVER_CORRUPT
+
+OPEN = Column("open", FLAG, "It has not ended, or may change yet; a later batch replaces the row.")
+GROUP = (
+    Column("state_partition", INT, "Partition of the state topic."),
+    Column("group_id", TEXT, "The group."),
+)
+KIND = Column("kind", TEXT, "`consumer` or `classic`: the kind of the group.")
+PLACE = (
+    KIND,
+    Column("topic_key", TEXT, "Names the topic: its id in a consumer group, its name in a classic one."),
+    Column("topic_id", TEXT, "Id of the topic (base64).", "a classic group, which knows names only"),
+    Column("topic", TEXT, "Name of the topic; empty if it was not known."),
+    Column("partition", INT, "Partition of the topic."),
+)
+GRADE = Column(
+    "grade",
+    TEXT,
+    "`proven`; or `possible`: records may be missing that said otherwise.",
+)
+EARLIER = "a tombstone of an earlier version"
+OPEN_END = "it has not ended"
+
+
+def at(prefix: str, doc: str, null: str = "", written: str = EARLIER) -> tuple[Column, ...]:
+    """A record and its times. `written`: when the writer's time is null although the record is there."""
+    unwritten = "; ".join(filter(None, (null, written)))
+    return (
+        Column(f"{prefix}offset", LONG, doc, null),
+        Column(f"{prefix}ms", LONG, "Its timestamp.", null),
+        Column(f"{prefix}time", TIME, "The same.", null),
+        Column(f"{prefix}written_ms", LONG, "When its writer says it wrote it.", unwritten),
+        Column(f"{prefix}written_time", TIME, "The same.", unwritten),
+    )
+
+
+LIFE = (
+    *at("from_", "The first record that shows it."),
+    Column("from_why", TEXT, "Why that was written."),
+    Column("from_not_before_offset", LONG, "The last offset at which it was not so.", "nothing earlier is known"),
+    Column("from_exact", FLAG, "It began with that record: none is missing before it."),
+    *at("to_", "The first record that shows it gone.", OPEN_END),
+    Column("to_why", TEXT, "Why that was written.", OPEN_END),
+    Column("to_not_before_offset", LONG, "The last offset at which it certainly still was so.", OPEN_END),
+    Column("to_exact", FLAG, "It ended with that record.", OPEN_END),
+    Column("unseen", LONG, "Values of its key in between that are missing."),
+    OPEN,
+)
+
+
+def _gold(name: str, doc: str, key: tuple[str, ...], *columns: Column, is_open: bool = True) -> Table:
+    return Table("gold", name, doc, key, columns, open="open" if is_open else "")
+
+
+PLACE_KEY = ("state_partition", "group_id", "kind", "topic_key", "partition")
+OFFSET_KEY = ("state_partition", "offset")
+
+INTERVALS = _gold(
+    "intervals",
+    "A member owned a partition, as assigned or as pending revocation.",
+    (*PLACE_KEY, "member_id", "from_offset"),
+    *GROUP,
+    *PLACE,
+    Column("member_id", TEXT, "The member."),
+    *LIFE,
+    *at("revoking_from_", "The record since which it only had to give it up.", "it has not had to"),
+    Column("first_epoch", INT, "Member epoch in which it began; of a classic member, the generation."),
+    Column("last_epoch", INT, "The last member epoch, or generation, in which a record shows it."),
+)
+OVERLAPS = _gold(
+    "second_owners",
+    "A member began to own a partition that another one still owned. There must be no proven one. Of several former"
+    " owners the row names the one that went on longest.",
+    (*PLACE_KEY, "member_id", "offset"),
+    *GROUP,
+    *PLACE,
+    Column("member_id", TEXT, "Who began."),
+    Column("from_offset", LONG, "Begin of its interval."),
+    Column("other_member_id", TEXT, "Who still owned it."),
+    Column("other_from_offset", LONG, "Begin of that one's interval."),
+    *at("", "The record at which both owned it."),
+    GRADE,
+    OPEN,
+)
+UNOWNED = _gold(
+    "unowned",
+    "Nobody owned a partition that somebody had owned, also while the group was empty or did not want the topic.",
+    (*PLACE_KEY, "from_offset"),
+    *GROUP,
+    *PLACE,
+    Column("former_member_id", TEXT, "Who had it last."),
+    *at("from_", "The record that shows it free."),
+    Column("member_id", TEXT, "Who got it.", OPEN_END),
+    *at("to_", "The first record that shows it owned again.", OPEN_END),
+    Column("to_not_before_offset", LONG, "The last offset at which it was free.", OPEN_END + "; unknown"),
+    GRADE,
+    OPEN,
+)
+REBALANCES = _gold(
+    "rebalances",
+    "A group epoch, or a generation of a classic group.",
+    ("state_partition", "group_id", "kind", "from_offset"),
+    *GROUP,
+    KIND,
+    Column("epoch", INT, "Group epoch, or generation."),
+    Column("anew", FLAG, "The first since the group, of this kind, came into being; or the first that is known."),
+    *at("from_", "The record that began it; in a classic group that of PreparingRebalance."),
+    Column("why", TEXT, "Why that was written."),
+    Column("cause", TEXT, "`joined`, `changed` or `left`: what the member did; `other`: it was no member."),
+    Column("member_id", TEXT, "The member whose record came with it.", "it was no member"),
+    Column("members", INT, "Members at that time; in a classic group, when the join phase ended."),
+    *at("target_", "The record that completed the target assignment of this epoch.", "none, or before it"),
+    Column("assignor", TEXT, "By which assignor; in a classic group, the protocol.", "there was no target"),
+    Column(
+        "partitions_moved",
+        LONG,
+        "Partitions that were given to somebody who had not been given them before.",
+        "there was no target",
+    ),
+    *at(
+        "settled_",
+        "The first record of the epoch, or of a member that came to it, at which every member had reached it.",
+        "it was not, or not yet",
+    ),
+    Column("superseded", FLAG, "The next epoch came, or the group went, before all had reached this one."),
+    GRADE,
+    OPEN,
+)
+MEMBERS = _gold(
+    "members",
+    "Somebody was a member of a group.",
+    ("state_partition", "group_id", "kind", "member_id", "from_offset"),
+    *GROUP,
+    KIND,
+    Column("member_id", TEXT, "The member."),
+    Column("instance_id", TEXT, "Of a static member.", "a dynamic member"),
+    Column("client_id", TEXT, "Its client id, as it said last."),
+    Column("client_host", TEXT, "Where it connected from last."),
+    Column("rack_id", TEXT, "Its rack.", "it names none"),
+    *LIFE,
+)
+STATIC_MEMBERS = _gold(
+    "static_member_history",
+    "A member held an instance id (KIP-345); of consumer groups.",
+    ("state_partition", "group_id", "instance_id", "from_offset"),
+    *GROUP,
+    Column("instance_id", TEXT, "The instance id."),
+    Column("member_id", TEXT, "The member that held it."),
+    *LIFE,
+)
+CLAIMS = _gold(
+    "coordinators",
+    "A sidecar was the coordinator of a state partition, until the next claim.",
+    ("state_partition", "from_offset"),
+    Column("state_partition", INT, "Partition of the state topic."),
+    Column("claim", LONG, "The owner epoch that was claimed."),
+    Column("node_id", INT, "Broker that the owner stands beside."),
+    Column("address", TEXT, "Where clients reach it."),
+    Column("member_id", TEXT, "Its member id in the sidecars' own group."),
+    Column("generation", INT, "Generation of the sidecars' own group."),
+    Column("producer_id", LONG, "Of its fence."),
+    Column("producer_epoch", INT, "Of its fence."),
+    Column("fenced", FLAG, "The same producer had claimed with a higher epoch: it should have been kept out."),
+    *at("from_", "The claim."),
+    Column("from_why", TEXT, "Why it was made."),
+    *at("to_", "The next claim.", OPEN_END),
+    OPEN,
+)
+OUTAGES = _gold(
+    "outages",
+    "From the last record of a coordinator to the claim of the next: it was away for no longer than that.",
+    ("state_partition", "to_offset"),
+    Column("state_partition", INT, "Partition of the state topic."),
+    Column("former_claim", LONG, "Owner epoch of the former coordinator."),
+    Column("claim", LONG, "Owner epoch of the next."),
+    *at("from_", "The last record of the former one that is there."),
+    *at("to_", "The claim of the next."),
+    Column("at_most_ms", LONG, "Between both, by the timestamps of the log."),
+    Column(
+        "why",
+        TEXT,
+        "Why the next one took over, as its claim says: `moved from sidecar N`, which is alive; `sidecar N is gone`; "
+        "`assigned`: it did not know who had the partition before.",
+    ),
+    is_open=False,
+)
+STALE_WRITES = _gold(
+    "stale_writes",
+    "A record of somebody who was the coordinator no more. It changes nothing. There must be none.",
+    OFFSET_KEY,
+    Column("state_partition", INT, "Partition of the state topic."),
+    *at("", "The record."),
+    Column("group_id", TEXT, "The group; empty of a claim."),
+    Column("what", TEXT, "`record`; or `claim`: a claim of a fenced producer."),
+    Column("kind", TEXT, "Kind of the record."),
+    Column("sub_id", TEXT, "From its key."),
+    Column("owner_epoch", LONG, "Fence of the writer."),
+    Column("claimed_epoch", LONG, "Owner epoch of the last claim before it.", "none is known"),
+    Column("why", TEXT, "What made it be written."),
+    is_open=False,
+)
+SETTINGS = _gold(
+    "setting_changes",
+    "A setting of a group, or of the brokers where the group id is empty, was set or removed.",
+    OFFSET_KEY,
+    *GROUP,
+    *at("", "The record."),
+    Column("name", TEXT, "The setting."),
+    Column("value", TEXT, "Its value.", "it was removed"),
+    Column("why", TEXT, "What made it be written."),
+    is_open=False,
+)
+STALE_CLAIMS = _gold(
+    "stale_claims",
+    "A member of a classic group said that it owned partitions which were another's (KIP-792).",
+    (*OFFSET_KEY, "topic", "generation", "holder"),
+    *GROUP,
+    *at("", "The record."),
+    Column("member_id", TEXT, "The member."),
+    Column("client_id", TEXT, "Its client id."),
+    Column("topic", TEXT, "The topic."),
+    Column("partitions", many(INT), "The partitions."),
+    Column("generation", INT, "In which it got them; -1: its client does not say."),
+    Column("holder", TEXT, "Who had them; empty: nobody."),
+    is_open=False,
+)
+COVERAGE = _gold(
+    "coverage",
+    "What was read of a state partition, or of a group, and what is known to be missing.",
+    ("state_partition", "scope", "group_id"),
+    Column("state_partition", INT, "Partition of the state topic."),
+    Column("scope", TEXT, "`partition` or `group`."),
+    Column("group_id", TEXT, "The group; empty: what is of no group, or the whole partition."),
+    Column("first_offset", LONG, "Of the first record."),
+    Column("first_ms", LONG, "Its timestamp."),
+    Column("first_time", TIME, "The same."),
+    Column("last_offset", LONG, "Of the last record."),
+    Column("last_ms", LONG, "Its timestamp."),
+    Column("last_time", TIME, "The same."),
+    Column("records", LONG, "How many there were."),
+    Column("missing", LONG, "Values that are missing, as far as revisions tell."),
+    Column("complete_since_offset", LONG, "The last record before which a value is missing.", "none is missing"),
+    Column("complete_since_ms", LONG, "Its timestamp.", "none is missing"),
+    Column("complete_since_time", TIME, "The same.", "none is missing"),
+    Column(
+        "first_hole_offset",
+        LONG,
+        "The first offset of the state partition without a record: compaction, or the end of a transaction.",
+        "there is none",
+    ),
+    Column("whole_from_offset", LONG, "Since there everything is known.", "no such offset is known"),
+    OPEN,
+)
+CORRUPT = Table("gold", "unreadable", SILVER_CORRUPT.doc, SILVER_CORRUPT.key, tuple(SILVER_CORRUPT.columns[:8]))
+GOLD = by_name(
+    (
+        INTERVALS,
+        OVERLAPS,
+        UNOWNED,
+        REBALANCES,
+        MEMBERS,
+        STATIC_MEMBERS,
+        CLAIMS,
+        OUTAGES,
+        STALE_WRITES,
+        SETTINGS,
+        STALE_CLAIMS,
+        COVERAGE,
+        CORRUPT,
+    )
+)
+
+_LIVES = ("intervals", "members", "static_member_history")
+
+
+def _lives(check: str, sentence: str, where: str) -> dict[str, tuple[str, str]]:
+    return {f"{check}_{t}": (sentence, f"select * from {t} where {where}") for t in _LIVES}
+
+
+INVARIANTS: dict[str, tuple[str, str]] = {
+    "one_owner": ("No partition has two owners.", "select * from second_owners where grade = 'proven'"),
+    "no_stale_writes": ("Nobody writes who is the coordinator no more.", "select * from stale_writes"),
+    "everything_read": ("Every record can be read.", "select * from unreadable"),
+    **_lives("order", "Nothing ends before it began.", "from_offset >= to_offset"),
+    **_lives(
+        "bounds",
+        "The bounds contain begin and end.",
+        "from_not_before_offset >= from_offset or to_not_before_offset < from_offset"
+        " or to_not_before_offset >= to_offset",
+    ),
+    **_lives(
+        "exact",
+        "An exact end has no room in its bounds.",
+        "(from_exact and from_not_before_offset <> from_offset - 1)"
+        " or (to_exact and to_not_before_offset <> to_offset - 1)",
+    ),
+    **_lives("open", "What is open has no end.", "open <> (to_offset is null)"),
+    "known_members": (
+        "Whoever owns a partition is a member.",
+        "select i.* from intervals i left anti join members m on i.state_partition = m.state_partition"
+        " and i.group_id = m.group_id and i.kind = m.kind and i.member_id = m.member_id",
+    ),
+    "settled_after_target": (
+        "Nobody reaches an epoch that has no target yet.",
+        "select * from rebalances where grade = 'proven' and settled_offset is not null"
+        " and not anew and (target_offset is null or settled_offset < target_offset or target_offset < from_offset)",
+    ),
+    "epochs_rise": (
+        "The epoch of a group goes back only if the group began anew.",
+        "select * from (select r.*, lag(epoch) over (partition by state_partition, group_id, kind order by from_offset)"
+        " as former from rebalances r) r where epoch <= former and not anew",
+    ),
+    "unowned_order": ("Nothing ends before it began.", "select * from unowned where from_offset >= to_offset"),
+}
+"""Name -> a sentence, and a query over the tables of gold that gives the rows for which it does not hold."""

@@ -1,0 +1,8 @@
+"""The page that shows an audit to people: one file that opens offline."""
+
+from sidecar.audit.page.build import build
+from sidecar.audit.page.model import Mark, view
+from sidecar.audit.page.source import Budget
+from sidecar.audit.page.trace import trace
+
+__all__ = ["Budget", "Mark", "build", "trace", "view"]

@@ -1,0 +1,272 @@
+"""The part of the page's data that belongs to one group: its members, partitions, intervals and rebalances."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.audit.page.kinds import FAULT, LONGEST, NOTE, POSSIBLE, Finding, span
+from sidecar.audit.page.lives import lives, pack_intervals, pack_rebalances, pack_unowned
+from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, merged, shares
+from sidecar.audit.page.source import Budget, Source
+from sidecar.audit.page.verdict import Coverage
+
+Key = tuple[int, str]
+TABLES = ("intervals", "unowned", "rebalances", "members", "second_owners", "stale_claims")
+
+
+@dataclass
+class Group:
+    """`owners`: number of each member id, in the order in which they came. `places`: number of each partition.
+
+    A partition is told by the topic's name; the topic's id counts only where one name had several."""
+
+    owners: dict[str, int] = field(default_factory=dict)
+    clients: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    places: dict[tuple[str, int, str], int] = field(default_factory=dict)
+    ids: dict[str, set[str]] = field(default_factory=dict)
+    rows: dict[str, list[int]] = field(default_factory=lambda: {t: [] for t in TABLES})
+    alive: list[tuple[int, int]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+
+class Groups:
+    def __init__(self, source: Source, covered: Coverage, texts: Texts, budget: Budget, until: int) -> None:
+        self._covered, self._texts, self._budget, self._until = covered, texts, budget, until
+        self._tables = {t: source.rows(t) for t in TABLES}
+        self.left_out: list[str] = []
+        settings = source.rows("setting_changes")
+        named = [*self._tables.values(), settings]
+        keys = {k for t in named for k in t.each("state_partition", "group_id")} | set(covered.groups)
+        self.keys: list[Key] = sorted((k for k in keys if k[1]), key=lambda k: (k[1], k[0]))
+        self.number = {key: n for n, key in enumerate(self.keys)}
+        self._groups = [Group() for _ in self.keys]
+        for name, table in self._tables.items():
+            for n, key in enumerate(table.each("state_partition", "group_id")):
+                self._groups[self.number[key]].rows[name].append(n)
+        for g in self._groups:
+            self._meet(g)
+        self._ends: dict[tuple[int, int, str, int], int | None] = {}
+        self._index_ends()
+
+    def _meet(self, g: Group) -> None:
+        """Number its members and partitions, and note when it had any member."""
+        members, intervals = self._tables["members"], self._tables["intervals"]
+        g.rows["members"].sort(key=lambda n: (members["from_ms"][n], members["from_offset"][n]))
+        for n in g.rows["members"]:
+            g.owners.setdefault(members["member_id"][n], len(g.owners))
+            g.clients[members["member_id"][n]] = (members["client_id"][n], members["instance_id"][n])
+        g.rows["intervals"].sort(key=lambda n: (intervals["from_ms"][n], intervals["from_offset"][n]))
+        for n in g.rows["intervals"]:
+            g.owners.setdefault(intervals["member_id"][n], len(g.owners))
+        for name in ("intervals", "unowned", "second_owners"):
+            t = self._tables[name]
+            for n in g.rows[name]:
+                if t["kind"][n] == "consumer":
+                    g.ids.setdefault(t["topic"][n] or t["topic_key"][n], set()).add(t["topic_key"][n])
+        seen = {
+            self._key(g, self._tables[name], n)
+            for name in ("intervals", "unowned", "second_owners")
+            for n in g.rows[name]
+        }
+        g.places = {key: n for n, key in enumerate(sorted(seen))}
+        g.names = [f"{name}-{p}{f' ({topic_id})' if topic_id else ''}" for name, p, topic_id in g.places]
+        spans = [(members["from_ms"][n], members["to_ms"][n]) for n in g.rows["members"]]
+        g.alive = union((begin, self._until if end is None else end) for begin, end in spans)
+
+    @staticmethod
+    def _key(g: Group, t: Rows, n: int) -> tuple[str, int, str]:
+        name = t["topic"][n] or t["topic_key"][n]
+        several = t["kind"][n] == "consumer" and len(g.ids.get(name, ())) > 1
+        return name, t["partition"][n], t["topic_key"][n] if several else ""
+
+    def _index_ends(self) -> None:
+        """When the intervals ended that an overlap names."""
+        overlaps, intervals = self._tables["second_owners"], self._tables["intervals"]
+        wanted = set(overlaps["from_offset"]) | set(overlaps["other_from_offset"])
+        for number, g in enumerate(self._groups):
+            if not g.rows["second_owners"]:
+                continue
+            for n in g.rows["intervals"]:
+                if intervals["from_offset"][n] in wanted:
+                    place = g.places[self._key(g, intervals, n)]
+                    key = (number, place, intervals["member_id"][n], intervals["from_offset"][n])
+                    self._ends[key] = intervals["to_ms"][n]
+
+    def place(self, group: int, table: Rows, row: int) -> int:
+        g = self._groups[group]
+        return g.places[self._key(g, table, row)]
+
+    def place_name(self, group: int, place: int) -> str:
+        return self._groups[group].names[place]
+
+    def owner(self, group: int, member: str) -> int:
+        return self._groups[group].owners.get(member, NONE)
+
+    def called(self, group: int, member: str) -> str:
+        """A member as the page calls it: its short label, and its client id where that is known."""
+        g = self._groups[group]
+        if member not in g.owners:
+            return member
+        client = g.clients.get(member, ("", None))[0]
+        return f"m{g.owners[member] + 1} ({client or member})"
+
+    def end(self, group: int, place: int, member: str, from_offset: int) -> int | None:
+        return self._ends.get((group, place, member, from_offset))
+
+    def unowned_findings(self) -> Iterable[Finding]:
+        """As long as the group had members: a partition of an empty group is nobody's, as it should be."""
+        t, brief = self._tables["unowned"], 0
+        for number, g in enumerate(self._groups):
+            for n in g.rows["unowned"]:
+                begin, end = t["from_ms"][n], t["to_ms"][n]
+                shared = longest_shared(g.alive, begin, self._until if end is None else end)
+                if shared is None:
+                    continue
+                if shared[1] - shared[0] < self._budget.unowned_ms:
+                    brief += 1
+                    continue
+                place = self.place(number, t, n)
+                name = self.place_name(number, place)
+                text = f"{name} was nobody’s for {span(shared[1] - shared[0])} while the group had members"
+                if end is None:
+                    text += "; it still is"
+                grave = NOTE if t["grade"][n] == "proven" else POSSIBLE
+                if grave == POSSIBLE:
+                    text += " (perhaps: records are missing)"
+                sp, offset = t["state_partition"][n], t["from_offset"][n]
+                yield Finding("unowned", grave, *shared, offset, sp, text, number, place)
+        if brief:
+            least = span(self._budget.unowned_ms)
+            self.left_out.append(
+                f"{brief} times a partition was nobody’s for less than {least}: drawn, but not listed."
+            )
+
+    def packed(self, coordinators: Sequence[dict[str, Any]], found: Sequence[Finding]) -> list[dict[str, Any]]:
+        """Rebalances come first: their reasons must be there, those of intervals need not."""
+        takeovers = {c["sp"]: c["takeovers"] for c in coordinators}
+        epochs = [pack_rebalances(self._tables["rebalances"], r, self._texts) for r in self._newest("rebalances")]
+        members = self._newest("members")
+        drawn = self._bars("intervals", self._budget.intervals)
+        free = self._bars("unowned", self._budget.unowned)
+        by_group: dict[int, list[Finding]] = {}
+        for f in found:
+            by_group.setdefault(f.group, []).append(f)
+        out = []
+        for n, g in enumerate(self._groups):
+            mine = by_group.get(n, [])
+            out.append(
+                {
+                    **self._head(n, takeovers, mine),
+                    "owners": self._owners(g),
+                    "places": [self._texts(name) for name in g.names],
+                    "lives": lives(self._tables["members"], members[n], g.owners, self._texts),
+                    "own": pack_intervals(self._tables["intervals"], drawn[n], g.owners, self._texts),
+                    "free": pack_unowned(self._tables["unowned"], free[n], g.owners),
+                    "epochs": epochs[n],
+                }
+            )
+        return out
+
+    def _newest(self, name: str) -> list[list[int]]:
+        """Row numbers by group, in the order of the log; the newest where there are too many."""
+        table, most = self._tables[name], getattr(self._budget, name)
+        by_group = [sorted(g.rows[name], key=lambda n: table["from_offset"][n]) for g in self._groups]
+        kept = shares([len(r) for r in by_group], most)
+        lost = sum(map(len, by_group)) - sum(kept)
+        if lost:
+            self.left_out.append(f"{lost} older rows of {name}; the newest of each group are here.")
+        return [r[len(r) - k :] for r, k in zip(by_group, kept, strict=True)]
+
+    def _bars(self, name: str, most: int) -> list[list[list[Bar]]]:
+        """For each group and each of its partitions the bars."""
+        table = self._tables[name]
+        lanes = [self._lanes(g, table, name) for g in self._groups]
+        granted = shares([sum(map(len, of)) for of in lanes], most)
+        out = []
+        for key, of, share in zip(self.keys, lanes, granted, strict=True):
+            before = sum(map(len, of))
+            filled, grain = merged([lane for lane in of if lane], share, self._until)
+            bars = iter(filled)
+            out.append([next(bars) if lane else [] for lane in of])
+            if grain:
+                now = sum(map(len, out[-1]))
+                self.left_out.append(
+                    f"{key[1]}: {before} rows of {name} are drawn as {now} bars; neighbours shorter than"
+                    f" {span(grain)} became one."
+                )
+        return out
+
+    def _lanes(self, g: Group, table: Rows, name: str) -> list[list[Bar]]:
+        lanes: list[list[Bar]] = [[] for _ in g.places]
+        for n in g.rows[name]:
+            lanes[g.places[self._key(g, table, n)]].append(Bar(table["from_ms"][n], table["to_ms"][n], n))
+        for lane in lanes:
+            lane.sort(key=lambda b: (b.begin, table["from_offset"][b.row]))
+        return lanes
+
+    def _owners(self, g: Group) -> dict[str, Any]:
+        clients = [g.clients.get(m, (None, None)) for m in g.owners]
+        return {
+            "id": [self._texts(m) for m in g.owners],
+            "client": [self._texts(c[0]) for c in clients],
+            "instance": [self._texts(c[1]) for c in clients],
+        }
+
+    def _head(self, n: int, takeovers: dict[int, int], mine: list[Finding]) -> dict[str, Any]:
+        """What the index says of the group. The first epoch of a group is no rebalance."""
+        (sp, name), g = self.keys[n], self._groups[n]
+        r, m, i = (self._tables[t] for t in ("rebalances", "members", "intervals"))
+        turns = g.rows["rebalances"]
+        settle = [(max(r["settled_ms"][k] - r["from_ms"][k], 0), k) for k in turns if r["settled_ms"][k] is not None]
+        longest = max(settle, default=(NONE, NONE))
+        free = max((((f.end or f.ms) - f.ms, f.ms) for f in mine if f.kind == "unowned"), default=(NONE, NONE))
+        covered = self._covered.of((sp, name))
+        kinds = {t["kind"][k] for t, of in ((r, turns), (m, g.rows["members"]), (i, g.rows["intervals"])) for k in of}
+        begins = [
+            t["from_ms"][k] for t, of in ((r, turns), (m, g.rows["members"]), (i, g.rows["intervals"])) for k in of
+        ]
+        return {
+            "id": name,
+            "sp": sp,
+            "kinds": sorted(kinds),
+            "from": min(begins, default=NONE),
+            "members": sum(m["to_ms"][k] is None for k in g.rows["members"]),
+            "rebalances": sum(not r["anew"][k] for k in turns),
+            "settle": longest[0],
+            "settleAt": NONE if longest[1] == NONE else r["from_ms"][longest[1]],
+            "unsettled": sum(r["open"][k] and r["settled_ms"][k] is None for k in turns),
+            "unowned": free[0],
+            "unownedAt": free[1],
+            "takeovers": takeovers.get(sp, NONE),
+            "faults": sum(f.grave == FAULT for f in mine),
+            "possible": sum(f.grave == POSSIBLE for f in mine),
+            "notes": sum(f.grave == NOTE and f.kind not in LONGEST for f in mine),
+            "known": covered is not None,
+            "missing": covered.missing if covered else 0,
+            "since": NONE if covered is None else covered.first_ms if covered.since_ms is None else covered.since_ms,
+        }
+
+
+def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if out and begin <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((begin, end))
+    return out
+
+
+def longest_shared(spans: Sequence[tuple[int, int]], begin: int, end: int) -> tuple[int, int] | None:
+    """The longest part of `begin` to `end` that lies within one of `spans`, which are in order."""
+    best: tuple[int, int] | None = None
+    for at in range(max(bisect_right(spans, (begin, begin)) - 1, 0), len(spans)):
+        if spans[at][0] >= end:
+            break
+        part = (max(begin, spans[at][0]), min(end, spans[at][1]))
+        if part[1] > part[0] and (best is None or part[1] - part[0] > best[1] - best[0]):
+            best = part
+    return best

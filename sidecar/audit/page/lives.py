@@ -1,0 +1,122 @@
+"""Columns of what lasts: members, intervals, unowned time, rebalances. `t` begins, `d` lasts, `o` and `e` offsets.
+
+Seldom values stand apart, by row: `x` = [from not before, to not before, values missing, begin of the revocation].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, after, deltas
+
+FROM_EXACT, TO_EXACT, CLASSIC = 1, 2, 4
+ANEW, SUPERSEDED, PERHAPS, OPEN, OLD_KIND = 1, 2, 4, 8, 16
+CAUSES = ("joined", "changed", "left", "other")
+
+
+def _marks(t: Rows, n: int) -> int:
+    begin, end, classic = bool(t["from_exact"][n]), bool(t["to_exact"][n]), t["kind"][n] == "classic"
+    return FROM_EXACT * begin + TO_EXACT * end + CLASSIC * int(classic)
+
+
+def _seldom(t: Rows, n: int, revoking: int | None) -> list[int] | None:
+    unseen = t["unseen"][n]
+    inexact = not t["from_exact"][n] or (t["to_offset"][n] is not None and not t["to_exact"][n])
+    if not (inexact or unseen or revoking is not None):
+        return None
+    values = (t["from_not_before_offset"][n], t["to_not_before_offset"][n], unseen, revoking)
+    return [NONE if v is None else v for v in values]
+
+
+def _ends(t: Rows, picked: Sequence[int]) -> list[int]:
+    return [after(t["from_offset"][n], t["to_offset"][n]) for n in picked]
+
+
+def lives(t: Rows, picked: Sequence[int], owners: Mapping[str, int], texts: Texts) -> dict[str, Any]:
+    """Members, by time. `m`: the number of the owner; the ids are with the owners."""
+    seldom = {str(k): x for k, n in enumerate(picked) if (x := _seldom(t, n, None))}
+    return {
+        "m": [owners[t["member_id"][n]] for n in picked],
+        "t": deltas(t["from_ms"][n] for n in picked),
+        "d": [after(t["from_ms"][n], t["to_ms"][n]) for n in picked],
+        "o": deltas(t["from_offset"][n] for n in picked),
+        "e": _ends(t, picked),
+        "f": [_marks(t, n) for n in picked],
+        "w": [texts.spare(t["from_why"][n]) for n in picked],
+        "v": [texts.spare(t["to_why"][n]) for n in picked],
+        "host": [texts(t["client_host"][n]) for n in picked],
+        "rack": [texts(t["rack_id"][n]) for n in picked],
+        "x": seldom,
+    }
+
+
+def pack_intervals(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str, int], texts: Texts) -> dict[str, Any]:
+    """By partition (`n` says how many bars each has) and time; differences begin anew with each partition.
+
+    `many`: how many intervals a bar stands for, where that is more than one; its other values are the first one's."""
+    bars = [bar for lane in lanes for bar in lane]
+    first = [b.row for b in bars]
+    seldom: dict[str, list[int]] = {}
+    for k, n in enumerate(first):
+        if bars[k].many == 1 and (x := _seldom(t, n, t["revoking_from_ms"][n])):
+            seldom[str(k)] = x
+    return {
+        "n": [len(lane) for lane in lanes],
+        "m": [owners[t["member_id"][n]] for n in first],
+        "t": [v for lane in lanes for v in deltas(b.begin for b in lane)],
+        "d": [after(b.begin, b.end) for b in bars],
+        "o": [v for lane in lanes for v in deltas(t["from_offset"][b.row] for b in lane)],
+        "e": _ends(t, first),
+        "f": [_marks(t, n) for n in first],
+        "w": [texts.spare(t["from_why"][n]) for n in first],
+        "v": [texts.spare(t["to_why"][n]) for n in first],
+        "ep": [t["first_epoch"][n] for n in first],
+        "le": [t["last_epoch"][n] - t["first_epoch"][n] for n in first],
+        "x": seldom,
+        "many": {str(k): b.many for k, b in enumerate(bars) if b.many > 1},
+    }
+
+
+def pack_unowned(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str, int]) -> dict[str, Any]:
+    """Like intervals. `m`: who had it; `to`: who got it; `q`: 1 if it is only possible."""
+    bars = [bar for lane in lanes for bar in lane]
+    first = [b.row for b in bars]
+    return {
+        "n": [len(lane) for lane in lanes],
+        "m": [owners.get(t["former_member_id"][n], NONE) for n in first],
+        "to": [owners.get(t["member_id"][n] or "", NONE) for n in first],
+        "t": [v for lane in lanes for v in deltas(b.begin for b in lane)],
+        "d": [after(b.begin, b.end) for b in bars],
+        "o": [v for lane in lanes for v in deltas(t["from_offset"][b.row] for b in lane)],
+        "e": _ends(t, first),
+        "q": [int(t["grade"][n] != "proven") for n in first],
+        "many": {str(k): b.many for k, b in enumerate(bars) if b.many > 1},
+    }
+
+
+def pack_rebalances(t: Rows, picked: Sequence[int], texts: Texts) -> dict[str, Any]:
+    """By offset. `target` and `settled`: ms after the begin."""
+
+    def marks(n: int) -> int:
+        sure, old = t["grade"][n] == "proven", t["kind"][n] == "classic"
+        known = ANEW * bool(t["anew"][n]) + SUPERSEDED * bool(t["superseded"][n]) + OPEN * bool(t["open"][n])
+        return known + PERHAPS * int(not sure) + OLD_KIND * int(old)
+
+    def count(value: int | None) -> int:
+        return NONE if value is None else value
+
+    return {
+        "t": deltas(t["from_ms"][n] for n in picked),
+        "o": deltas(t["from_offset"][n] for n in picked),
+        "epoch": [t["epoch"][n] for n in picked],
+        "cause": [CAUSES.index(t["cause"][n]) if t["cause"][n] in CAUSES else 3 for n in picked],
+        "member": [texts(t["member_id"][n]) for n in picked],
+        "members": [t["members"][n] for n in picked],
+        "target": [after(t["from_ms"][n], t["target_ms"][n]) for n in picked],
+        "settled": [after(t["from_ms"][n], t["settled_ms"][n]) for n in picked],
+        "moved": [count(t["partitions_moved"][n]) for n in picked],
+        "assignor": [texts(t["assignor"][n]) for n in picked],
+        "f": [marks(n) for n in picked],
+        "why": [texts(t["why"][n]) for n in picked],
+    }

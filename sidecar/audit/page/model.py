@@ -1,0 +1,163 @@
+"""From the tables of gold to the data that the page embeds. What each part holds is told where it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.audit.page import findings, verdict
+from sidecar.audit.page.groups import Groups
+from sidecar.audit.page.kinds import Finding, handed_over
+from sidecar.audit.page.pack import NONE, Rows, Texts, after, deltas
+from sidecar.audit.page.source import Budget, Source
+from sidecar.core.owner import RENEWED
+
+VERSION = 1
+NEEDED = ("coverage", "intervals", "second_owners", "stale_writes", "unreadable")
+"""Without one of these nobody can say that all is well."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that was done at a time: a fault, or a client that came or went."""
+
+    time_ms: int
+    label: str
+    fault: bool = False
+
+
+def view(
+    tables: Mapping[str, Any],
+    *,
+    group: str | None = None,
+    marks: Sequence[Mark] = (),
+    checks: Sequence[tuple[str, object, bool | None]] = (),
+    title: str,
+    until_ms: int,
+    budget: Budget | None = None,
+) -> dict[str, Any]:
+    """`tables`: Arrow tables by their name in gold. `group`: only that one; None: all of them.
+
+    `checks`: what was found elsewhere, as label, value and whether it is good; one that is not is a fault.
+    `until_ms`: when the audit looked. The axis ends there, or with the last record or mark if that was before."""
+    budget = budget or Budget()
+    source = Source(tables, group)
+    texts = Texts(budget.reasons)
+    covered = verdict.coverage(source.rows("coverage", shared=True), group)
+    end = _end(covered, marks, until_ms)
+    left_out = [f"The table {n} is not there: what it would show is not on this page." for n in source.absent]
+    groups = Groups(source, covered, texts, budget, end)
+    found = findings.findings(source, groups, end)
+    listed = findings.pack(found, groups, texts, budget.findings, left_out)
+    coordinators = _coordinators(source, texts, budget.claims, left_out)
+    packed = groups.packed(coordinators, found)
+    left_out += groups.left_out
+    if texts.left_out:
+        left_out.append(f"{texts.left_out} reasons of intervals, members or claims: see those of the rebalances.")
+    absent = [n for n in NEEDED if n in source.absent]
+    parts = {p for p, _ in groups.keys} | {c["sp"] for c in coordinators}
+    return {
+        "version": VERSION,
+        "title": title,
+        "from": _begin(packed, coordinators, found, covered, marks, end),
+        "until": end,
+        "verdict": verdict.verdict(covered, found, parts, groups.keys, absent, [c[0] for c in checks if c[2] is False]),
+        "groups": packed,
+        "coordinators": coordinators,
+        "findings": listed,
+        "marks": [[m.time_ms, m.label, int(m.fault)] for m in sorted(marks, key=lambda m: m.time_ms)],
+        "checks": [[label, str(value), good] for label, value, good in checks],
+        "leftOut": left_out,
+        "texts": texts.all,
+    }
+
+
+def _end(covered: verdict.Coverage, marks: Sequence[Mark], until_ms: int) -> int:
+    known = covered.last_ms
+    return until_ms if known is None else min(until_ms, max([known, *(m.time_ms for m in marks)]))
+
+
+def _begin(
+    packed: list[dict[str, Any]],
+    coordinators: list[dict[str, Any]],
+    found: list[Finding],
+    covered: verdict.Coverage,
+    marks: Sequence[Mark],
+    end: int,
+) -> int:
+    """The earliest thing that is drawn."""
+    times = [m.time_ms for m in marks] + [f.ms for f in found]
+    if covered.first_ms is not None:
+        times.append(covered.first_ms)
+    times += [c["claims"]["t"][0] for c in coordinators if c["claims"]["t"]]
+    times += [c["outages"]["t"][0] for c in coordinators if c["outages"]["t"]]
+    times += [g["from"] for g in packed if g["from"] != NONE]
+    return min([*times, end - 1])
+
+
+def _coordinators(source: Source, texts: Texts, most: int, left_out: list[str]) -> list[dict[str, Any]]:
+    """For each state partition its claims, and how long it may have been without a coordinator before each.
+
+    `gone`: when the last record of this coordinator was written, if a next one is known; it is not painted after. Who
+    handed the partition over to another one was there until then, whenever it wrote for the last time."""
+    claims, outages = source.rows("coordinators"), source.rows("outages")
+    gone: dict[tuple[int, int], int] = {}
+    by_partition: dict[int, tuple[list[int], list[int]]] = {}
+    for n, p in enumerate(claims["state_partition"]):
+        by_partition.setdefault(p, ([], []))[0].append(n)
+    for n, (p, former, ms, why) in enumerate(outages.each("state_partition", "former_claim", "from_ms", "why")):
+        if not handed_over(why):
+            gone[p, former] = ms
+            by_partition.setdefault(p, ([], []))[1].append(n)
+    total = 0
+    out: list[dict[str, Any]] = []
+    for p, (mine, away) in sorted(by_partition.items()):
+        mine.sort(key=lambda n: claims["from_offset"][n])
+        away.sort(key=lambda n: outages["from_offset"][n])
+        share = max(most // len(by_partition), 1)
+        total += max(len(mine) - share, 0)
+        out.append(
+            {
+                "sp": p,
+                "takeovers": sum(claims["from_why"][n] != RENEWED for n in mine[1:]),
+                "claims": _claims(claims, mine[-share:], gone, texts),
+                "outages": _outages(outages, away[-share:]),
+            }
+        )
+    if total:
+        left_out.append(f"{total} older claims of state partitions; the newest of each are here.")
+    return out
+
+
+def _claims(c: Rows, mine: list[int], gone: Mapping[tuple[int, int], int], texts: Texts) -> dict[str, Any]:
+    begin = [c["from_ms"][n] for n in mine]
+    ends = []
+    for n in mine:
+        end = c["to_ms"][n]
+        last = gone.get((c["state_partition"][n], c["claim"][n]))
+        ends.append(last if end is not None and last is not None else end)
+    return {
+        "t": deltas(begin),
+        "d": [after(b, e) for b, e in zip(begin, ends, strict=True)],
+        "o": deltas(c["from_offset"][n] for n in mine),
+        "claim": [c["claim"][n] for n in mine],
+        "node": [c["node_id"][n] for n in mine],
+        "address": [texts(c["address"][n]) for n in mine],
+        "member": [texts(c["member_id"][n]) for n in mine],
+        "generation": [c["generation"][n] for n in mine],
+        "fenced": [int(c["fenced"][n]) for n in mine],
+        "why": [texts.spare(c["from_why"][n]) for n in mine],
+    }
+
+
+def _outages(o: Rows, mine: list[int]) -> dict[str, Any]:
+    return {
+        "t": deltas(o["from_ms"][n] for n in mine),
+        "d": [after(o["from_ms"][n], o["to_ms"][n]) for n in mine],
+        "o": deltas(o["from_offset"][n] for n in mine),
+        "e": [o["to_offset"][n] - o["from_offset"][n] for n in mine],
+        "claim": [o["claim"][n] for n in mine],
+        "former": [o["former_claim"][n] for n in mine],
+        "most": [o["at_most_ms"][n] for n in mine],
+    }

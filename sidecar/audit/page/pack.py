@@ -1,0 +1,130 @@
+"""Ways to make columns small: texts by number, times as differences, short bars merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NONE = -1
+"""Stands for null wherever a number is expected: no time, offset, epoch or count of the gold tables is below zero."""
+
+
+class Texts:
+    """Gives each text a number. `room`: how many characters `spare` may take before it says NONE."""
+
+    def __init__(self, room: int) -> None:
+        self.all: list[str] = []
+        self.left_out = 0
+        self._room = room
+        self._number: dict[str, int] = {}
+
+    def __call__(self, text: str | None) -> int:
+        if text is None:
+            return NONE
+        number = self._number.setdefault(text, len(self.all))
+        if number == len(self.all):
+            self.all.append(text)
+        return number
+
+    def spare(self, text: str | None) -> int:
+        """For texts that the page can do without: reasons are told again by the rebalance that they caused."""
+        if text is not None and text not in self._number:
+            if self._room < len(text):
+                self.left_out += 1
+                return NONE
+            self._room -= len(text)
+        return self(text)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A gold table as columns of Python values."""
+
+    count: int
+    columns: Mapping[str, Sequence[Any]]
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        return self.columns[name]
+
+    def each(self, *names: str) -> Iterable[tuple[Any, ...]]:
+        return zip(*(self.columns[n] for n in names), strict=True)
+
+
+def rows(table: Any, names: Iterable[str], where: Mapping[str, Sequence[Any]] | None = None) -> Rows:
+    """`where`: a row stays if each of these columns has one of its values. No table is as good as one without rows."""
+    if table is None:
+        return Rows(0, {n: [] for n in names})
+    for name, values in (where or {}).items():
+        column = table.column(name)
+        table = table.filter(pc.is_in(column, value_set=pa.array(values, type=column.type)))
+    return Rows(table.num_rows, {n: table.column(n).to_pylist() for n in names})
+
+
+def deltas(values: Iterable[int]) -> list[int]:
+    """The first value, and then how much each is above the one before."""
+    out: list[int] = []
+    before = 0
+    for v in values:
+        out.append(v - before)
+        before = v
+    return out
+
+
+def after(begin: int, end: int | None) -> int:
+    """How long after `begin`; NONE if never. Clocks may go back between two records; lengths may not."""
+    return NONE if end is None else max(end - begin, 0)
+
+
+def shares(wanted: Sequence[int], budget: int) -> list[int]:
+    """Who wants little gets it all, the others the same each."""
+    granted = [0] * len(wanted)
+    left = budget
+    order = sorted(range(len(wanted)), key=lambda n: wanted[n])
+    for done, n in enumerate(order):
+        granted[n] = min(wanted[n], left // (len(order) - done))
+        left -= granted[n]
+    return granted
+
+
+@dataclass(slots=True)
+class Bar:
+    """One interval, or if `many` > 1 several short ones of a partition that are drawn as one. `row`: in the table."""
+
+    begin: int
+    end: int | None
+    row: int
+    many: int = 1
+
+
+def merged(lanes: list[list[Bar]], most: int, until: int) -> tuple[list[list[Bar]], int]:
+    """Merge neighbours that are short, and ever longer ones, until no more than `most` bars are left over all lanes.
+
+    Also says how short a bar must be to have been merged: 0 if none was. A lane never becomes empty."""
+    grain = 0
+    most = max(most, len(lanes))
+    while sum(map(len, lanes)) > most:
+        grain = max(grain * 4, 1000)
+        lanes = [_coarser(lane, grain, until) for lane in lanes]
+    return lanes, grain
+
+
+def _coarser(lane: list[Bar], grain: int, until: int) -> list[Bar]:
+    out: list[Bar] = []
+    for bar in lane:
+        last = out[-1] if out else None
+        near = last is not None and bar.begin - (until if last.end is None else last.end) < grain
+        if last is not None and near and _short(last, grain, until) and _short(bar, grain, until):
+            ends = (last.end, bar.end)
+            last.end = None if None in ends else max(e for e in ends if e is not None)
+            last.many += bar.many
+        else:
+            out.append(bar)
+    return out
+
+
+def _short(bar: Bar, grain: int, until: int) -> bool:
+    return (until if bar.end is None else bar.end) - bar.begin < grain

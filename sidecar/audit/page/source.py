@@ -1,0 +1,55 @@
+"""The tables as the page reads them, and how much of them it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.audit.columns import BYTES, TIME
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.page.pack import Rows, rows
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much the page holds. Short neighbouring bars become one above it; of the rest the newest or longest stay."""
+
+    intervals: int = 250_000
+    unowned: int = 100_000
+    rebalances: int = 100_000
+    members: int = 50_000
+    claims: int = 20_000
+    findings: int = 1000
+    unowned_ms: int = 1000
+    """Unowned time below this is how a partition changes hands, and no finding."""
+    reasons: int = 3_000_000
+    """Characters of distinct reasons."""
+
+
+class Source:
+    """The tables, all of them or what concerns one group, as columns."""
+
+    def __init__(self, tables: Mapping[str, Any], group: str | None) -> None:
+        self._tables = tables
+        self.group = group
+        self.absent = [name for name in GOLD if name not in tables]
+        self._homes = self._partitions_of(group)
+
+    def _partitions_of(self, group: str | None) -> list[int]:
+        if group is None:
+            return []
+        named = [t for n, t in self._tables.items() if "group_id" in t.column_names and n != "unreadable"]
+        parts = [rows(t, ["state_partition"], {"group_id": [group]})["state_partition"] for t in named]
+        return sorted({p for part in parts for p in part})
+
+    def rows(self, name: str, *, shared: bool = False) -> Rows:
+        """`shared`: also what is of no group, if it lies in the group's state partition or is a setting of brokers."""
+        where: dict[str, Sequence[Any]] = {}
+        names = [c.name for c in GOLD[name].columns if c.type not in (TIME, BYTES)]
+        if self.group is not None:
+            if "group_id" in names:
+                where["group_id"] = [self.group, "", None] if shared else [self.group]
+            if name != "setting_changes":
+                where["state_partition"] = self._homes
+        return rows(self._tables.get(name), names, where)

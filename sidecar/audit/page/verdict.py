@@ -1,0 +1,167 @@
+"""What can be said at all: clean, findings, or unknown, and since when the history is complete."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sidecar.audit.page.kinds import FAULT, KINDS, NOTE, POSSIBLE, Finding
+from sidecar.audit.page.pack import NONE, Rows
+
+
+@dataclass(frozen=True)
+class Covered:
+    """Of a state partition or a group. `since_ms`: complete from then on; None: no value is known to be missing."""
+
+    first_ms: int
+    last_ms: int
+    records: int
+    missing: int
+    since_ms: int | None
+    all_read: bool
+    """No offset is without a record either, so nothing can be missing unseen."""
+
+
+@dataclass
+class Coverage:
+    partitions: dict[int, Covered] = field(default_factory=dict)
+    groups: dict[tuple[int, str], Covered] = field(default_factory=dict)
+
+    @property
+    def all(self) -> list[Covered]:
+        return [*self.partitions.values(), *self.groups.values()]
+
+    @property
+    def first_ms(self) -> int | None:
+        return min((c.first_ms for c in self.all), default=None)
+
+    @property
+    def last_ms(self) -> int | None:
+        return max((c.last_ms for c in self.all), default=None)
+
+    def of(self, key: tuple[int, str]) -> Covered | None:
+        return self.groups.get(key) or self.partitions.get(key[0])
+
+
+def coverage(table: Rows, group: str | None) -> Coverage:
+    """`group`: if only that one is shown, what other groups of its state partition lack does not count."""
+    found = Coverage()
+    for p, scope, name, first, last, first_offset, records, missing, since, hole in table.each(
+        "state_partition",
+        "scope",
+        "group_id",
+        "first_ms",
+        "last_ms",
+        "first_offset",
+        "records",
+        "missing",
+        "complete_since_ms",
+        "first_hole_offset",
+    ):
+        covered = Covered(first, last, records, missing, since, hole is None and first_offset == 0 and not missing)
+        if scope == "partition":
+            found.partitions[p] = covered
+        else:
+            found.groups[p, name] = covered
+    for (p, name), mine in found.groups.items():
+        if name == group and p in found.partitions:
+            whole = found.partitions[p]
+            found.partitions[p] = replace(mine, last_ms=whole.last_ms, all_read=whole.all_read)
+    return found
+
+
+def stamp(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def verdict(
+    covered: Coverage,
+    found: Sequence[Finding],
+    partitions: Iterable[int],
+    groups: Iterable[tuple[int, str]],
+    absent: Sequence[str],
+    failed: Sequence[str] = (),
+) -> dict[str, Any]:
+    """`state`: `findings`, `unknown` or `clean`. `since`: complete from then on; NONE: that is not known.
+
+    A state partition or a group that no row of the coverage speaks of is unknown, not fine.
+    `absent`: tables that are needed and not there. `failed`: names of checks elsewhere that found a fault."""
+    grave = {g: sum(f.grave == g for f in found) for g in (FAULT, POSSIBLE, NOTE)}
+    grave[FAULT] += len(failed)
+    names = dict(KINDS)
+    seen_faults = Counter(f.kind for f in found if f.grave == FAULT)
+    faults = {names[kind]: seen_faults[kind] for kind in names if seen_faults[kind]} | Counter(failed)
+    blind = {str(p) for p in partitions if p not in covered.partitions}
+    blind |= {g for p, g in groups if covered.of((p, g)) is None}
+    times = [c.since_ms for c in covered.all if c.since_ms is not None]
+    since = max(times, default=covered.first_ms)
+    known = bool(covered.partitions or covered.groups) and not blind and not absent
+    complete = known and not times and not any(c.missing for c in covered.all)
+    if grave[FAULT]:
+        state = "findings"
+    elif complete and not grave[POSSIBLE]:
+        state = "clean"
+    else:
+        state = "unknown"
+    seen = bool(covered.partitions) and all(c.all_read for c in covered.partitions.values())
+    return {
+        "state": state,
+        "faults": grave[FAULT],
+        "possible": grave[POSSIBLE],
+        "notes": grave[NOTE],
+        "known": known,
+        "complete": complete,
+        "certain": complete and seen,
+        "since": NONE if since is None or not known else since,
+        "first": NONE if covered.first_ms is None else covered.first_ms,
+        "records": sum(c.records for c in (covered.partitions or covered.groups).values()),
+        "missing": sum(c.missing for c in (covered.partitions or covered.groups).values()),
+        "holes": sum(not c.all_read for c in covered.partitions.values()),
+        **_words(state, grave, faults, since if known else None, complete, _lack(blind, absent, covered)),
+    }
+
+
+def _lack(blind: set[str], absent: Sequence[str], covered: Coverage) -> str:
+    """Why nothing can be known, if so."""
+    if absent:
+        return f"Tables are missing: {', '.join(absent)}."
+    if not covered.all:
+        return "Nothing says what was read: the table coverage is empty."
+    if blind:
+        return f"Nothing says what was read of {', '.join(sorted(blind)[:5])}{' and others' if len(blind) > 5 else ''}."
+    return ""
+
+
+def _words(
+    state: str, grave: Mapping[int, int], faults: Mapping[str, int], since: int | None, complete: bool, lack: str
+) -> dict[str, str]:
+    """The verdict as a head and a sentence, so that the page and its readers say the same."""
+    count, possible = grave[FAULT], grave[POSSIBLE]
+    if state == "findings":
+        head = f"{count} {'finding' if count == 1 else 'findings'}"
+    elif state == "clean":
+        head = "Clean"
+    elif lack or since is None:
+        head = "Cannot know"
+    elif complete:
+        head = "Cannot rule it out"
+    else:
+        head = f"Cannot know before {stamp(since)}"
+    parts = []
+    if state == "clean":
+        parts.append("No partition had two owners, nobody wrote who was not the coordinator, every record was read.")
+    if faults:
+        listed = ", ".join(f"{name} ({n})" for name, n in faults.items())
+        parts.append(f"{listed[:1].upper()}{listed[1:]}.")
+    if possible:
+        parts.append(f"{possible} more may have been: records are missing, and what they said is not known.")
+    if lack:
+        parts.append(lack)
+    elif state != "clean" and not complete and since is not None:
+        parts.append(f"Compaction took records: the history is complete since {stamp(since)}.")
+    if state == "unknown" and not lack:
+        parts.append("What is there shows no fault.")
+    return {"head": head, "text": " ".join(parts)}

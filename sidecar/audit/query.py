@@ -1,0 +1,87 @@
+"""Questions to the gold of a lake, answered by DuckDB: no Spark, no Java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sidecar.audit.gold.tables import GOLD, INVARIANTS
+from sidecar.audit.lake import Lake
+from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.runs import runs
+
+Rows = list[dict[str, Any]]
+ZONED = "TIMESTAMP WITH TIME ZONE"
+
+OWNERSHIP = """
+    select i.group_id, i.topic, i.partition, i.member_id, m.client_id, i.first_epoch as epoch,
+        i.from_ms, i.from_exact, i.to_ms, i.to_exact, i.from_why, i.to_why
+    from intervals i
+    left join (
+        select state_partition, group_id, kind, member_id, arg_max(client_id, from_offset) as client_id
+        from members group by all
+    ) m using (state_partition, group_id, kind, member_id)
+    where i.from_ms <= $until and coalesce(i.to_ms, $until + 1) > $since
+        and ($topic is null or i.topic = $topic) and ($partition is null or i.partition = $partition)
+        and ($group is null or i.group_id = $group)
+    order by i.group_id, i.topic, i.partition, i.from_offset
+"""
+REBALANCES = """
+    select group_id, epoch, from_ms, cause, member_id, why, members, partitions_moved,
+        target_ms - from_ms as target_after_ms, settled_ms - from_ms as settled_after_ms,
+        case when superseded then 'superseded' when settled_ms is null then 'open' else 'settled' end as state, grade
+    from rebalances
+    where from_ms between $since and $until and ($group is null or group_id = $group)
+    order by group_id, from_offset
+"""
+OVERLAPS = """
+    select grade, group_id, topic, partition, ms, member_id, other_member_id, state_partition, "offset"
+    from second_owners
+    where ms between $since and $until and ($group is null or group_id = $group)
+    order by grade desc, ms
+"""
+COVERAGE = """
+    select state_partition, group_id, first_ms, last_ms, records, missing, complete_since_ms
+    from coverage
+    where case when $group is null then scope = 'partition' else scope = 'group' and group_id = $group end
+    order by state_partition, group_id
+"""
+
+
+def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
+    """The tables of gold go by their names. `given`: values of $names in the query."""
+    import duckdb
+
+    with duckdb.connect() as db:
+        for name, table in GOLD.items():
+            db.execute(f'create view "{name}" as select * from {lake.sql(table)}')
+        db.execute(f"create view runs as select * from {runs(lake)}")
+        used = {name: value for name, value in (given or {}).items() if f"${name}" in sql}
+        db.execute("set TimeZone = 'UTC'")
+        found = db.sql(sql, params=used)
+        if found is None:  # it was no question
+            return []
+        # A time with a zone needs a package that nothing else here needs; the lake's are all UTC.
+        picked = (f"#{i}::TIMESTAMP" if t == ZONED else f"#{i}" for i, t in enumerate(found.types, 1))
+        rows = found.project(", ".join(picked)).fetchall()
+        return [dict(zip(found.columns, row, strict=True)) for row in rows]
+
+
+def broken(lake: Lake) -> dict[str, tuple[str, int]]:
+    """Invariants that do not hold: name -> what should be so, and how many rows say otherwise."""
+    found = {}
+    for name, (sentence, sql) in INVARIANTS.items():
+        plain = sql.replace("left anti join", "anti join")
+        count = ask(lake, f"select count(*) as n from ({plain})")[0]["n"]
+        if count:
+            found[name] = (sentence, int(count))
+    return found
+
+
+def views(lake: Lake) -> Iterator[str]:
+    """SQL for DuckDB: a view of each table, in a schema for each layer. It names files, so it is of one moment."""
+    for layer, tables in (("bronze", [BRONZE]), ("silver", SILVER_TABLES.values()), ("gold", GOLD.values())):
+        yield f"CREATE SCHEMA IF NOT EXISTS {layer};"
+        for table in tables:
+            yield f'CREATE OR REPLACE VIEW {layer}."{table.name}" AS SELECT * FROM {lake.sql(table)};'
+    yield f"CREATE OR REPLACE VIEW gold.runs AS SELECT * FROM {runs(lake)};"

@@ -1,0 +1,46 @@
+"""The table `runs`: a row for each batch that the lake has. It has no files, for the lake's own record is the table."""
+
+from __future__ import annotations
+
+from sidecar.audit.columns import INT, LONG, TEXT, TIME, Column, Table, many, record
+from sidecar.audit.lake import Lake
+from sidecar.audit.lake_files import duck_type
+from sidecar.audit.layers import BRONZE
+
+READ = record(state_partition=INT, from_offset=LONG, until_offset=LONG)
+RUNS = Table(
+    "gold",
+    "runs",
+    "What each batch has read. A view for DuckDB (`sidecar audit sql`, `sidecar audit views`) over the lake's own"
+    " record, `_batches`.",
+    ("batch",),
+    (
+        Column("batch", INT, "Number of the batch, from 0 on."),
+        Column("source", TEXT, "Where the records come from, without passwords."),
+        Column("identity", TEXT, "Which topic that is: its id, where the source knows one."),
+        Column("done_ms", LONG, "When bronze and silver had it, Unix ms."),
+        Column("done_time", TIME, "The same."),
+        Column("records", LONG, "How many were read."),
+        Column("unreadable", LONG, "How many of them cannot be read."),
+        Column("lost", LONG, "Offsets that were gone from the topic before they could be read."),
+        Column("ranges", many(READ), "The offsets that were read of each state partition; empty for a stream's batch."),
+    ),
+)
+MAPS = "MAP(VARCHAR, BIGINT[])"
+
+
+def runs(lake: Lake) -> str:
+    """The table in DuckDB, as what may follow FROM."""
+    if lake.last_batch() < 0:
+        nulls = ", ".join(f'NULL::{duck_type(c.type)} AS "{c.name}"' for c in RUNS.columns)
+        return f"(SELECT {nulls} WHERE false)"
+    files = str(lake.record(0)).replace("'", "''").replace(f"{0:08d}", "????????")
+    types = {"number": "INTEGER", "source": "VARCHAR", "identity": "VARCHAR", "done_ms": "BIGINT", "ranges": MAPS}
+    types |= {"lost": MAPS, "counts": "MAP(VARCHAR, BIGINT)"}
+    listed = ", ".join(f"{name}: '{kind}'" for name, kind in types.items())
+    return f"""(SELECT number AS batch, source, identity, done_ms, to_timestamp(done_ms / 1000) AS done_time,
+        counts['{BRONZE.name}'] AS records, coalesce(counts['corrupt'], 0) AS unreadable,
+        coalesce(list_sum([x[2] - x[1] for x in map_values(lost)]), 0)::BIGINT AS lost,
+        [struct_pack(state_partition := e.key::INTEGER, from_offset := e.value[1], until_offset := e.value[2])
+            for e in map_entries(ranges)]::{duck_type(many(READ))} AS ranges
+        FROM read_json('{files}', columns = {{{listed}}}) ORDER BY batch)"""

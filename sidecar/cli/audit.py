@@ -1,0 +1,367 @@
+"""`sidecar audit`: fill a lake from the state topic, and ask it who owned which partition when, and why it changed.
+
+`run` and `stream` need Spark, and so Java. The questions need neither: they read the lake's files.
+
+Exit codes: 0 clean, 1 findings, 2 wrong usage, 3 cannot read, 4 no findings, but the history is not complete.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sidecar.cli.groups import properties
+from sidecar.cli.history import At, CommandConfig, Format, Output, Since, Until, moment_of, place_of, print_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sidecar.audit.lake import Lake
+    from sidecar.audit.pipeline import Verdict
+
+FINDINGS, USAGE, UNREADABLE, INCOMPLETE = 1, 2, 3, 4
+FOR_EVER_MS = 1 << 52
+audit = typer.Typer(no_args_is_help=True, help="Keep the whole history of the groups, and ask it questions.")
+LakePath = Annotated[str, typer.Option("--lake", metavar="FOLDER", help="Where the lake is.")]
+Source = Annotated[
+    str,
+    typer.Option("--from", metavar="URI", help="kafka://HOST:PORT, delta://FOLDER, parquet://FOLDER or file://FILE."),
+]
+Group = Annotated[str | None, typer.Option(help="Only this group.")]
+Pairs = Annotated[list[str] | None, typer.Option("--option", "-O", metavar="NAME=VALUE", help="As docs/audit.md says.")]
+
+
+@audit.command()
+def run(
+    source: Source,
+    lake: LakePath = "out/audit/lake",
+    format: Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")] = "",
+    topic: Annotated[str, typer.Option(help="The state topic.")] = "__group_state",
+    command_config: CommandConfig = None,
+    option: Pairs = None,
+    new_incarnation: Annotated[bool, typer.Option(help="The topic was re-created: begin anew beside the old.")] = False,
+    fail_on_possible: Annotated[bool, typer.Option(help="A second owner that is only possible is a finding.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Read what the lake does not have yet, bring its tables up to date, and say what they say."""
+    options = {"topic": topic, **_options(option, command_config)}
+    if new_incarnation:
+        options["new_incarnation"] = "true"
+    into = _lake(lake, format)
+    with _errors():
+        from sidecar.audit import pipeline
+        from sidecar.audit.session import BRIEF_ROWS
+
+        if (todo := pipeline.to_do(source, into, options)) > 0:
+            with _spark(brief=todo <= BRIEF_ROWS) as spark:
+                pipeline.audit(spark, source, into, options, _say)
+        elif into.last_batch() < 0:
+            _say(f"{source} has no records yet")
+    _tell(_filled(lake), fail_on_possible, output)
+
+
+@audit.command()
+def stream(
+    source: Source,
+    lake: LakePath = "out/audit/lake",
+    format: Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")] = "",
+    topic: Annotated[str, typer.Option(help="The state topic.")] = "__group_state",
+    command_config: CommandConfig = None,
+    option: Pairs = None,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="From one batch to the next.")] = 30.0,
+    max_records: Annotated[int, typer.Option(min=0, help="Of one batch; 0: no limit.")] = 500_000,
+    metrics: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where Prometheus finds its metrics.")] = "",
+) -> None:
+    """Do what `run` does over and over, and warn before compaction takes what the lake does not have."""
+    import signal
+
+    address = _address(metrics)
+    options = {"topic": topic, **_options(option, command_config), "max_records": str(max_records)}
+    with _errors(), _spark() as spark:
+        from sidecar.audit.continuous import Continuous
+
+        job = Continuous(spark, source, _lake(lake, format), options, every, _say)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: job.stopped.set())
+        if address is not None:
+            _say(f"metrics at port {job.metrics.serve(*address)}")
+        job.run()
+    _say("stopped; the lake has everything that was said to be in it")
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Raises typer.Exit, with what to do, for what can be expected to fail."""
+    try:
+        from sidecar.audit.errors import AuditError
+
+        try:
+            yield
+        except AuditError as exc:
+            typer.echo(str(exc), err=True)
+            raise typer.Exit(UNREADABLE) from None
+    except ModuleNotFoundError as exc:
+        typer.echo(f"{exc}. Install what the audit needs: pip install 'kafka-group-sidecar[audit]'", err=True)
+        raise typer.Exit(USAGE) from None
+
+
+@contextmanager
+def _spark(brief: bool = False) -> Iterator[SparkSession]:
+    from sidecar.audit.session import session
+
+    spark = session(brief=brief)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    host, separator, port = text.rpartition(":")
+    if not text:
+        return None
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise typer.BadParameter(f"{text!r} is no HOST:PORT.")
+    return host.strip("[]"), int(port)
+
+
+@audit.command()
+def status(lake: LakePath = "out/audit/lake", fail_on_possible: bool = False, output: Format = Output.TABLE) -> None:
+    """Say again what the lake says: findings, and since when its history is complete."""
+    _tell(_filled(lake), fail_on_possible, output)
+
+
+@audit.command()
+def ownership(
+    lake: LakePath = "out/audit/lake",
+    topic: Annotated[str | None, typer.Option(help="Only this topic, or TOPIC-0 for one partition.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition of the topic.")] = None,
+    group: Group = None,
+    at: At = None,
+    since: Since = None,
+    until: Until = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Who owned which partition, at a moment or over a time."""
+    from sidecar.audit import query
+
+    if topic is not None and partition is None and (place := place_of(topic)) is not None:
+        topic, partition = place
+    now_ms = int(time.time() * 1000)
+    begin, end = moment_of(since, 0), moment_of(until, FOR_EVER_MS)
+    if at is not None or (since is None and until is None):
+        begin = end = moment_of(at, now_ms)
+    given = {"topic": topic, "partition": partition, "group": group, "since": begin, "until": end}
+    _show(_filled(lake), query.OWNERSHIP, given, output)
+
+
+@audit.command()
+def rebalances(
+    lake: LakePath = "out/audit/lake",
+    group: Group = None,
+    since: Since = None,
+    until: Until = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Why groups rebalanced, how long it took, and how many partitions moved."""
+    from sidecar.audit import query
+
+    _show(_filled(lake), query.REBALANCES, _between(group, since, until), output)
+
+
+@audit.command()
+def overlaps(
+    lake: LakePath = "out/audit/lake",
+    group: Group = None,
+    since: Since = None,
+    until: Until = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Partitions that had a second owner. Exit code 1 if there is a proven one."""
+    from sidecar.audit import query
+
+    rows = _show(_filled(lake), query.OVERLAPS, _between(group, since, until), output)
+    raise typer.Exit(FINDINGS if any(r["grade"] == "proven" for r in rows) else 0)
+
+
+@audit.command()
+def coverage(lake: LakePath = "out/audit/lake", group: Group = None, output: Format = Output.TABLE) -> None:
+    """What was read, what is missing, and since when the history is complete."""
+    from sidecar.audit import query
+
+    _show(_filled(lake), query.COVERAGE, {"group": group}, output)
+
+
+@audit.command()
+def check(lake: LakePath = "out/audit/lake") -> None:
+    """Try what must hold of the tables of gold. Exit code 1 if something does not."""
+    from sidecar.audit import query
+
+    found = query.broken(_filled(lake))
+    for name, (sentence, count) in found.items():
+        typer.echo(f"{name}: {count} rows say otherwise. {sentence}")
+    if found:
+        raise typer.Exit(FINDINGS)
+    typer.echo("All that must hold does.")
+
+
+@audit.command()
+def report(
+    lake: LakePath = "out/audit/lake",
+    group: Group = None,
+    out: Annotated[Path, typer.Option(help="The page: one file, which needs no network.")] = Path(
+        "out/audit/report.html"
+    ),
+    trace: Annotated[Path | None, typer.Option(help="Also write a trace for Perfetto: JSON.")] = None,
+) -> None:
+    """Draw it: a page for the browser, of all groups or of one."""
+    import json
+
+    from sidecar.audit.gold.tables import GOLD
+    from sidecar.audit.page import build, view
+    from sidecar.audit.page import trace as traced
+
+    found = _filled(lake)
+    tables = {name: found.read_arrow(table) for name, table in GOLD.items()}
+    title = f"Group {group}" if group else "Groups"
+    shown = view(tables, group=group, title=title, until_ms=int(time.time() * 1000))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(build(shown))
+    typer.echo(f"the page: {out}")
+    if trace is not None:
+        trace.write_text(json.dumps(traced(shown)))
+        typer.echo(f"the trace: {trace}; open it at ui.perfetto.dev")
+
+
+@audit.command()
+def sql(
+    query: Annotated[str, typer.Argument(metavar="SQL", help="DuckDB's dialect; the tables of gold by their names.")],
+    lake: LakePath = "out/audit/lake",
+    output: Format = Output.TABLE,
+) -> None:
+    """Ask whatever the other commands do not."""
+    import duckdb
+
+    try:
+        _show(_filled(lake), query, {}, output)
+    except duckdb.Error as exc:
+        typer.echo(str(exc), err=True)
+        raise typer.Exit(USAGE) from None
+
+
+@audit.command()
+def views(lake: LakePath = "out/audit/lake") -> None:
+    """Print SQL that makes views of all tables: `sidecar audit views > views.sql`, then `duckdb -init views.sql`."""
+    from sidecar.audit import query
+
+    for line in query.views(_filled(lake)):
+        typer.echo(line)
+
+
+# ---- the lake -------------------------------------------------------------------------------------------------------
+def _lake(path: str, format: str = "") -> Lake:
+    from sidecar.audit.errors import AuditError
+    from sidecar.audit.lake import Lake
+
+    try:
+        return Lake.at(path, format)
+    except AuditError as exc:
+        typer.echo(str(exc), err=True)
+        raise typer.Exit(USAGE) from None
+
+
+def _options(pairs: list[str] | None, command_config: Path | None) -> dict[str, str]:
+    said = {} if command_config is None else {f"kafka.{n}": v for n, v in properties(command_config).items()}
+    for pair in pairs or ():
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise typer.BadParameter(f"{pair!r} is no NAME=VALUE.")
+        said[name.strip()] = value.strip()
+    return said
+
+
+def _between(group: str | None, since: str | None, until: str | None) -> dict[str, Any]:
+    return {"group": group, "since": moment_of(since, 0), "until": moment_of(until, FOR_EVER_MS)}
+
+
+def _filled(path: str) -> Lake:
+    """Raises typer.Exit if there is nothing in it."""
+    lake = _lake(path)
+    if lake.last_batch() < 0:
+        typer.echo(f"{lake.base} is empty: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True)
+        raise typer.Exit(UNREADABLE)
+    return lake
+
+
+def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[dict[str, Any]]:
+    from sidecar.audit import query
+    from sidecar.audit.moments import shown
+
+    if lake.last_batch() < 0:
+        typer.echo(
+            f"{lake.base} has no audit yet: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True
+        )
+        raise typer.Exit(UNREADABLE)
+    rows = query.ask(lake, sql, given)
+    told = [
+        {n.removesuffix("_ms") if _is_time(n) else n: shown(v) if _is_moment(n, v) else v for n, v in row.items()}
+        for row in rows
+    ]
+    if output is Output.TABLE:
+        told = [{n: "" if v is None else v for n, v in row.items()} for row in told]
+    print_rows(told, output)
+    if not told:
+        typer.echo("Nothing was found.", err=True)
+    return rows
+
+
+def _is_moment(name: str, value: Any) -> bool:
+    return isinstance(value, datetime) or (_is_time(name) and bool(value))
+
+
+def _is_time(name: str) -> bool:
+    return (name.endswith("_ms") and not name.endswith("_after_ms")) or name == "ms"
+
+
+def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
+    from sidecar.audit.moments import shown
+    from sidecar.audit.pipeline import verdict
+
+    v = verdict(lake)
+    since = "the first record" if v.complete_since_ms is None else shown(v.complete_since_ms)
+    if output is Output.TABLE:
+        for line in _lines(v, since):
+            typer.echo(line)
+    else:
+        print_rows([{**asdict(v), "complete": v.complete}], output)
+    if v.findings or (fail_on_possible and v.possible):
+        raise typer.Exit(FINDINGS)
+    if not v.complete:
+        raise typer.Exit(INCOMPLETE)
+
+
+def _lines(v: Verdict, since: str) -> list[str]:
+    out = [f"{v.records:,} records of {v.groups:,} groups."]
+    out.append(f"Second owners: {v.proven} proven, {v.possible} possible. Writes of fenced owners: {v.stale_writes}.")
+    if v.complete:
+        out.append("Every record is there, from the first one on.")
+    else:
+        out.append(f"The history is complete since {since}.")
+    if v.missing:
+        out.append(f"Compaction took {v.missing:,} records before they were read.")
+    if v.lost:
+        out.append(f"Up to {v.lost:,} offsets were gone from the topic between two runs: run it more often.")
+    if v.unreadable:
+        out.append(f"{v.unreadable:,} records cannot be read: see the table unreadable.")
+    return out

@@ -1,0 +1,43 @@
+"""The audit at the end of a drill or of the demo: the command that users run, and what its lake says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from sidecar.audit import query
+from sidecar.audit.errors import AuditError
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.lake import Lake
+
+TIMEOUT_S = 600.0
+SAID = (0, 1, 4)
+"""Exit codes of an audit that was made, whatever it found."""
+EVER_MS = 1 << 52
+
+
+def audited(bootstrap: str, folder: Path) -> Lake:
+    """The lake in this folder, brought up to date. A state topic that was made anew begins a new one beside the old.
+    Raises AuditError, with what the command said."""
+    command = [sys.executable, "-m", "sidecar.cli.main", "audit", "run", "--from", f"kafka://{bootstrap}"]
+    command += ["--lake", str(folder), "--new-incarnation", "-o", "json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as exc:
+        raise AuditError(f"the audit was not ready within {TIMEOUT_S:g} s") from exc
+    if done.returncode not in SAID or not done.stdout:
+        raise AuditError(f"the audit ended with {done.returncode}: {done.stderr[-2000:]}")
+    return Lake.at(folder)
+
+
+def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = lake.read_arrow(GOLD[table]).to_pylist()
+    return found
+
+
+def owned(lake: Lake, group: str) -> list[dict[str, Any]]:
+    """Who owned which partition, in the order of the log, with the `client_id` of each."""
+    everything = {"topic": None, "partition": None, "group": group, "since": 0, "until": EVER_MS}
+    return query.ask(lake, query.OWNERSHIP, everything)

@@ -1,0 +1,422 @@
+"""An audit of one state partition, record by record, in plain Python: what the gold layer must say of a log of which
+nothing is missing. Written from the description of the tables; it knows nothing of how gold is made.
+
+Rows are those of silver, each with its `table`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+UNFENCED = ("claims", "schemas", "settings")
+EVER = 1 << 62
+
+
+def at(prefix: str, row: Row | None) -> Row:
+    return {f"{prefix}{n}": None if row is None else row[c] for n, c in TIMES}
+
+
+TIMES = (("offset", "offset"), ("ms", "log_ms"), ("written_ms", "written_ms"))
+
+
+@dataclass
+class Classic:
+    """A classic group, as far as assignments go."""
+
+    type: str | None = None
+    assigned: int = -1
+    waiting: dict[str, Row] = field(default_factory=dict)
+    holders: set[str] = field(default_factory=set)
+    generation: int | None = None
+    state: str | None = None
+    prepared: tuple[Row, Row | None] | None = None
+    """The record that began the rebalance, and the membership record that came before it."""
+
+
+@dataclass
+class Consumer:
+    former_target: dict[Any, str] = field(default_factory=dict)
+    targets: dict[str, set[Any]] = field(default_factory=dict)
+    reached: dict[str, int | None] = field(default_factory=dict)
+
+
+@dataclass
+class Line:
+    """What is common to both kinds: who is there, and the rebalance under way."""
+
+    live: set[str] = field(default_factory=set)
+    who: Row | None = None
+    rebalance: Row | None = None
+    head: Row | None = None
+    """The last record that began an epoch, or ended the group."""
+
+
+class Replay:
+    def __init__(self, partition: int) -> None:
+        self.p = partition
+        self.tables: dict[str, list[Row]] = defaultdict(list)
+        self.held: dict[Any, dict[Any, Row]] = defaultdict(dict)
+        """(Group, kind, member) -> (topic key, partition) -> interval."""
+        self.classic: dict[str, Classic] = defaultdict(Classic)
+        self.consumer: dict[str, Consumer] = defaultdict(Consumer)
+        self.lines: dict[tuple[str, str], Line] = defaultdict(Line)
+        self.members: dict[Any, Row] = {}
+        self.static: dict[Any, Row] = {}
+        self.claims: dict[Any, list[Any]] = {}
+        self.claim: Row | None = None
+        self.last_write: Row | None = None
+        self.highest: dict[int, int] = {}
+        self.group_rows: dict[str, list[Row]] = defaultdict(list)
+        self.last: Row | None = None
+
+    def add(self, row: Row) -> None:
+        table = row["table"]
+        self.last = row
+        self.group_rows[""].append(row)
+        if row["group_id"]:
+            self.group_rows[row["group_id"]].append(row)
+        epoch, claimed = row["owner_epoch"], row["claimed_epoch"]
+        if table not in UNFENCED and None not in (epoch, claimed) and epoch != claimed:
+            self.stale(row, "record")
+            return
+        if table not in UNFENCED and epoch is not None and epoch == claimed:
+            self.last_write = row
+        getattr(self, f"_{table}", lambda r: None)(row)
+
+    def stale(self, row: Row, what: str) -> None:
+        self.tables["stale_writes"].append({"offset": row["offset"], "what": what, "group_id": row["group_id"]})
+
+    # ---- holdings --------------------------------------------------------------------------------------------
+    def _hold(self, row: Row, kind: str, member_id: str, held: dict[Any, Row], release: bool = True) -> None:
+        """`held`: (topic key, partition) -> topic, epoch and whether it is only pending. `row`: since when."""
+        mine = self.held[row["group_id"], kind, member_id]
+        for place in [p for p in mine if p not in held]:
+            mine.pop(place).update(at("to_", row), to_why=row["why"], open=False)
+        if release and not held:
+            return
+        for place, what in held.items():
+            if place not in mine:
+                mine[place] = {
+                    "group_id": row["group_id"],
+                    "kind": kind,
+                    "topic_key": place[0],
+                    "partition": place[1],
+                    "topic": what["topic"],
+                    "member_id": member_id,
+                    **at("from_", row),
+                    "from_why": what["why"],
+                    **at("to_", None),
+                    "to_why": None,
+                    "open": True,
+                    "first_epoch": what["epoch"],
+                    "revoking_from_offset": None,
+                }
+                self.tables["intervals"].append(mine[place])
+            if not what["pending"]:
+                mine[place]["revoking_from_offset"] = None
+            elif mine[place]["revoking_from_offset"] is None:
+                mine[place]["revoking_from_offset"] = row["offset"]
+            mine[place]["last_epoch"] = what["epoch"]
+
+    def _current(self, row: Row) -> None:
+        held: dict[Any, Row] = {}
+        for pending, items in ((True, row["pending"]), (False, row["assigned"])):
+            for t in items or []:
+                for p in t["partitions"]:
+                    held[t["topic_id"], p] = {
+                        "topic": t["topic"],
+                        "epoch": row["member_epoch"],
+                        "pending": pending,
+                        "why": row["why"],
+                    }
+        self._hold(row, "consumer", row["member_id"], held)
+        group, member_id = self.consumer[row["group_id"]], row["member_id"]
+        steady = not row["deleted"] and row["state"] == "STABLE" and not row["pending"]
+        group.reached[member_id] = row["member_epoch"] if steady else None
+        if steady:
+            self._settle(row, row["member_epoch"])
+
+    def _settle(self, row: Row, epoch: int) -> None:
+        line, group = self.lines[row["group_id"], "consumer"], self.consumer[row["group_id"]]
+        now = line.rebalance
+        if now is None or not now["open"] or now["epoch"] != epoch or not line.live:
+            return
+        if all(group.reached.get(m) == now["epoch"] for m in line.live):
+            now.update(settled_offset=row["offset"], open=False)
+
+    def _classic_assignments(self, row: Row) -> None:
+        group, member_id = self.classic[row["group_id"]], row["member_id"]
+        group.waiting.pop(member_id, None)
+        if row["deleted"]:
+            self._hold(row, "classic", member_id, {})
+            return
+        group.holders.add(member_id)
+        if row["generation"] > group.assigned:
+            group.waiting[member_id] = row
+        else:
+            self._hold(row, "classic", member_id, self._given(group, row))
+
+    def _given(self, group: Classic, row: Row) -> dict[Any, Row]:
+        if group.type != "consumer":
+            return {}
+        what = {"epoch": row["generation"], "pending": False, "why": row["why"]}
+        return {(t["topic"], p): {"topic": t["topic"], **what} for t in row["assigned"] or [] for p in t["partitions"]}
+
+    def _classic_groups(self, row: Row) -> None:
+        group = self.classic[row["group_id"]]
+        if row["deleted"]:
+            for m in group.holders:
+                self._hold(row, "classic", m, {})
+            del self.classic[row["group_id"]]
+            self._end_epoch(row, "classic")
+            self.lines[row["group_id"], "classic"].head = row
+            return
+        group.type, group.assigned = row["protocol_type"], row["assigned_generation"]
+        waiting, group.waiting = group.waiting, {}
+        new = 0
+        for m, w in waiting.items():
+            held = self._given(group, w)
+            new += len(held.keys() - self.held[row["group_id"], "classic", m].keys())
+            stamp = {**w, **{c: row[c] for _, c in TIMES}}
+            mine = self.held[row["group_id"], "classic", m]
+            for place in [p for p in mine if p not in held]:
+                mine.pop(place).update(at("to_", row), to_why=w["why"], open=False)
+            self._hold(stamp, "classic", m, held, release=False)
+        self._generation(row, group, new)
+
+    def _generation(self, row: Row, group: Classic, new: int) -> None:
+        line = self.lines[row["group_id"], "classic"]
+        if row["state"] == "PreparingRebalance":
+            if group.state != row["state"]:
+                group.prepared = (row, line.who)
+        elif row["generation"] != group.generation:
+            began = (row, line.who)
+            after = -1 if line.head is None else line.head["offset"]
+            if group.prepared is not None and group.prepared[0]["offset"] > after:
+                began = group.prepared
+            self._begin_epoch(row, "classic", row["generation"], *began)
+            group.generation = row["generation"]
+        group.state = row["state"]
+        now = line.rebalance
+        if row["state"] == "Stable" and row["assigned_generation"] == row["generation"] and now and now["open"]:
+            now.update(
+                target_offset=row["offset"],
+                assignor=row["protocol"],
+                partitions_moved=new,
+                settled_offset=row["offset"],
+                open=False,
+            )
+
+    # ---- epochs ----------------------------------------------------------------------------------------------
+    def _begin_epoch(self, row: Row, kind: str, epoch: int, began: Row, who: Row | None) -> None:
+        line = self.lines[row["group_id"], kind]
+        self._end_epoch(row, kind)
+        after = -1 if line.head is None else line.head["offset"]
+        theirs = who is not None and who["offset"] > after and who["written_ms"] == began["written_ms"]
+        line.rebalance = {
+            "group_id": row["group_id"],
+            "kind": kind,
+            "epoch": epoch,
+            "anew": line.head is None or line.head["deleted"],
+            **at("from_", began),
+            "why": began["why"],
+            "cause": who["what"] if theirs and who else "other",
+            "member_id": who["member_id"] if theirs and who else None,
+            "members": len(line.live),
+            "target_offset": None,
+            "assignor": None,
+            "partitions_moved": None,
+            "settled_offset": None,
+            "superseded": False,
+            "open": True,
+        }
+        line.head = row
+        self.tables["rebalances"].append(line.rebalance)
+
+    def _end_epoch(self, row: Row, kind: str) -> None:
+        now = self.lines[row["group_id"], kind].rebalance
+        if now is not None and now["open"]:
+            now.update(open=False, superseded=True)
+        self.lines[row["group_id"], kind].rebalance = None
+
+    def _groups(self, row: Row) -> None:
+        line = self.lines[row["group_id"], "consumer"]
+        if row["deleted"]:
+            self._end_epoch(row, "consumer")
+            line.head = row
+        else:
+            self._begin_epoch(row, "consumer", row["epoch"], row, line.who)
+            self._settle(row, row["epoch"])
+
+    def _target_members(self, row: Row) -> None:
+        places = {(t["topic_id"], p) for t in row["partitions"] or [] for p in t["partitions"]}
+        self.consumer[row["group_id"]].targets[row["member_id"]] = places
+
+    def _targets(self, row: Row) -> None:
+        if row["deleted"]:
+            return
+        group, now = self.consumer[row["group_id"]], self.lines[row["group_id"], "consumer"].rebalance
+        target = {(place, m) for m, places in group.targets.items() for place in places}
+        moved = {place for place, _ in target - set(group.former_target.items())}
+        group.former_target = dict(target)
+        if now is not None and row["epoch"] == now["epoch"] and now["target_offset"] is None:
+            now.update(target_offset=row["offset"], assignor=row["assignor"], partitions_moved=len(moved))
+
+    # ---- members ---------------------------------------------------------------------------------------------
+    def _members(self, row: Row) -> None:
+        if row["deleted"]:
+            self._hold(row, "consumer", row["member_id"], {})
+        self._member(row, "consumer")
+
+    def _classic_members(self, row: Row) -> None:
+        if row["deleted"]:
+            group = self.classic[row["group_id"]]
+            group.waiting.pop(row["member_id"], None)
+            self._hold(row, "classic", row["member_id"], {})
+        self._member(row, "classic")
+        said = [] if row["deleted"] else row["stale_claims"]
+        if said and said != self.claims.get((row["group_id"], row["member_id"])):
+            for c in said:
+                self.tables["stale_claims"].append({"offset": row["offset"], "member_id": row["member_id"], **c})
+        self.claims[row["group_id"], row["member_id"]] = said
+
+    def _member(self, row: Row, kind: str) -> None:
+        line, key = self.lines[row["group_id"], kind], (row["group_id"], kind, row["member_id"])
+        what = "left" if row["deleted"] else "changed" if row["member_id"] in line.live else "joined"
+        line.who = {**row, "what": what}
+        (line.live.discard if row["deleted"] else line.live.add)(row["member_id"])
+        self._life(row, self.members, key, "members", {"kind": kind, "member_id": row["member_id"]})
+        if not row["deleted"]:
+            self.members[key].update(
+                {c: row[c] for c in ("instance_id", "client_id", "client_host", "rack_id") if c in row}
+            )
+
+    def _life(self, row: Row, lives: dict[Any, Row], key: Any, table: str, fields: Row) -> None:
+        """Begin it, go on with it, or end it."""
+        now = lives.get(key)
+        if now is not None and (row["deleted"] or now["member_id"] != row["member_id"]):
+            lives.pop(key).update(at("to_", row), to_why=row["why"], open=False)
+        if not row["deleted"] and key not in lives:
+            begun = {**at("from_", row), "from_why": row["why"], **at("to_", None), "to_why": None, "open": True}
+            lives[key] = {"group_id": row["group_id"], **fields, **begun}
+            self.tables[table].append(lives[key])
+
+    def _static_members(self, row: Row) -> None:
+        key = (row["group_id"], row["instance_id"])
+        fields = {"instance_id": row["instance_id"], "member_id": row["member_id"]}
+        self._life(row, self.static, key, "static_member_history", fields)
+
+    def _settings(self, row: Row) -> None:
+        self.tables["setting_changes"].append({c: row[c] for c in ("offset", "group_id", "name", "value", "why")})
+
+    # ---- coordinators ----------------------------------------------------------------------------------------
+    def _claims(self, row: Row) -> None:
+        if row["deleted"] or not row["claim"].isdigit():
+            return
+        producer, epoch = row["producer_id"], row["producer_epoch"]
+        fenced = epoch < self.highest.get(producer, -1)
+        self.highest[producer] = max(epoch, self.highest.get(producer, -1))
+        if fenced:
+            self.stale(row, "claim")
+        if self.claim is not None:
+            self.claim.update(at("to_", row), open=False)
+            former = self.last_write
+            assert former is not None
+            if row["why"] != "fence renewed":
+                self.tables["outages"].append(
+                    {
+                        "former_claim": self.claim["claim"],
+                        "claim": row["owner_epoch"],
+                        **at("from_", former),
+                        **at("to_", row),
+                        "at_most_ms": row["log_ms"] - former["log_ms"],
+                        "why": row["why"],
+                    }
+                )
+        self.claim = {
+            "claim": row["owner_epoch"],
+            "fenced": fenced,
+            **at("from_", row),
+            **at("to_", None),
+            "open": True,
+        }
+        self.last_write = row
+        self.tables["coordinators"].append(self.claim)
+
+    # ---- the end ---------------------------------------------------------------------------------------------
+    def finish(self) -> dict[str, list[Row]]:
+        places: dict[Any, list[Row]] = defaultdict(list)
+        for i in self.tables["intervals"]:
+            places[i["group_id"], i["kind"], i["topic_key"], i["partition"]].append(i)
+        for owners in places.values():
+            owners.sort(key=lambda i: (i["from_offset"], i["member_id"]))
+            self._compare(owners)
+        for group_id, rows in self.group_rows.items():
+            self.tables["coverage"].append(
+                {
+                    "scope": "group" if group_id else "partition",
+                    "group_id": group_id,
+                    "first_offset": rows[0]["offset"],
+                    "last_offset": rows[-1]["offset"],
+                    "records": len(rows),
+                    "missing": 0,
+                    "first_hole_offset": None,
+                }
+            )
+        return {t: [{"state_partition": self.p, **r} for r in rows] for t, rows in self.tables.items()}
+
+    def _compare(self, owners: list[Row]) -> None:
+        """All of one place."""
+        for n, now in enumerate(owners):
+            before = [(EVER if b["open"] else b["to_offset"], b["from_offset"], b["member_id"], b) for b in owners[:n]]
+            place = {c: now[c] for c in ("group_id", "kind", "topic_key", "partition")}
+            if not before:
+                continue
+            reach, _, _, other = max(before, key=lambda b: b[:3])
+            if reach > now["from_offset"]:
+                self.tables["second_owners"].append(
+                    {
+                        **place,
+                        "member_id": now["member_id"],
+                        "offset": now["from_offset"],
+                        "other_member_id": other["member_id"],
+                        "other_from_offset": other["from_offset"],
+                        "grade": "proven",
+                        "open": other["open"],
+                    }
+                )
+            elif reach < now["from_offset"]:
+                self._unowned(place, other, now)
+        if owners and not any(i["open"] for i in owners):
+            self._unowned(place, max(owners, key=lambda i: (i["to_offset"], i["from_offset"], i["member_id"])), None)
+
+    def _unowned(self, place: Row, former: Row, then: Row | None) -> None:
+        self.tables["unowned"].append(
+            {
+                **place,
+                "former_member_id": former["member_id"],
+                "from_offset": former["to_offset"],
+                "from_ms": former["to_ms"],
+                "member_id": then and then["member_id"],
+                "to_offset": then and then["from_offset"],
+                "to_ms": then and then["from_ms"],
+                "grade": "proven",
+                "open": then is None,
+            }
+        )
+
+
+def replay(rows: list[Row]) -> dict[str, list[Row]]:
+    """Of all state partitions."""
+    folds: dict[int, Replay] = {}
+    for row in sorted(rows, key=lambda r: (r["state_partition"], r["offset"])):
+        p = row["state_partition"]
+        folds.setdefault(p, Replay(p)).add(row)
+    found: dict[str, list[Row]] = defaultdict(list)
+    for one in folds.values():
+        for table, made in one.finish().items():
+            found[table] += made
+    return found

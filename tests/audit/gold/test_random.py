@@ -1,0 +1,163 @@
+"""Logs of simulated runs: gold says what the replay says, however the log is cut; and after compaction nothing that it
+says is false."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sidecar.audit.gold.tables import GOLD, INVARIANTS
+from tests.audit.gold.harness import Tables, as_set, differences, frame, gold, some_cuts
+from tests.audit.gold.replay import Row, replay
+from tests.audit.gold.rows import compacted, simulated, spaced
+
+SEEDS = int(os.environ.get("GOLD_SEEDS", "8"))
+COMPACTED = 10_000
+"""Added to the numbers of state partitions whose log was compacted."""
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    """Each run in state partitions of its own, so that one fold does them all."""
+    return [row for seed in range(SEEDS) for row in simulated(seed, 10 * seed)]
+
+
+@pytest.fixture(scope="module")
+def full(rows: list[Row]) -> list[Row]:
+    """The same with transactions, in state partitions of their own."""
+    rng, made = random.Random(3), []
+    for p in sorted({r["state_partition"] for r in rows}):
+        mine = [{**r, "state_partition": p + COMPACTED} for r in rows if r["state_partition"] == p]
+        made += spaced(mine, rng)
+    return made
+
+
+@pytest.fixture(scope="module")
+def left(full: list[Row]) -> list[Row]:
+    """What compaction leaves of them."""
+    rng, made = random.Random(2), []
+    for p in sorted({r["state_partition"] for r in full}):
+        made += compacted([r for r in full if r["state_partition"] == p], rng)
+    assert len(made) < 0.8 * len(full)
+    return made
+
+
+def only(found: Tables, was_compacted: bool) -> Tables:
+    return {t: [r for r in rs if (r["state_partition"] >= COMPACTED) == was_compacted] for t, rs in found.items()}
+
+
+@pytest.fixture(scope="module")
+def everything(spark: SparkSession, rows: list[Row], left: list[Row]) -> Tables:
+    return gold(spark, rows + left)
+
+
+@pytest.fixture(scope="module")
+def once(everything: Tables) -> Tables:
+    return only(everything, False)
+
+
+def test_gold_says_what_the_replay_says(rows: list[Row], once: Tables) -> None:
+    told = replay(rows)
+    assert differences(once, told) == []
+    for table in ("intervals", "unowned", "rebalances", "members", "outages", "static_member_history"):
+        assert told[table], "the runs are about something"
+    assert {r["kind"] for r in told["intervals"]} == {"consumer", "classic"}
+    for r in once["intervals"] + once["members"]:
+        assert r["from_exact"] and r["to_exact"] is not False and not r["unseen"], "nothing is missing"
+
+
+def test_the_invariants_hold(spark: SparkSession, once: Tables) -> None:
+    assert broken(spark, once) == []
+
+
+def broken(spark: SparkSession, found: Tables) -> list[str]:
+    """Names of the invariants that do not hold."""
+    for name, table in GOLD.items():
+        frame(spark, table, found[name]).createOrReplaceTempView(name)
+    return [name for name, (_, query) in INVARIANTS.items() if spark.sql(query).limit(1).collect()]
+
+
+def test_it_does_not_matter_how_the_log_is_cut(
+    spark: SparkSession, rows: list[Row], left: list[Row], everything: Tables
+) -> None:
+    cut = gold(spark, rows + left, some_cuts(random.Random(1), rows + left, 4))
+    for name in GOLD:
+        assert as_set(cut[name]) == as_set(everything[name]), name
+
+
+# ---- compaction ---------------------------------------------------------------------------------------------------
+PLACE = ("state_partition", "group_id", "kind", "topic_key", "partition")
+
+
+def place(r: Row) -> tuple[Any, ...]:
+    return tuple(r[c] for c in PLACE)
+
+
+def test_after_compaction_nothing_is_false(
+    spark: SparkSession, full: list[Row], left: list[Row], everything: Tables
+) -> None:
+    found, told = only(everything, True), replay(full)
+    truth = defaultdict(list)
+    for r in told["intervals"]:
+        truth[place(r), r["member_id"]].append(r)
+    false = [f for r in found["intervals"] for f in untrue(r, truth[place(r), r["member_id"]])]
+    assert false == []
+    real = {(*place(r), r["offset"]) for r in told["second_owners"]}
+    assert [r for r in found["second_owners"] if r["grade"] == "proven" and (*place(r), r["offset"]) not in real] == []
+    for table, columns in STATEMENTS.items():
+        proven = [r for r in found[table] if r["grade"] == "proven"]
+        assert proven and len(proven) < len(found[table])
+        assert as_set(proven, columns) - as_set(told[table], columns) == set(), table
+    assert set(broken(spark, found)) <= {"known_members"}, "a member's own record may be gone"
+
+
+STATEMENTS = {
+    "unowned": [*PLACE, "former_member_id", "from_offset", "member_id", "to_offset"],
+    "rebalances": [
+        *("state_partition", "group_id", "kind", "epoch", "from_offset", "members", "target_offset"),
+        *("partitions_moved", "settled_offset", "superseded", "open"),
+    ],
+}
+"""What is said of absence too: nobody owned it, all members had come."""
+
+
+def test_coverage_says_what_is_missing(left: list[Row], everything: Tables) -> None:
+    seen = defaultdict(set)
+    for r in left:
+        seen[r["state_partition"]].add(r["offset"])
+    covered = [r for r in only(everything, True)["coverage"] if r["scope"] == "partition"]
+    assert {r["state_partition"] for r in covered} == set(seen)
+    for r in covered:
+        there = seen[r["state_partition"]]
+        assert r["first_hole_offset"] == next((n for n in range(max(there)) if n not in there), None)
+        since = r["whole_from_offset"]
+        assert since is None or since == 0 or since in there
+    assert sum(r["whole_from_offset"] is not None for r in covered) > len(covered) / 2
+
+
+def untrue(r: Row, truth: list[Row]) -> list[str]:
+    """Every interval has one in the full log that lies in its bounds: it began after the last offset at which it was
+    not so, no later than its first record; and so for its end. With values missing inside there may be several."""
+    first = [
+        t for t in truth if t["from_offset"] <= r["from_offset"] and (t["open"] or t["to_offset"] > r["from_offset"])
+    ]
+    if len(first) != 1:
+        return [f"nobody held it: {r} {truth}"]
+    problems = []
+    if r["from_not_before_offset"] is not None and first[0]["from_offset"] <= r["from_not_before_offset"]:
+        problems.append(f"it began before: {r} {first}")
+    if r["open"]:
+        return problems
+    if r["to_exact"] and r["to_offset"] not in {t["to_offset"] for t in truth}:
+        problems.append(f"it did not end there: {r} {truth}")
+    sure = r["to_not_before_offset"]
+    if not any(t["from_offset"] <= sure and (t["open"] or t["to_offset"] > sure) for t in truth):
+        problems.append(f"it had ended before: {r} {truth}")
+    if any(t["from_offset"] <= r["to_offset"] and (t["open"] or t["to_offset"] > r["to_offset"]) for t in truth):
+        problems.append(f"it had not ended: {r} {truth}")
+    return problems

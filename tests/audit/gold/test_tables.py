@@ -1,0 +1,265 @@
+"""Small logs written by hand, and faults that are planted: each is found and named. All of them in one fold, each in a
+state partition of its own."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.audit.gold.harness import Tables, differences, gold
+from tests.audit.gold.replay import Row, replay
+from tests.audit.gold.rows import Log
+from tests.audit.gold.test_random import broken
+
+REVOKES, CLASSIC, STATIC, VOID, FENCED, ANEW, SECOND, BACK, LOST, TOLD, UPGRADED, MARKED, TAKEN = range(13)
+
+
+def revokes(log: Log) -> None:
+    log.claim(1)
+    log.member("g", "m1")
+    log.group("g", 1)
+    log.target("g", 1, m1=[0, 1])
+    log.current("g", "m1", 1, [0, 1])
+    log.member("g", "m2")
+    log.group("g", 2)
+    log.target("g", 2, m1=[0], m2=[1])
+    log.current("g", "m1", 1, [0], [1])
+    log.current("g", "m1", 2, [0])
+    log.current("g", "m2", 2, [1])
+    log.put("config", "g", "consumer.session.timeout.ms", value="50000")
+
+
+def waits(log: Log) -> None:
+    log.claim(1)
+    log.joins("g", "m1")
+    log.joins("g", "m2")
+    log.classic("g", "PreparingRebalance", 0, -1, protocol=None)
+    log.classic("g", "CompletingRebalance", 1, -1)
+    log.assign("g", "m1", 1, [0])
+    log.assign("g", "m2", 1, [1])
+    log.classic("g", "Stable", 1, 1)
+    log.classic("g", "PreparingRebalance", 1, 1)
+    log.classic("g", "CompletingRebalance", 2, 1)
+    log.assign("g", "m2", 2, [0])
+    log.assign("g", "m1", 2, [1])
+    log.classic("g", "Stable", 2, 2)
+
+
+def static(log: Log) -> None:
+    log.claim(1)
+    log.member("g", "m1", instance_id="i1")
+    log.put("static_member", "g", "i1", member_id="m1")
+    log.group("g", 1)
+    log.target("g", 1, m1=[0])
+    log.current("g", "m1", 1, [0])
+    log.leave("g", "m1")
+    log.member("g", "m2", instance_id="i1")
+    log.current("g", "m2", 1, [0])
+    log.put("static_member", "g", "i1", member_id="m2")
+
+
+def void(log: Log) -> None:
+    log.claim(1)
+    log.claim(2)
+    log.current("g", "m1", 1, [0], owner_epoch=1)
+    log.current("g", "m2", 1, [0])
+
+
+def fenced(log: Log) -> None:
+    log.claim(9)
+    log.claim(5)
+
+
+def anew(log: Log) -> None:
+    log.claim(1)
+    for _ in range(2):
+        log.member("g", "m1")
+        log.group("g", 1)
+        log.target("g", 1, m1=[0])
+        log.current("g", "m1", 1, [0])
+        log.leave("g", "m1")
+        log.put("target_metadata", "g", gone=True)
+        log.put("group", "g", gone=True)
+
+
+def second(log: Log) -> None:
+    log.claim(1)
+    for m in ("m1", "m2"):
+        log.member("g", m)
+    log.current("g", "m1", 1, [0], [1])
+    log.current("g", "m2", 1, [1])
+
+
+def back(log: Log) -> None:
+    log.claim(1)
+    log.group("g", 7)
+    log.group("g", 6)
+
+
+def lost(log: Log) -> None:
+    """The member is gone, but not what it owned."""
+    log.claim(1)
+    for m in ("m1", "m2"):
+        log.member("g", m)
+    log.put("current", "g", "m1", member_epoch=1, assigned=[], pending=[], state="STABLE")
+    log.current("g", "m1", 1, [0])
+    log.put("target_member", "g", "m1", gone=True)
+    log.current("g", "m2", 2, [0])
+
+
+def told_twice(log: Log) -> None:
+    said = [{"topic": "t", "partitions": [0], "generation": 1, "holder": "m2"}]
+    log.claim(1)
+    log.joins("g", "m1", stale_claims=said)
+    log.joins("g", "m1", stale_claims=said)
+
+
+def upgraded(log: Log) -> None:
+    """Its members are in the first epoch before the group is."""
+    log.claim(1)
+    for m, p in (("m1", 0), ("m2", 1)):
+        log.member("g", m)
+        log.current("g", m, 4, [p])
+    log.target("g", 4, m1=[0], m2=[1])
+    log.group("g", 4)
+    log.leave("g", "m2")
+    log.group("g", 5)
+    log.target("g", 5, m1=[0, 1])
+    log.current("g", "m1", 5, [0, 1])
+
+
+def goes_back_and_forth(log: Log) -> None:
+    log.claim(1)
+    for m, held in (("m1", []), ("m2", []), ("m1", [0]), ("m1", []), ("m2", [0])):
+        if not held and log.revisions.get(("current", "g", m)) is None:
+            log.member("g", m)
+        log.current("g", m, 1, held)
+
+
+def marked(log: Log) -> None:
+    """Markers of transactions take offsets, but the values of each key follow each other."""
+    goes_back_and_forth(log)
+    for row in log.rows[6:]:
+        row["offset"] += 1
+    for row in log.rows[7:]:
+        row["offset"] += 4
+
+
+def taken(log: Log) -> None:
+    """Somebody may have had it of whom compaction left nothing."""
+    goes_back_and_forth(log)
+    del log.rows[1:5]
+
+
+STORIES = (revokes, waits, static, void, fenced, anew, second, back, lost, told_twice, upgraded, marked, taken)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    logs = [Log(p) for p in range(len(STORIES))]
+    for story, log in zip(STORIES, logs, strict=True):
+        story(log)
+    return [r for log in logs for r in log.rows]
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, rows: list[Row]) -> Tables:
+    return gold(spark, rows)
+
+
+def of(found: Tables, table: str, partition: int, *columns: str) -> list[tuple[object, ...]]:
+    key = "from_offset" if "from_offset" in found[table][0] else "offset"
+    rows = sorted((r for r in found[table] if r["state_partition"] == partition), key=lambda r: (r[key], repr(r)))
+    return [tuple(r[c] for c in columns) for r in rows]
+
+
+def test_the_replay_agrees(rows: list[Row], found: Tables) -> None:
+    readable = [r for r in rows if r["state_partition"] not in (MARKED, TAKEN)]
+    told = {t: [r for r in rs if r["state_partition"] not in (MARKED, TAKEN)] for t, rs in found.items()}
+    assert differences(told, replay(readable)) == []
+
+
+def test_a_partition_is_owned_until_it_was_given_up(found: Tables) -> None:
+    columns = (
+        "partition",
+        "member_id",
+        "from_offset",
+        "to_offset",
+        "revoking_from_offset",
+        "first_epoch",
+        "last_epoch",
+    )
+    assert of(found, "intervals", REVOKES, *columns) == [
+        (0, "m1", 5, None, None, 1, 2),
+        (1, "m1", 5, 12, 11, 1, 1),
+        (1, "m2", 13, None, None, 2, 2),
+    ]
+    assert of(found, "unowned", REVOKES, "partition", "from_offset", "to_offset", "grade") == [(1, 12, 13, "proven")]
+    columns = ("epoch", "cause", "member_id", "members", "partitions_moved", "settled_offset", "open")
+    assert of(found, "rebalances", REVOKES, *columns) == [
+        (1, "joined", "m1", 1, 2, 5, False),
+        (2, "joined", "m2", 2, 1, 13, False),
+    ]
+    assert of(found, "setting_changes", REVOKES, "name", "value") == [("consumer.session.timeout.ms", "50000")]
+
+
+def test_assignments_of_a_generation_count_from_the_same_record(found: Tables) -> None:
+    assert of(found, "intervals", CLASSIC, "partition", "member_id", "from_offset", "to_offset", "first_epoch") == [
+        (0, "m1", 7, 12, 1),
+        (1, "m2", 7, 12, 1),
+        (0, "m2", 12, None, 2),
+        (1, "m1", 12, None, 2),
+    ]
+    assert of(found, "second_owners", CLASSIC, "member_id") == [] if found["second_owners"] else True
+    columns = ("epoch", "from_offset", "members", "partitions_moved", "settled_offset")
+    assert of(found, "rebalances", CLASSIC, *columns) == [(1, 3, 2, 2, 7), (2, 8, 2, 2, 12)]
+
+
+def test_an_instance_id_goes_from_member_to_member(found: Tables) -> None:
+    columns = ("instance_id", "member_id", "from_offset", "to_offset")
+    assert of(found, "static_member_history", STATIC, *columns) == [("i1", "m1", 2, 12), ("i1", "m2", 12, None)]
+    assert of(found, "members", STATIC, "member_id", "instance_id", "to_offset") == [
+        ("m1", "i1", 9),
+        ("m2", "i1", None),
+    ]
+
+
+def test_a_group_that_begins_anew(found: Tables) -> None:
+    assert of(found, "rebalances", ANEW, "epoch", "anew") == [(1, True), (1, True)]
+    assert of(found, "members", ANEW, "open") == [(False,), (False,)]
+
+
+def test_the_members_of_an_upgraded_group_are_there_before_it(found: Tables) -> None:
+    columns = ("epoch", "members", "target_offset", "settled_offset", "superseded")
+    assert of(found, "rebalances", UPGRADED, *columns) == [(4, 2, None, 8, False), (5, 1, 14, 15, False)]
+
+
+def test_offsets_that_transactions_take_leave_no_doubt(found: Tables) -> None:
+    columns = ("from_offset", "to_offset", "grade")
+    assert of(found, "unowned", MARKED, *columns) == [(7, 12, "proven")]
+    assert of(found, "unowned", TAKEN, *columns) == [(6, 7, "possible")]
+    columns = ("first_hole_offset", "whole_from_offset", "missing")
+    assert [r[c] for r in found["coverage"] for c in columns if at_of(r) == (MARKED, "partition")] == [6, 0, 0]
+    assert [r[c] for r in found["coverage"] for c in columns if at_of(r) == (TAKEN, "partition")] == [1, None, 2]
+
+
+def at_of(r: Row) -> tuple[object, ...]:
+    return r["state_partition"], r["scope"]
+
+
+def test_planted_faults_are_found_and_named(spark: SparkSession, found: Tables) -> None:
+    assert of(found, "stale_writes", VOID, "offset", "what", "owner_epoch") == [(2, "record", 1)]
+    assert of(found, "intervals", VOID, "member_id") == [("m2",)]
+    assert of(found, "stale_writes", FENCED, "offset", "what") == [(1, "claim")]
+    assert of(found, "coordinators", FENCED, "claim", "fenced", "to_offset") == [(9, False, 1), (5, True, None)]
+    columns = ("partition", "member_id", "other_member_id", "grade")
+    assert of(found, "second_owners", SECOND, *columns) == [(1, "m2", "m1", "proven")]
+    assert of(found, "second_owners", LOST, *columns) == [(0, "m2", "m1", "proven")]
+    assert of(found, "rebalances", BACK, "epoch", "anew") == [(7, True), (6, False)]
+    names = set(broken(spark, found))
+    assert {"one_owner", "no_stale_writes", "epochs_rise"} <= names
+    assert names <= {"one_owner", "no_stale_writes", "epochs_rise", "known_members"}
+
+
+def test_a_stale_claim_is_told_once(found: Tables) -> None:
+    assert of(found, "stale_claims", TOLD, "offset", "member_id", "partitions", "holder") == [(1, "m1", [0], "m2")]

@@ -1,0 +1,124 @@
+"""The continuous audit: it keeps up, it goes on after what passes, and it ends with what does not."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sidecar.audit.continuous import Continuous
+from sidecar.audit.errors import AuditError, Refused
+from sidecar.audit.ingest import last_batch
+from sidecar.audit.lake import Lake
+from sidecar.audit.source_uri import dump
+from tests.audit.lake.making import bronze, log
+from tests.audit.lake.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_what_passes_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Here a file that is not whole yet."""
+    (source := tmp_path / "in").mkdir()
+    entries = log(31, 200)
+    dump([bronze(entries[:100], 0)], source / "a.jsonl")
+    said: list[str] = []
+    job = Continuous(spark, f"file://{source}", Lake.at(tmp_path / "lake"), {}, every_s=0.1, say=said.append)
+
+    def say(text: str) -> None:
+        said.append(text)
+        if "100 records" in text and not (source / "b.jsonl").exists():
+            (source / "b.jsonl").write_text("{\n")
+        elif "tried again" in text:
+            dump([bronze(entries[100:], 0, first=100)], source / "b.jsonl")
+        elif "batch 1: gold" in text:
+            job.stopped.set()
+
+    job.say = say
+    job.run()
+    assert last_batch(Lake.at(tmp_path / "lake")).position == {0: 200}
+    assert any("b.jsonl, line 1" in text for text in said)
+    assert job.metrics.registry.get_sample_value("group_state_audit_records") == 200
+    assert job.metrics.registry.get_sample_value("group_state_audit_up") == 1
+
+
+def test_the_first_failure_ends_it(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AuditError, match="does not exist"):
+        Continuous(spark, f"file://{tmp_path}/none", Lake.at(tmp_path / "lake"), {}).run()
+
+
+@pytest.mark.kafka
+def test_a_topic_that_was_made_anew_ends_it(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    uri = topics.create("anew", 1)
+    topics.write("anew", {0: log(32, 60)})
+
+    def say(text: str) -> None:
+        if "gold" in text:
+            topics.delete("anew")
+            topics.create("anew", 1)
+
+    with pytest.raises(Refused, match="re-created"):
+        Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.1, say=say).run()
+
+
+@pytest.mark.kafka
+def test_the_command_keeps_up_tells_prometheus_and_stops_when_asked(topics: Topics, tmp_path: Path) -> None:
+    uri = topics.create("live", 2)
+    entries = log(33, 120)
+    topics.write("live", {0: entries[:60]})
+    command = [
+        sys.executable,
+        "-m",
+        "sidecar.cli.main",
+        "audit",
+        "stream",
+        "--from",
+        uri,
+        "--lake",
+        str(tmp_path / "lake"),
+    ]
+    more = ["--from", uri, "--lake", str(tmp_path / "lake"), "--every", "0.5", "--metrics", "127.0.0.1:0"]
+    p = subprocess.Popen([*command, *more], stderr=subprocess.PIPE, text=True)
+    assert p.stderr is not None
+    lines: list[str] = []
+    timer = threading.Timer(200, p.kill)
+    timer.start()
+    try:
+        port = _until(p, lines, r"metrics at port (\d+)")
+        _until(p, lines, "batch 0: gold is up to date")
+        topics.write("live", {0: entries[60:]})
+        _until(p, lines, "batch 1: 60 records")
+        _until(p, lines, "batch 1: gold is up to date")
+        while 'lag_records{partition="0"} 0' not in (told := _scrape(port)) or "audit_records 120" not in told:
+            assert p.poll() is None
+        assert "group_state_audit_up 1" in told
+        p.send_signal(signal.SIGTERM)
+        assert p.wait(60) == 0
+        assert "stopped" in p.stderr.read()
+    finally:
+        timer.cancel()
+        p.kill()
+        p.wait()
+
+
+def _until(p: subprocess.Popen[str], lines: list[str], pattern: str) -> str:
+    """What the first group of the pattern is in the line that has it."""
+    assert p.stderr is not None
+    for line in p.stderr:
+        lines.append(line)
+        if found := re.search(pattern, line):
+            return found[found.lastindex or 0]
+    raise AssertionError("".join(lines))
+
+
+def _scrape(port: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())

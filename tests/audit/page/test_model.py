@@ -1,0 +1,291 @@
+"""What the page says, from tables made by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sidecar.audit.page import Budget, Mark, build, view
+from sidecar.audit.page.groups import longest_shared, union
+from sidecar.audit.page.pack import Bar, Texts, deltas, merged, shares
+from tests.audit.page.example import example
+from tests.audit.page.rows import BEGIN, Row, covered, row, tables
+
+UNTIL = 100_000
+
+
+def seen(rows: dict[str, list[Row]], *, without: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    return view(tables(rows, without=without), title="t", until_ms=BEGIN + UNTIL, **more)
+
+
+def owned(*rows: Row, **others: list[Row]) -> dict[str, list[Row]]:
+    return {"intervals": list(rows), "members": [row("members")], "coverage": [covered(UNTIL)], **others}
+
+
+def kinds(found: dict[str, Any]) -> dict[str, int]:
+    return {key: count for key, _, count in found["findings"]["kinds"] if count}
+
+
+def texts(found: dict[str, Any]) -> list[str]:
+    return [found["texts"][n] for n in found["findings"]["text"]]
+
+
+def test_clean_needs_a_complete_history() -> None:
+    verdict = seen(owned(row("intervals")))["verdict"]
+    assert (verdict["state"], verdict["complete"], verdict["certain"]) == ("clean", True, True)
+    assert verdict["since"] == BEGIN
+
+
+def test_before_the_last_missing_value_nobody_can_know() -> None:
+    gap = covered(UNTIL, missing=3, complete_since_ms=BEGIN + 40_000, complete_since_offset=40)
+    verdict = seen(owned(row("intervals"), coverage=[gap]))["verdict"]
+    assert verdict["state"] == "unknown"
+    assert verdict["head"] == "Cannot know before 2025-11-23 00:00:40 UTC"
+    assert verdict["since"] == BEGIN + 40_000
+
+
+@pytest.mark.parametrize("coverage", ([], [covered(UNTIL, partition=7)]))
+def test_what_no_coverage_speaks_of_is_not_clean(coverage: list[Row]) -> None:
+    verdict = seen(owned(row("intervals"), coverage=coverage))["verdict"]
+    assert (verdict["state"], verdict["head"], verdict["since"]) == ("unknown", "Cannot know", -1)
+
+
+@pytest.mark.parametrize("name", ("second_owners", "stale_writes", "unreadable", "coverage"))
+def test_without_a_table_of_findings_nothing_is_clean(name: str) -> None:
+    rows = owned(row("intervals"))
+    rows.pop(name, None)
+    found = seen(rows, without=(name,))
+    assert found["verdict"]["state"] == "unknown"
+    assert any(name in line for line in found["leftOut"])
+
+
+def test_holes_are_said_even_if_no_revision_is_missing() -> None:
+    verdict = seen(owned(row("intervals"), coverage=[covered(UNTIL, first_hole_offset=5)]))["verdict"]
+    assert (verdict["state"], verdict["certain"]) == ("clean", False)
+
+
+def test_an_overlap_lasts_until_the_first_of_both_ends() -> None:
+    rows = owned(
+        row("intervals", 0, 30_000, member_id="m-1"),
+        row("intervals", 20_000, member_id="m-2"),
+        second_owners=[row("second_owners", 20_000, member_id="m-2", from_offset=20_000, other_member_id="m-1")],
+    )
+    found = seen(rows)
+    assert found["verdict"]["state"] == "findings"
+    assert (found["findings"]["t"], found["findings"]["d"]) == ([BEGIN + 20_000], [10_000])
+    assert texts(found) == ["t-0: m2 (m-2) began while m1 (client) still owned it"]
+
+
+def test_a_check_made_elsewhere_counts() -> None:
+    rows = owned(row("intervals"))
+    found = seen(rows, checks=[("records produced", 500, None), ("records lost", 0, True)])
+    assert found["verdict"]["state"] == "clean"
+    assert found["checks"] == [["records produced", "500", None], ["records lost", "0", True]]
+    verdict = seen(rows, checks=[("records lost", 3, False)])["verdict"]
+    assert (verdict["head"], verdict["text"]) == ("1 finding", "Records lost (1).")
+
+
+def test_a_possible_overlap_is_no_fault_and_not_clean() -> None:
+    overlap = row("second_owners", 5, member_id="m-2", from_offset=5, other_member_id="m-1", grade="possible")
+    verdict = seen(owned(row("intervals"), row("intervals", 5, member_id="m-2"), second_owners=[overlap]))["verdict"]
+    assert (verdict["state"], verdict["faults"], verdict["possible"]) == ("unknown", 0, 1)
+
+
+def test_every_kind_of_finding_is_listed() -> None:
+    found = seen(
+        owned(
+            row("intervals"),
+            stale_writes=[row("stale_writes", 5, what="claim", owner_epoch=1, claimed_epoch=2)],
+            unreadable=[row("unreadable", 6, group_id=None, kind=None, reason="no such schema")],
+            unowned=[row("unowned", 7, 9000, former_member_id="m-1", member_id="m-1")],
+            outages=[row("outages", 8, 700, former_claim=1, claim=2, at_most_ms=692, why="sidecar 1 is gone")],
+            stale_claims=[row("stale_claims", 9, generation=-1, holder="")],
+            setting_changes=[row("setting_changes", 10, group_id="", name="x", value=None)],
+        )
+    )
+    assert kinds(found) == {"stale": 1, "unreadable": 1, "unowned": 1, "outage": 1, "claimed": 1, "setting": 1}
+    assert texts(found)[0].startswith("a claim of a fenced producer: owner epoch 1, the last claim was 2")
+    assert "unknown kind: no such schema" in texts(found)
+    assert "brokers: x removed" in texts(found)
+
+
+def test_the_dead_coordinator_is_not_painted_until_the_next_claim() -> None:
+    claims = [row("coordinators", 0, 60_000, claim=1), row("coordinators", 60_000, claim=2, node_id=2)]
+    away = row("outages", 20_000, 60_000, former_claim=1, claim=2, at_most_ms=40_000, why="sidecar 1 is gone")
+    found = seen(owned(row("intervals"), coordinators=claims, outages=[away]))
+    (c,) = found["coordinators"]
+    assert c["claims"]["d"] == [20_000, -1]
+    assert (c["outages"]["t"], c["outages"]["d"]) == ([BEGIN + 20_000], [40_000])
+    assert (c["takeovers"], found["groups"][0]["takeovers"]) == (1, 1)
+
+
+def test_a_coordinator_that_hands_over_was_there_until_then() -> None:
+    claims = [
+        row("coordinators", 0, 60_000, claim=1),
+        row("coordinators", 60_000, 90_000, claim=2, node_id=2),
+        row("coordinators", 90_000, claim=3, node_id=2, from_why="fence renewed"),
+    ]
+    moved = row("outages", 20_000, 60_000, former_claim=1, claim=2, at_most_ms=40_000, why="moved from sidecar 1")
+    found = seen(owned(row("intervals"), coordinators=claims, outages=[moved]))
+    (c,) = found["coordinators"]
+    assert c["claims"]["d"] == [60_000, 30_000, -1] and c["outages"]["t"] == [] and c["takeovers"] == 1
+    assert kinds(found) == {}
+
+
+def test_the_first_claim_is_no_takeover_and_the_first_epoch_no_rebalance() -> None:
+    turns = [row("rebalances", 0, epoch=1, anew=True), row("rebalances", 5, epoch=2, settled_ms=BEGIN + 50)]
+    found = seen(owned(row("intervals"), coordinators=[row("coordinators")], rebalances=turns))
+    g = found["groups"][0]
+    assert (g["takeovers"], g["rebalances"], g["settle"], g["unowned"]) == (0, 1, 45, -1)
+
+
+def test_unowned_time_counts_while_the_group_has_members() -> None:
+    rows = owned(row("intervals", 0, 1000), unowned=[row("unowned", 1000, 50_000)])
+    rows["members"] = [row("members", 0, 1000), row("members", 45_000, member_id="m-2")]
+    found = seen(rows)
+    assert found["groups"][0]["unowned"] == 5000
+    assert found["findings"]["t"] == [BEGIN + 45_000]
+
+
+def test_brief_unowned_time_is_drawn_but_not_listed() -> None:
+    found = seen(owned(row("intervals", 0, 10), unowned=[row("unowned", 10, 60)]))
+    assert kinds(found) == {}
+    assert found["groups"][0]["free"]["d"] == [50]
+    assert found["leftOut"] == ["1 times a partition was nobody’s for less than 1.0 s: drawn, but not listed."]
+
+
+def test_the_axis_ends_where_the_log_or_the_last_mark_does() -> None:
+    rows = owned(row("intervals"), coverage=[covered(5000)])
+    assert seen(rows)["until"] == BEGIN + 5000
+    assert seen(rows, marks=[Mark(BEGIN + 7000, "kill", True)])["until"] == BEGIN + 7000
+    assert seen(rows, marks=[Mark(BEGIN + 2 * UNTIL, "later")])["until"] == BEGIN + UNTIL
+
+
+def test_one_group_takes_its_state_partition_along_and_nothing_else() -> None:
+    other: Row = {"group_id": "h", "state_partition": 3}
+    rows = {
+        "intervals": [row("intervals"), row("intervals", **other)],
+        "coordinators": [row("coordinators"), row("coordinators", state_partition=3)],
+        "coverage": [covered(UNTIL), covered(UNTIL, 3, missing=1, complete_since_ms=BEGIN + 9)],
+        "stale_writes": [row("stale_writes", group_id="", what="claim"), row("stale_writes", **other)],
+        "unreadable": [row("unreadable", group_id=None), row("unreadable", state_partition=3, group_id=None)],
+    }
+    found = seen(rows, group="g")
+    assert [g["id"] for g in found["groups"]] == ["g"]
+    assert [c["sp"] for c in found["coordinators"]] == [0]
+    assert kinds(found) == {"stale": 1, "unreadable": 1}
+    assert found["verdict"]["complete"]
+
+
+def test_of_one_group_only_its_own_gaps_count() -> None:
+    gap = {"missing": 9, "complete_since_ms": BEGIN + 9}
+    rows = owned(
+        row("intervals"),
+        coverage=[
+            covered(UNTIL, **gap),
+            row("coverage", scope="group", group_id="g", last_ms=BEGIN + 50, records=3),
+            row("coverage", scope="group", group_id="h", last_ms=BEGIN + 50, **gap),
+        ],
+    )
+    assert seen(rows)["verdict"]["state"] == "unknown"
+    found = seen(rows, group="g")
+    assert (found["verdict"]["state"], found["verdict"]["records"], found["until"]) == ("clean", 3, BEGIN + UNTIL)
+
+
+def test_inexact_ends_keep_their_bounds() -> None:
+    life = row("intervals", 50, 90, from_exact=False, from_not_before_offset=20, unseen=4)
+    own = seen(owned(life))["groups"][0]["own"]
+    assert (own["f"], own["x"]) == ([2], {"0": [20, 89, 4, -1]})
+
+
+def test_a_topic_that_was_made_anew_gets_lanes_of_its_own() -> None:
+    found = seen(owned(row("intervals", 0, 9), row("intervals", 20, topic_key="id-u", topic_id="id-u")))
+    assert [found["texts"][n] for n in found["groups"][0]["places"]] == ["t-0 (id-t)", "t-0 (id-u)"]
+
+
+def test_a_group_that_came_from_classic_keeps_its_lanes() -> None:
+    classic = row("intervals", 0, 9, kind="classic", topic_key="t", topic_id=None)
+    found = seen(owned(classic, row("intervals", 20)))
+    assert [found["texts"][n] for n in found["groups"][0]["places"]] == ["t-0"]
+    assert found["groups"][0]["kinds"] == ["classic", "consumer"]
+
+
+def test_too_many_short_bars_become_few_and_the_page_says_so() -> None:
+    rows = [row("intervals", n * 10, n * 10 + 10, member_id=f"m-{n % 3}") for n in range(500)]
+    found = seen(owned(*rows, row("intervals", 5000, partition=1)), budget=Budget(intervals=50))
+    own = found["groups"][0]["own"]
+    assert sum(own["n"]) <= 50
+    assert own["n"][1] == 1
+    assert sum(own["many"].values()) + sum(own["n"]) - len(own["many"]) == 501
+    assert any("501 rows of intervals are drawn as" in line for line in found["leftOut"])
+
+
+def test_what_is_over_the_budget_is_counted() -> None:
+    settings = [row("setting_changes", n, name="x", value=str(n)) for n in range(30)]
+    turns = [row("rebalances", n, epoch=n, anew=n == 0, why=f"reason {n}") for n in range(30)]
+    lives = [row("intervals", n, n + 1, from_why="a reason of some length " * 3 + str(n)) for n in range(5)]
+    budget = Budget(findings=10, rebalances=8, reasons=100)
+    found = seen(owned(*lives, setting_changes=settings, rebalances=turns), budget=budget)
+    assert kinds(found) == {"setting": 30}
+    assert len(found["findings"]["t"]) == 10
+    assert found["groups"][0]["rebalances"] == 29
+    assert len(found["groups"][0]["epochs"]["t"]) == 8
+    told = " ".join(found["leftOut"])
+    assert "20 of 30 findings of the kind “setting changed”" in told
+    assert "22 older rows of rebalances" in told
+    assert "4 reasons of intervals, members or claims" in told
+
+
+def test_the_example_has_what_an_incident_has() -> None:
+    rows, marks, until = example()
+    found = view(rows, marks=marks, title="t", until_ms=until)
+    assert found["verdict"]["head"] == "2 findings"
+    assert set(kinds(found)) == {"overlap", "overlap?", "stale", "unowned", "outage", "claimed", "setting"}
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_page_without_anything_opens_and_claims_nothing() -> None:
+    found = view({}, title="t", until_ms=BEGIN)
+    assert (found["verdict"]["state"], found["from"] < found["until"]) == ("unknown", True)
+    assert "coverage" in found["verdict"]["text"]
+    build(found)
+
+
+def test_hostile_names_stay_in_the_data() -> None:
+    evil = "</script><img src=x onerror=alert(1)><!--<script>@@data@@\u2028"
+    found = seen(
+        {
+            "members": [row("members", group_id=evil, client_id=evil, member_id=evil)],
+            "intervals": [row("intervals", group_id=evil, topic=evil, member_id=evil)],
+        },
+    )
+    found["title"] = evil
+    page = build(found)
+    assert page.count("<script") == 2
+    assert page.count("</script>") == 2
+    assert "<img" not in page
+    assert "\u2028" not in page.split('id="data">')[1]
+    data = page.split('id="data">')[1].split("</script>")[0]
+    assert json.loads(data)["groups"][0]["id"] == evil
+
+
+def test_the_page_asks_for_nothing_from_elsewhere() -> None:
+    page = build(seen(owned(row("intervals"))))
+    assert "default-src 'none'" in page
+    assert "unsafe-inline" not in page
+    for word in ("http://", "https://", "fetch(", "XMLHttpRequest", "import(", "innerHTML", "eval("):
+        assert word not in page
+
+
+def test_small_helpers() -> None:
+    assert deltas([5, 7, 6]) == [5, 2, -1]
+    assert shares([1, 50, 100], 31) == [1, 15, 15]
+    assert union([(5, 9), (1, 3), (2, 4)]) == [(1, 4), (5, 9)]
+    assert longest_shared([(1, 4), (5, 9)], 2, 8) == (5, 8)
+    assert longest_shared([(1, 4)], 4, 8) is None
+    spare = Texts(4)
+    assert (spare.spare("abc"), spare.spare("de"), spare.spare("abc"), spare(None), spare.left_out) == (0, -1, 0, -1, 1)
+    lanes, grain = merged([[Bar(0, 10, 0), Bar(10, 20, 1)], [Bar(5, None, 2)]], 1, 100)
+    assert ([len(lane) for lane in lanes], grain) == ([1, 1], 1000)
