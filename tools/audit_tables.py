@@ -33,13 +33,23 @@ def page() -> str:
 
 
 def _table(t: Table) -> str:
-    lines = [f"### {t.name}\n", f"{t.doc} Key: {', '.join(t.key)}.\n", "| column | type | what it says | empty if |", "|---|---|---|---|"]
+    lines = [
+        f"### {t.name}\n",
+        f"{t.doc} Key: {', '.join(t.key)}.\n",
+        "| column | type | what it says | empty if |",
+        "|---|---|---|---|",
+    ]
     lines += [f"| {c.name} | {_cell(ddl(c.type))} | {_cell(c.doc)} | {_cell(c.null)} |" for c in t.columns]
     return "\n".join(lines) + "\n"
 
 
 def _invariants() -> str:
-    lines = ["### What must hold\n", "Each is a query that must give no rows; `sidecar audit check` runs them all.\n", "| name | what it says |", "|---|---|"]
+    lines = [
+        "### What must hold\n",
+        "Each is a query that must give no rows; `sidecar audit check` runs them all.\n",
+        "| name | what it says |",
+        "|---|---|",
+    ]
     lines += [f"| {name} | {_cell(sentence)} |" for name, (sentence, _) in INVARIANTS.items()]
     return "\n".join(lines) + "\n"
 
