@@ -24,7 +24,7 @@ FROM_KEY = {
     "classic_assignment": "member_id",
     "schema": "fingerprint",
 }
-"""Kind -> the column that the key's sub id fills."""
+"""Kind -> the column that the key's sub id fills; the others have none."""
 HEAD = {"written_ms": "time_ms"}
 """Column of all kinds -> its name in the schema."""
 ALIAS = {"topic": "topic_name"}

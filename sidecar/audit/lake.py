@@ -28,7 +28,7 @@ import pyarrow.dataset as ds
 
 from sidecar.audit.columns import Table
 from sidecar.audit.errors import AuditError
-from sidecar.audit.lake_files import FileInfo, Target, batch_name, duck_type
+from sidecar.audit.lake_files import FileInfo, Target, batch_name, duck_type, no_rows
 from sidecar.audit.lake_parquet import ParquetTables, put_json
 
 if TYPE_CHECKING:
@@ -179,8 +179,7 @@ class Lake:
         paths = [f.path for f in self.files(table)]
         names = ", ".join(f'"{n}"' for n in table.names)
         if not paths:
-            nulls = ", ".join(f'NULL::{duck_type(c.type)} AS "{c.name}"' for c in table.columns)
-            return f"(SELECT {nulls} WHERE false)"
+            return no_rows(table)
         listed = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
         types = ", ".join(f"'{c.name}': '{duck_type(c.type)}'" for c in table.columns if c.name in table.by)
         hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"

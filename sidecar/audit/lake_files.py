@@ -174,6 +174,12 @@ def typed(batch: Any, table: Table) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
+def no_rows(table: Table) -> str:
+    """A table without rows in DuckDB, as what may follow FROM."""
+    nulls = ", ".join(f'NULL::{duck_type(c.type)} AS "{c.name}"' for c in table.columns)
+    return f"(SELECT {nulls} WHERE false)"
+
+
 DUCK = {INT: "INTEGER", LONG: "BIGINT", TEXT: "VARCHAR", BYTES: "BLOB", TIME: "TIMESTAMPTZ", DATE: "DATE"}
 
 

@@ -25,7 +25,7 @@ from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_together import Part, write_together
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.session import SMALL_ROWS, suited
+from sidecar.audit.session import suited
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,9 +83,8 @@ def make_gold(spark: SparkSession, lake: Lake, say: Say = lambda text: None) -> 
     with lake.lock():
         lake.setup(list(GOLD.values()))
         while (n := _done(lake) + 1) <= lake.last_batch():
-            rows = _rows_of(lake, n)
-            with suited(spark, rows):
-                _batch(spark, lake, n, rows > SMALL_ROWS)
+            with suited(spark, _rows_of(lake, n)) as large:
+                _batch(spark, lake, n, large)
             made += 1
             say(f"batch {n}: gold is up to date")
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sidecar.audit.gold.tables import GOLD, INVARIANTS
@@ -48,16 +49,23 @@ COVERAGE = """
 """
 
 
-def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
-    """The tables of gold go by their names. `given`: values of $names in the query."""
+@contextmanager
+def _opened(lake: Lake) -> Iterator[Any]:
+    """DuckDB, in which the tables of gold go by their names."""
     import duckdb
 
     with duckdb.connect() as db:
+        db.execute("set TimeZone = 'UTC'")
         for name, table in GOLD.items():
             db.execute(f'create view "{name}" as select * from {lake.sql(table)}')
         db.execute(f"create view runs as select * from {runs(lake)}")
+        yield db
+
+
+def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
+    """The tables of gold go by their names. `given`: values of $names in the query."""
+    with _opened(lake) as db:
         used = {name: value for name, value in (given or {}).items() if f"${name}" in sql}
-        db.execute("set TimeZone = 'UTC'")
         found = db.sql(sql, params=used)
         if found is None:  # it was no question
             return []
@@ -70,11 +78,12 @@ def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
 def broken(lake: Lake) -> dict[str, tuple[str, int]]:
     """Invariants that do not hold: name -> what should be so, and how many rows say otherwise."""
     found = {}
-    for name, (sentence, sql) in INVARIANTS.items():
-        plain = sql.replace("left anti join", "anti join")
-        count = ask(lake, f"select count(*) as n from ({plain})")[0]["n"]
-        if count:
-            found[name] = (sentence, int(count))
+    with _opened(lake) as db:
+        for name, (sentence, sql) in INVARIANTS.items():
+            plain = sql.replace("left anti join", "anti join")
+            ((count,),) = db.execute(f"select count(*) from ({plain})").fetchall()
+            if count:
+                found[name] = (sentence, int(count))
     return found
 
 

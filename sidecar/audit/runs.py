@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sidecar.audit.columns import INT, LONG, TEXT, TIME, Column, Table, many, record
 from sidecar.audit.lake import Lake
-from sidecar.audit.lake_files import duck_type
+from sidecar.audit.lake_files import duck_type, no_rows
 from sidecar.audit.layers import BRONZE
 
 READ = record(state_partition=INT, from_offset=LONG, until_offset=LONG)
@@ -32,8 +32,7 @@ MAPS = "MAP(VARCHAR, BIGINT[])"
 def runs(lake: Lake) -> str:
     """The table in DuckDB, as what may follow FROM."""
     if lake.last_batch() < 0:
-        nulls = ", ".join(f'NULL::{duck_type(c.type)} AS "{c.name}"' for c in RUNS.columns)
-        return f"(SELECT {nulls} WHERE false)"
+        return no_rows(RUNS)
     files = str(lake.record(0)).replace("'", "''").replace(f"{0:08d}", "????????")
     types = {"number": "INTEGER", "source": "VARCHAR", "identity": "VARCHAR", "done_ms": "BIGINT", "ranges": MAPS}
     types |= {"lost": MAPS, "counts": "MAP(VARCHAR, BIGINT)"}

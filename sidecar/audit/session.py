@@ -90,16 +90,16 @@ def _conf(said: Mapping[str, str], brief: bool) -> SparkConf:
 
 
 @contextmanager
-def suited(spark: SparkSession, rows: int) -> Iterator[None]:
-    """The session's settings suit so many rows meanwhile."""
+def suited(spark: SparkSession, rows: int) -> Iterator[bool]:
+    """The session's settings suit so many rows meanwhile. Gives whether they are many."""
     if rows > SMALL_ROWS:
-        yield
+        yield True
         return
     before = {name: spark.conf.get(name) for name in SMALL}
     try:
         for name, value in SMALL.items():
             spark.conf.set(name, value)
-        yield
+        yield False
     finally:
         for name, was in before.items():
             spark.conf.set(name, was) if was is not None else spark.conf.unset(name)

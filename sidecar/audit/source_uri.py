@@ -152,11 +152,10 @@ class CopySource:
                 told = [_offsets(f.metadata, g) for g in range(f.metadata.num_row_groups)]
                 if named is not None and None not in told:
                     for low, high in filter(None, told):
-                        was = found.get(int(named), (low, high))
-                        found[int(named)] = min(was[0], low), max(was[1], high)
+                        _widen(found, int(named), low, high)
                     continue
                 for raw in f.iter_batches(1 << 18, columns=names):
-                    _widen(found, with_folders(raw, file.values))
+                    _widen_by(found, with_folders(raw, file.values))
         return found
 
     def splits(self, ranges: Ranges) -> list[CopySplit]:
@@ -199,13 +198,16 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.parts[-4:])
 
 
-def _widen(found: dict[int, tuple[int, int]], batch: Any) -> None:
+def _widen(found: dict[int, tuple[int, int]], partition: int, low: int, high: int) -> None:
+    before = found.get(partition, (low, high))
+    found[partition] = (min(low, before[0]), max(high, before[1]))
+
+
+def _widen_by(found: dict[int, tuple[int, int]], batch: Any) -> None:
     table = pa.table({n: batch[n] for n in ("state_partition", "offset")})
     made = table.group_by("state_partition").aggregate([("offset", "min"), ("offset", "max")])
     for row in made.to_pylist():
-        p, low, high = row["state_partition"], row["offset_min"], row["offset_max"] + 1
-        before = found.get(p, (low, high))
-        found[p] = (min(low, before[0]), max(high, before[1]))
+        _widen(found, row["state_partition"], row["offset_min"], row["offset_max"] + 1)
 
 
 # ---- plain dumps ----------------------------------------------------------------------------------------------------

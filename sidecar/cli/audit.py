@@ -36,14 +36,16 @@ Source = Annotated[
 ]
 Group = Annotated[str | None, typer.Option(help="Only this group.")]
 Pairs = Annotated[list[str] | None, typer.Option("--option", "-O", metavar="NAME=VALUE", help="As docs/audit.md says.")]
+LakeFormat = Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")]
+Topic = Annotated[str, typer.Option(help="The state topic.")]
 
 
 @audit.command()
 def run(
     source: Source,
     lake: LakePath = "out/audit/lake",
-    format: Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")] = "",
-    topic: Annotated[str, typer.Option(help="The state topic.")] = "__group_state",
+    format: LakeFormat = "",
+    topic: Topic = "__group_state",
     command_config: CommandConfig = None,
     option: Pairs = None,
     new_incarnation: Annotated[bool, typer.Option(help="The topic was re-created: begin anew beside the old.")] = False,
@@ -71,8 +73,8 @@ def run(
 def stream(
     source: Source,
     lake: LakePath = "out/audit/lake",
-    format: Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")] = "",
-    topic: Annotated[str, typer.Option(help="The state topic.")] = "__group_state",
+    format: LakeFormat = "",
+    topic: Topic = "__group_state",
     command_config: CommandConfig = None,
     option: Pairs = None,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="From one batch to the next.")] = 30.0,

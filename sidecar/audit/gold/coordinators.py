@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.audit.gold.steps import sql
 from sidecar.core.owner import RENEWED
+from sidecar.state.fold import UNFENCED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,13 +49,13 @@ def outages(keys: DataFrame, claims_now: DataFrame, was: DataFrame) -> Writes:
     """A claim with which the owner only renews its fence ends nothing. `was`: of each partition the last record under
     its last claim."""
     last = sql(
-        """select state_partition, claim, max(w) as w from (
+        f"""select state_partition, claim, max(w) as w from (
                 select state_partition, claimed_epoch as claim, max(struct(offset, log_ms as ms, written_ms)) as w
-                    from {keys} where owner_epoch = claimed_epoch and kind not in ('owner_claim', 'schema', 'config')
+                    from {{keys}} where owner_epoch = claimed_epoch and kind not in {UNFENCED}
                     group by state_partition, claimed_epoch
-                union all select state_partition, claim, struct(from_offset, from_ms, from_written_ms) from {claims}
+                union all select state_partition, claim, struct(from_offset, from_ms, from_written_ms) from {{claims}}
                     where not carried
-                union all select state_partition, claim, w from {was})
+                union all select state_partition, claim, w from {{was}})
             group by state_partition, claim""",
         keys=keys,
         claims=claims_now,

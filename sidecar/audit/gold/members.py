@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sidecar.audit.gold.holdings import MEMBER
 from sidecar.audit.gold.steps import ORDER, done, lives, sql
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Told:
         )
         every = sql(
             f"""select *, lag(said) over w as before, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by state_partition, group_id, member_id {ORDER})""",
+                from {{rows}} window w as (partition by {MEMBER} {ORDER})""",
             rows=rows,
         )
         chain = done(every.where("latest or said is not null"))

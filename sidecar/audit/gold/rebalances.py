@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sidecar.audit.gold.holdings import keys
+from sidecar.audit.gold.holdings import MEMBER, keys
 from sidecar.audit.gold.steps import ORDER, done, graded, quick, sql
 
 if TYPE_CHECKING:
@@ -95,34 +95,33 @@ class Moves(NamedTuple):
 
 def moves(target_members: DataFrame, targets: DataFrame, was: DataFrame, pending: DataFrame) -> Moves:
     """Of consumer groups."""
-    member = "state_partition, group_id, member_id"
     rows = sql(
-        f"""select {member}, offset, deleted, partitions, false as carried from {{target_members}}
-            union all select {member}, offset, false, partitions, true from {{was}}""",
+        f"""select {MEMBER}, offset, deleted, partitions, false as carried from {{target_members}}
+            union all select {MEMBER}, offset, false, partitions, true from {{was}}""",
         target_members=target_members,
         was=was,
     )
     chain = done(
         sql(
             f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {quick(member)} {ORDER})""",
+                from {{rows}} window w as (partition by {quick(MEMBER)} {ORDER})""",
             rows=rows,
         ).where("latest or not partitions <=> b_partitions")
     )
     changes = sql(
-        f"""with a as (select {member}, offset, coalesce({keys("partitions", "topic_id")}, array()) as k,
+        f"""with a as (select {MEMBER}, offset, coalesce({keys("partitions", "topic_id")}, array()) as k,
                 coalesce({keys("b_partitions", "topic_id")}, array()) as bk from {{chain}}
                 where not carried and not partitions <=> b_partitions)
-            select {member}, offset, 1 as gain, explode(array_except(k, bk)) as place from a
-            union all select {member}, offset, -1, explode(array_except(bk, k)) from a
-            union all select {member}, offset, gain, place from {{pending}}""",
+            select {MEMBER}, offset, 1 as gain, explode(array_except(k, bk)) as place from a
+            union all select {MEMBER}, offset, -1, explode(array_except(bk, k)) from a
+            union all select {MEMBER}, offset, gain, place from {{pending}}""",
         chain=chain,
         pending=pending,
     )
     numbered = sql(
         f"""select *, coalesce(sum(is_target) over (partition by state_partition, group_id order by offset
                     rows between unbounded preceding and 1 preceding), 0) as n from (
-                select {member}, offset, gain, place, 0 as is_target from {{changes}}
+                select {MEMBER}, offset, gain, place, 0 as is_target from {{changes}}
                 union all select state_partition, group_id, null, offset, 0, null, 1 from {{targets}}
                     where not deleted)""",
         changes=changes,
@@ -138,9 +137,9 @@ def moves(target_members: DataFrame, targets: DataFrame, was: DataFrame, pending
             select state_partition, group_id, target_offset, moved from b where target_offset is not null""",
         numbered=numbered,
     )
-    left = sql(f"select {member}, offset, partitions from {{chain}} where latest and not deleted", chain=chain)
+    left = sql(f"select {MEMBER}, offset, partitions from {{chain}} where latest and not deleted", chain=chain)
     waiting = sql(
-        f"""select {member}, offset, gain, place from {{numbered}} c left anti join (
+        f"""select {MEMBER}, offset, gain, place from {{numbered}} c left anti join (
                 select state_partition, group_id, max(offset) as last from {{numbered}} where is_target = 1
                 group by state_partition, group_id) t
                 on c.state_partition = t.state_partition and c.group_id = t.group_id and c.offset < t.last

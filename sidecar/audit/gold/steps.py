@@ -6,27 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.columns import Table
+from sidecar.audit.decode_rows import FROM_KEY
 from sidecar.audit.layers import SILVER
+from sidecar.state.fold import UNFENCED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Frames = Mapping[str, "DataFrame"]
-SUB_ID: dict[str, str] = {
-    "member": "member_id",
-    "static_member": "instance_id",
-    "target_member": "member_id",
-    "current": "member_id",
-    "regex": "regex",
-    "config": "name",
-    "owner_claim": "claim",
-    "classic_member": "member_id",
-    "classic_assignment": "member_id",
-    "schema": "fingerprint",
-}
-"""Kind of record -> the column that the third part of its key is in; the others have none."""
-UNFENCED = ("owner_claim", "schema", "config")
-"""Kinds that are judged by no claim (state/fold.py)."""
 VOID = "(owner_epoch is not null and claimed_epoch is not null and owner_epoch <> claimed_epoch)"
 ORDER = "order by offset"
 
@@ -85,7 +72,7 @@ def keyed(silver: Frames) -> DataFrame:
             "written_ms",
             f"'{kind}' as kind",
             "group_id",
-            f"{SUB_ID.get(kind, repr(''))} as sub_id",
+            f"{FROM_KEY.get(kind, repr(''))} as sub_id",
             "owner_epoch",
             "claimed_epoch",
             "revision",
