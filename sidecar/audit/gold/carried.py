@@ -15,7 +15,7 @@ FROM = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT, not_before=LONG, 
 STATE = record(offset=LONG, type=TEXT, ms=LONG, written_ms=LONG)
 REACH = record(reach=LONG, from_offset=LONG, member_id=TEXT, ms=LONG, written_ms=LONG)
 WHO = record(offset=LONG, written_ms=LONG, member_id=TEXT, what=TEXT)
-TARGET = record(offset=LONG, ms=LONG, written_ms=LONG, assignor=TEXT, moved=LONG)
+TARGET = record(offset=LONG, ms=LONG, written_ms=LONG, assignor=TEXT, moved=LONG, since=LONG)
 HEAD = record(epoch=INT, anew=FLAG, began=REC, member_id=TEXT, cause=TEXT, members=INT, target=TARGET)
 ACC = record(
     head_offset=LONG,
@@ -95,6 +95,7 @@ CARRIED = by_name(
             assigned=NAMED,
             whole_from=LONG,
             at_offset=LONG,
+            waited=FLAG,
         ),
         _carried(
             "assigned_groups",
@@ -244,6 +245,14 @@ CARRIED = by_name(
             offset=LONG,
             gain=INT,
             place=TEXT,
+        ),
+        _carried(
+            "complete_targets",
+            "The last complete target of each group.",
+            ("state_partition", "group_id"),
+            state_partition=INT,
+            group_id=TEXT,
+            offset=LONG,
         ),
         _carried(
             "classic_states",

@@ -7,26 +7,27 @@ Only consumers own partitions. A member that is removed, or whose group goes, ho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from sidecar.audit.gold.holdings import COLUMNS, MEMBER, keys, marked
-from sidecar.audit.gold.steps import MISSING, ORDER, adjacent, done, sql, whole
+from sidecar.audit.gold.frames import Frame, done, pack, sql
+from sidecar.audit.gold.holdings import CHANGE, MEMBER, events
+from sidecar.audit.gold.steps import MISSING, ORDER, adjacent, whole
+from sidecar.audit.lake_files import duck_type
+from sidecar.audit.layers import NAMED
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+PENDING = duck_type(NAMED)
 GROUP = "state_partition, group_id"
 
 
 class Held(NamedTuple):
-    events: DataFrame
-    last: DataFrame
+    events: Frame
+    last: Frame
     """Per member the assignment that counts, and those after it that wait."""
-    groups: DataFrame
+    groups: Frame
     """The last record of each group."""
 
 
-def classic(assignments: DataFrame, members: DataFrame, groups: DataFrame, last: DataFrame, was: DataFrame) -> Held:
+def classic(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Held:
     """`last` and `was`: what the last batch left."""
     line = done(_line(assignments, members, groups, last, was))
     heads = _heads(line)
@@ -39,32 +40,33 @@ def classic(assignments: DataFrame, members: DataFrame, groups: DataFrame, last:
     return Held(_events(counted, heads), _last(counted, heads), left)
 
 
-def _heads(line: DataFrame) -> DataFrame:
+def _heads(line: Frame) -> Frame:
     return sql(
         f"""select *, lead(1) over (partition by {GROUP} order by n) is null as latest,
-                case when g is null or g.deleted then revision <=> 1 else revision <=> g.revision + 1 end as adjacent
+                coalesce(revision = case when g is null or g.deleted then 1 else g.revision + 1 end, false)
+                    as adjacent
             from {{line}} where is_group""",
         line=line,
     )
 
 
-def _line(assignments: DataFrame, members: DataFrame, groups: DataFrame, last: DataFrame, was: DataFrame) -> DataFrame:
+def _line(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Frame:
     """All in one line per group: `n` counts the records of the group so far, `life` how often it has gone before, `g`
     is its last record before."""
     rows = sql(
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, whole_from,
-                false as is_group, null as protocol_type, null as assigned_generation, null as at_offset
+                false as is_group, null as protocol_type, null as assigned_generation, null as at_offset, false as waited
                 from {{assignments}}
             union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, whole_from,
                 false, null, null,
-                null from {{members}}
+                null, false from {{members}}
             union all select {GROUP}, '', offset, log_ms, written_ms, why, revision, deleted, null, null, whole_from,
                 true,
-                protocol_type, assigned_generation, null from {{groups}}
+                protocol_type, assigned_generation, null, false from {{groups}}
             union all select {MEMBER}, offset, log_ms, written_ms, why, revision, false, generation, assigned,
-                whole_from, false, null, null, at_offset from {{last}}
+                whole_from, false, null, null, at_offset, waited from {{last}}
             union all select {GROUP}, '', offset, null, null, null, revision, false, null, null, null, true,
-                protocol_type, assigned_generation, null from {{was}}""",
+                protocol_type, assigned_generation, null, false from {{was}}""",
         assignments=assignments,
         members=members,
         groups=groups,
@@ -74,8 +76,8 @@ def _line(assignments: DataFrame, members: DataFrame, groups: DataFrame, last: D
     return sql(
         f"""select *, sum(cast(is_group as int)) over w as n,
                 coalesce(sum(cast(is_group and deleted as int)) over earlier, 0) as life,
-                last(case when is_group then struct(revision, deleted, protocol_type, assigned_generation) end, true)
-                    over earlier as g
+                last_value(case when is_group then {pack("revision, deleted, protocol_type, assigned_generation")} end
+                    ignore nulls) over earlier as g
             from {{rows}}
             window w as (partition by {GROUP} {ORDER}),
                 earlier as (partition by {GROUP} {ORDER} rows between unbounded preceding and 1 preceding)""",
@@ -83,7 +85,7 @@ def _line(assignments: DataFrame, members: DataFrame, groups: DataFrame, last: D
     )
 
 
-def _counted(line: DataFrame, heads: DataFrame) -> DataFrame:
+def _counted(line: Frame, heads: Frame) -> Frame:
     """Per assignment the offset from which it counts, if it does (`since`), and whether nothing is missing before it.
     `breaks` counts the places where a value is missing."""
     chain = sql(
@@ -101,11 +103,11 @@ def _counted(line: DataFrame, heads: DataFrame) -> DataFrame:
     joined = sql(
         """select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
                 h.adjacent as h_adjacent, case when waits then h.protocol_type else c.g.protocol_type end as type,
-                lag(waits, 1, false) over w as after_waiting,
+                lag(waits or c.waited, 1, false) over w as after_waiting,
                 sum(cast(not carried and not c.adjacent as int)) over w as breaks
             from {chain} c left join {heads} h
                 on c.waits and c.state_partition = h.state_partition and c.group_id = h.group_id and c.n + 1 = h.n
-            window w as (partition by c.state_partition, c.group_id, c.member_id order by c.offset)""",
+            window w as (partition by c.state_partition, c.group_id, c.member_id, c.life order by c.offset)""",
         chain=chain,
         heads=heads,
     )
@@ -119,58 +121,47 @@ def _counted(line: DataFrame, heads: DataFrame) -> DataFrame:
     return sql(
         f"""select *, max(case when since is not null then offset end) over (partition by {MEMBER}) as counts_offset,
                 case when carried then assigned
-                    when not deleted and type <=> 'consumer' then assigned end as held
+                    when not deleted and type is not distinct from 'consumer' then assigned end as held
             from {{since}}""",
         since=since,
     )
 
 
-def _events(counted: DataFrame, heads: DataFrame) -> DataFrame:
-    chain = sql(
-        f"""with a as (select *, coalesce(array_distinct({keys("held", "topic")}), array()) as k
-                from {{counted}} where since is not null),
-            b as (select *, lag(k) over w as b_k, lag(deleted) over w as b_deleted, lag(since) over w as b_since,
-                lag(generation) over w as b_generation, coalesce(lag(breaks) over w, 0) = breaks and sure as unbroken,
-                lead(1) over w is null as latest
-                from a window w as (partition by {MEMBER}, life order by since))
-            select *, case when b_deleted then array() else coalesce(b_k, array()) end as bk from b""",
-        counted=counted,
+def _events(counted: Frame, heads: Frame) -> Frame:
+    chain = done(
+        sql(
+            f"""with b as (select *, lag(held) over w as b_held, lag(deleted) over w as b_deleted,
+                lag(since) over w as b_since, lag(generation) over w as b_generation,
+                coalesce(lag(breaks) over w, 0) = breaks and sure as unbroken, lead(1) over w is null as latest
+                from {{counted}} where since is not null window w as (partition by {MEMBER}, life order by since))
+            select * from b""",
+            counted=counted,
+        )
     )
     changes = sql(
-        f"""with a as (select *, coalesce(unbroken, false) as adj,
-                case when not b_deleted then b_since end as b_offset,
-                case when not b_deleted then b_generation end as b_epoch from {{chain}} where not carried),
-            b as (select {MEMBER}, since as offset, case when waits then h_ms else log_ms end as log_ms,
-                case when waits then h_written_ms else written_ms end as written_ms, why, adj as adjacent, b_offset,
-                missing, generation as epoch, b_epoch,
-                concat({marked("a", "array_except(k, bk)")}, {marked("x", "array_except(bk, k)")},
-                    case when adj then array() else {marked("k", "array_intersect(k, bk)")} end) as es from a),
-            c as (select *, explode(transform(es, k -> struct(k, substring(k, instr(k,
-                '|') + 1) as topic))) as e from b)
-            select {COLUMNS.format(kind="classic")} from c""",
-        chain=chain,
-    )
-    gone = sql(
-        f"""with a as (select c.state_partition, c.group_id, c.member_id, h.offset, h.log_ms, h.written_ms, h.why,
-                coalesce(c.since >= h.whole_from, false) as adjacent, c.since as b_offset, 0L as missing,
-                cast(null as int) as epoch, c.generation as b_epoch,
-                explode(transform(c.k, k -> struct(concat('x', k) as k, substring(k, instr(k, '|') + 1) as topic))) as e
+        f"""with a as (select {MEMBER}, since as offset, case when waits then h_ms else log_ms end as log_ms,
+                case when waits then h_written_ms else written_ms end as written_ms, why,
+                coalesce(unbroken, false) as adjacent, case when not b_deleted then b_since end as b_offset, missing,
+                generation as epoch, case when not b_deleted then b_generation end as b_epoch, held as assigned,
+                case when not b_deleted then b_held end as b_assigned from {{chain}} where not carried
+            union all select c.state_partition, c.group_id, c.member_id, h.offset, h.log_ms, h.written_ms, h.why,
+                coalesce(c.since >= h.whole_from, false), c.since, 0, null, c.generation, null, c.held
                 from {{chain}} c join {{heads}} h on c.state_partition = h.state_partition
                     and c.group_id = h.group_id and c.life = h.life and h.deleted
                 where c.latest and not c.deleted)
-            select {COLUMNS.format(kind="classic")} from a""",
+            select {CHANGE}, assigned, null::{PENDING} as pending, b_assigned, null::{PENDING} as b_pending from a""",
         chain=chain,
         heads=heads,
     )
-    return changes.unionAll(gone)
+    return events(changes, "classic", "topic")
 
 
-def _last(counted: DataFrame, heads: DataFrame) -> DataFrame:
+def _last(counted: Frame, heads: Frame) -> Frame:
     """Of the groups that are there: what counts, and what came after it."""
     return sql(
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, generation,
-                case when since is null then assigned else held end as assigned, whole_from, since as at_offset
-            from {{counted}} c left anti join {{heads}} h on c.state_partition = h.state_partition
+                case when since is null then assigned else held end as assigned, whole_from, since as at_offset, waits or waited as waited
+            from {{counted}} c anti join {{heads}} h on c.state_partition = h.state_partition
                 and c.group_id = h.group_id and c.life = h.life and h.deleted
             where not deleted and (counts_offset is null or offset >= counts_offset)
                 and (since is not null or h_offset is null)""",

@@ -3,25 +3,23 @@ of who was fenced; and what was read of each partition and group."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from sidecar.audit.gold.steps import sql
+from sidecar.audit.gold.frames import Frame, pack, sql
 from sidecar.core.owner import RENEWED
 from sidecar.state.fold import UNFENCED
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+AT = pack("offset, ms = log_ms")
 SAID = "node_id, address, member_id, generation, producer_id, producer_epoch"
 
 
-def claims(records: DataFrame, was: DataFrame) -> DataFrame:
+def claims(records: Frame, was: Frame) -> Frame:
     """Each counts from its record to the next, whatever its number. One is `fenced` if the same producer has claimed
     with a higher epoch before. `was`: the last one of each partition, and the highest epoch of each producer."""
     return sql(
         f"""with a as (select state_partition, owner_epoch as claim, {SAID}, offset as from_offset, log_ms as from_ms,
                 written_ms as from_written_ms, why as from_why, null as highest, false as carried, false as was_fenced
-                from {{records}} where not deleted and length(claim) <= 20 and claim rlike '^[0-9]+$'
+                from {{records}} where not deleted and length(claim) <= 20 and regexp_full_match(claim, '[0-9]+')
             union all select state_partition, claim, {SAID}, from_offset, from_ms, from_written_ms, from_why, highest,
                 true, fenced from {{was}}),
             b as (select *, max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
@@ -41,19 +39,19 @@ def claims(records: DataFrame, was: DataFrame) -> DataFrame:
 
 
 class Writes(NamedTuple):
-    outages: DataFrame
-    last: DataFrame
+    outages: Frame
+    last: Frame
 
 
-def outages(keys: DataFrame, claims_now: DataFrame, was: DataFrame) -> Writes:
+def outages(keys: Frame, claims_now: Frame, was: Frame) -> Writes:
     """A claim with which the owner only renews its fence ends nothing. `was`: of each partition the last record under
     its last claim."""
     last = sql(
         f"""select state_partition, claim, max(w) as w from (
-                select state_partition, claimed_epoch as claim, max(struct(offset, log_ms as ms, written_ms)) as w
+                select state_partition, claimed_epoch as claim, arg_max({pack("offset, ms = log_ms, written_ms")}, offset) as w
                     from {{keys}} where owner_epoch = claimed_epoch and kind not in {UNFENCED}
                     group by state_partition, claimed_epoch
-                union all select state_partition, claim, struct(from_offset, from_ms, from_written_ms) from {{claims}}
+                union all select state_partition, claim, {pack("offset = from_offset, ms = from_ms, written_ms = from_written_ms")} from {{claims}}
                     where not carried
                 union all select state_partition, claim, w from {{was}})
             group by state_partition, claim""",
@@ -79,7 +77,7 @@ def outages(keys: DataFrame, claims_now: DataFrame, was: DataFrame) -> Writes:
     return Writes(found, left)
 
 
-def stale_writes(keys: DataFrame, claims_now: DataFrame) -> DataFrame:
+def stale_writes(keys: Frame, claims_now: Frame) -> Frame:
     return sql(
         """select state_partition, offset, log_ms as ms, written_ms, group_id, 'record' as what, kind, sub_id,
                 owner_epoch, claimed_epoch, why from {keys} where void
@@ -91,20 +89,20 @@ def stale_writes(keys: DataFrame, claims_now: DataFrame) -> DataFrame:
     )
 
 
-def coverage(keys: DataFrame, corrupt: DataFrame, revisions: DataFrame, was: DataFrame) -> DataFrame:
+def coverage(keys: Frame, corrupt: Frame, revisions: Frame, was: Frame) -> Frame:
     """Per group; `revisions`: of steps.py."""
     return sql(
-        """select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records, sum(missing) as missing,
+        f"""select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records, sum(missing) as missing,
                 max(s) as s from (
-                select state_partition, group_id, min(struct(offset, log_ms as ms)) as f,
-                    max(struct(offset, log_ms as ms)) as l, count(*) as records, 0L as missing, null as s
-                    from {keys} group by state_partition, group_id
-                union all select state_partition, '', min(struct(offset, log_ms)), max(struct(offset, log_ms)),
-                    count(*), 0L, null from {corrupt} group by state_partition
-                union all select state_partition, group_id, null, null, 0L, sum(missing),
-                    max(struct(offset, log_ms as ms)) from {revisions} where missing > 0
+                select state_partition, group_id, arg_min({AT}, offset) as f,
+                    arg_max({AT}, offset) as l, count(*) as records, 0 as missing, null as s
+                    from {{keys}} group by state_partition, group_id
+                union all select state_partition, '', arg_min({AT}, offset), arg_max({AT}, offset),
+                    count(*), 0, null from {{corrupt}} group by state_partition
+                union all select state_partition, group_id, null, null, 0, sum(missing),
+                    arg_max({AT}, offset) from {{revisions}} where missing > 0
                     group by state_partition, group_id
-                union all select state_partition, group_id, f, l, records, missing, s from {was})
+                union all select state_partition, group_id, f, l, records, missing, s from {{was}})
             group by state_partition, group_id""",
         keys=keys,
         corrupt=corrupt,
@@ -113,7 +111,7 @@ def coverage(keys: DataFrame, corrupt: DataFrame, revisions: DataFrame, was: Dat
     )
 
 
-def as_coverage(per_group: DataFrame, stretches: DataFrame) -> DataFrame:
+def as_coverage(per_group: Frame, stretches: Frame) -> Frame:
     """Both scopes, as the table has them."""
     return sql(
         """with a as (select 'group' as scope, * from {per_group} where group_id <> ''

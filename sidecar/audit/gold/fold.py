@@ -1,5 +1,5 @@
-"""The fold: the new records of a batch, and what the last batch left, to rows of gold. Only DataFrames: the executors
-compute and write, nothing comes to the driver.
+"""The fold: the new records of a batch, and what the last batch left, to rows of gold. A task folds one or more state
+partitions; a large one in steps, of which the second takes a part of its groups.
 
 For any cutting of the log into batches (by offset, per state partition), all rows that were `added` and the `open` ones
 of the last batch are those that one single batch gives.
@@ -8,94 +8,94 @@ of the last batch are those that one single batch gives.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from sidecar.audit.columns import Table
 from sidecar.audit.gold import coordinators, holdings, members, ownership, rebalances
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
-from sidecar.audit.gold.steps import done, empty, keyed, read, revisions, shape, sql, stretches, valid
+from sidecar.audit.gold.frames import Database, Frame, done, shape, sql
+from sidecar.audit.gold.steps import keyed, read, revisions, stretches, valid
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.layers import SILVER_TABLES
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from sidecar.audit.columns import Table
-
-Frames = Mapping[str, "DataFrame"]
+Frames = Mapping[str, Frame]
 
 
 @dataclass
 class Folded:
     """By name of the table."""
 
-    added: dict[str, DataFrame] = field(default_factory=dict)
-    """Rows that will never change."""
-    open: dict[str, DataFrame] = field(default_factory=dict)
-    """Rows that those of the next batch replace."""
-    carried: dict[str, DataFrame] = field(default_factory=dict)
-    """What the next batch must know. Write it and read it again, or the plans of all batches add up."""
+    gold: dict[str, Frame] = field(default_factory=dict)
+    """Rows that will never change, and the `open` ones, which those of the next batch replace."""
+    carried: dict[str, Frame] = field(default_factory=dict)
+    """What the next batch must know."""
 
 
-class _Tables(dict[str, "DataFrame"]):
+class _Tables(dict[str, Frame]):
     """A table that is not there is an empty one, made when it is asked for."""
 
-    def __init__(self, known: Mapping[str, Table], there: Frames, some: DataFrame) -> None:
+    def __init__(self, db: Database, known: Mapping[str, Table], there: Frames) -> None:
         super().__init__(there)
-        self.known, self.some = known, some
+        self.db, self.known = db, known
 
-    def __missing__(self, name: str) -> DataFrame:
-        return empty(self.some, self.known[name])
+    def __missing__(self, name: str) -> Frame:
+        self[name] = self.db.empty(self.known[name])
+        return self[name]
 
 
 class _Fold:
-    def __init__(self, silver: Frames, carried: Frames, large: bool) -> None:
-        some = next(iter(silver.values()))
-        if not large:
-            # Of few rows, a task for each file takes longer than they do.
-            silver, carried = ({name: df.coalesce(1) for name, df in fs.items()} for fs in (silver, carried))
-        self.silver = _Tables(SILVER_TABLES, silver, some)
-        self.was = _Tables(CARRIED, carried, some)
+    def __init__(self, db: Database, silver: Frames, carried: Frames) -> None:
+        self.there = {*silver, *(f"carried {name}" for name in carried)}
+        self.db = db
+        self.silver = _Tables(db, SILVER_TABLES, silver)
+        self.was = _Tables(db, CARRIED, carried)
         self.out = Folded()
-        # Each question needs a few columns of all records. Those of many are read anew, from files that have columns;
-        # of few, the plans would cost more.
-        self.keys = keyed(silver) if large else done(keyed(silver).coalesce(1))
-        self.revisions = done(revisions(self.keys, self.was["revisions"]))
-        here = read(self.keys, self.silver["corrupt"], self.was["read"])
-        whole = done(stretches(self.revisions, here, self.was["read"]))
-        self.carry("read", whole.where("until is null"))
-        self.whole = whole.where("whole_from is not null").hint("broadcast")
-        self.last = whole
 
     def idle(self, silver: Sequence[str], carried: Sequence[str]) -> bool:
-        """None of these tables is there."""
-        return self.silver.keys().isdisjoint(silver) and self.was.keys().isdisjoint(carried)
+        """None of these tables is there, so nothing comes of them."""
+        return self.there.isdisjoint({*silver, *(f"carried {name}" for name in carried)})
 
-    def nothing(self, added: Sequence[str], carried: Sequence[str]) -> None:
-        """There are no rows in these tables: nothing is planned for them."""
-        for name in added:
-            self.out.added[name] = empty(self.keys, GOLD[name])
-            if GOLD[name].open:
-                self.out.open[name] = self.out.added[name]
-        for name in carried:
-            self.out.carried[name] = empty(self.keys, CARRIED[name])
+    def carry(self, name: str, frame: Frame) -> None:
+        self.out.carried[name] = shape(frame, CARRIED[name])
 
-    def carry(self, name: str, df: DataFrame) -> None:
-        self.out.carried[name] = shape(df, CARRIED[name])
+    def add(self, name: str, frame: Frame) -> None:
+        self.out.gold[name] = shape(frame, GOLD[name])
 
-    def add(self, name: str, df: DataFrame) -> None:
-        """Rows that have ended and rows that have not."""
-        table = GOLD[name]
-        shaped = shape(df, table)
-        if table.open:
-            self.out.added[name] = shaped.where("not open")
-            self.out.open[name] = shaped.where("open")
-        else:
-            self.out.added[name] = shaped
 
-    def of(self, name: str) -> DataFrame:
+class _Partitions(_Fold):
+    """What is said of state partitions, and where each is whole."""
+
+    def fold(self, silver: Frames) -> Frame:
+        keys = done(keyed(self.db, silver))
+        revised = done(revisions(keys, self.was["revisions"]))
+        last = done(stretches(revised, read(keys, self.silver["corrupt"], self.was["read"]), self.was["read"]))
+        self.carry("read", last.where("until is null"))
+        claims = done(coordinators.claims(self.silver["claims"], self.was["claims"]))
+        self.add("coordinators", claims.where("not told_already"))
+        self.carry("claims", claims.where("newest or open").select("* exclude (highest), now as highest"))
+        writes = coordinators.outages(keys, claims, self.was["writes"])
+        self.add("outages", writes.outages)
+        self.carry("writes", writes.last)
+        self.add("stale_writes", coordinators.stale_writes(keys, claims))
+        covered = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"])
+        per_group = done(covered)
+        self.add("coverage", coordinators.as_coverage(per_group, last))
+        self.carry("coverage", per_group)
+        self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
+        if not self.idle(("corrupt",), ()):
+            self.add("unreadable", self.silver["corrupt"])
+        return last
+
+
+class _Groups(_Fold):
+    """What is said of groups. `whole`: where the state partitions are."""
+
+    def __init__(self, db: Database, silver: Frames, carried: Frames, whole: Frame) -> None:
+        super().__init__(db, silver, carried)
+        self.whole = whole
+
+    def of(self, name: str) -> Frame:
         """Valid records of this kind, with the begin of the stretch without gaps that they are in."""
         return sql(
             """select r.*, whole_from from {records} r
@@ -105,14 +105,17 @@ class _Fold:
             whole=self.whole,
         )
 
+    def fold(self) -> None:
+        self.ownership()
+        self.people()
+        self.rebalances()
+
     def ownership(self) -> None:
         gone = "deleted"
         consumer = holdings.consumer(self.of("current"), self.of("members").where(gone), self.was["holdings"])
         self.carry("holdings", consumer.last)
         assignments, events = self.was["assignments"], consumer.events
-        if self.idle(("classic_assignments", "classic_groups"), ("assignments", "assigned_groups")):
-            self.nothing((), ("assignments", "assigned_groups"))
-        else:
+        if not self.idle(("classic_assignments", "classic_groups"), ("assignments", "assigned_groups")):
             of_classic = classic(
                 self.of("classic_assignments"),
                 self.of("classic_members").where(gone),
@@ -120,7 +123,8 @@ class _Fold:
                 assignments,
                 self.was["assigned_groups"],
             )
-            assignments, events = of_classic.last, events.unionAll(of_classic.events)
+            assignments = of_classic.last
+            events = sql("select * from {a} union all select * from {b}", a=events, b=of_classic.events)
             self.carry("assignments", assignments)
             self.carry("assigned_groups", of_classic.groups)
         self.events = done(events)
@@ -136,8 +140,9 @@ class _Fold:
         self.add(
             "intervals",
             sql(
-                """select i.* except (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
-                    left join {epochs} using (state_partition, group_id, kind, member_id)""",
+                """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
+                    left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
+                        and i.kind = e.kind and i.member_id = e.member_id""",
                 ended=intervals,
                 epochs=epochs,
             ),
@@ -145,7 +150,7 @@ class _Fold:
         self.carry("intervals", intervals.where("open"))
         self.contested(owned.stretches)
 
-    def contested(self, stretches: DataFrame) -> None:
+    def contested(self, stretches: Frame) -> None:
         found = ownership.compare(done(stretches), self.was["doubtful"], self.was["places"], self.whole)
         self.add("second_owners", found.overlaps)
         self.add("unowned", found.unowned)
@@ -156,40 +161,16 @@ class _Fold:
         found = done(members.members(self.of("members"), self.of("classic_members"), self.was["members"]))
         self.add("members", members.as_members(found))
         self.carry("members", found.where("open"))
-        if self.idle(("static_members",), ("static_members",)):
-            self.nothing(("static_member_history",), ("static_members",))
-        else:
+        if not self.idle(("static_members",), ("static_members",)):
             held = done(members.static_members(self.of("static_members"), self.was["static_members"]))
             self.add("static_member_history", members.as_static(held))
             self.carry("static_members", held.where("open"))
-        if self.idle(("settings",), ()):
-            self.nothing(("setting_changes",), ())
-        else:
+        if not self.idle(("settings",), ()):
             self.add("setting_changes", members.settings(self.silver["settings"]))
-        if self.idle(("classic_members",), ("stale_claims",)):
-            self.nothing(("stale_claims",), ("stale_claims",))
-        else:
-            told = members.Told(valid(self.silver["classic_members"]), self.was["stale_claims"])
+        if not self.idle(("classic_members",), ("stale_claims",)):
+            told = members.told(valid(self.silver["classic_members"]), self.was["stale_claims"])
             self.add("stale_claims", told.added)
             self.carry("stale_claims", told.last)
-
-    def coordinators(self) -> None:
-        claims = done(coordinators.claims(self.silver["claims"], self.was["claims"]))
-        self.add("coordinators", claims.where("not told_already"))
-        self.carry("claims", claims.where("newest or open").selectExpr("* except (highest)", "now as highest"))
-        writes = coordinators.outages(self.keys, claims, self.was["writes"])
-        self.add("outages", writes.outages)
-        self.carry("writes", writes.last)
-        self.add("stale_writes", coordinators.stale_writes(self.keys, claims))
-        covered = coordinators.coverage(self.keys, self.silver["corrupt"], self.revisions, self.was["coverage"])
-        per_group = done(covered)
-        self.add("coverage", coordinators.as_coverage(per_group, self.last))
-        self.carry("coverage", per_group)
-        self.carry("revisions", self.revisions.where("latest and not deleted and revision is not null"))
-        if self.idle(("corrupt",), ()):
-            self.nothing(("unreadable",), ())
-        else:
-            self.add("unreadable", self.silver["corrupt"])
 
     def rebalances(self) -> None:
         line = rebalances.people(
@@ -207,21 +188,26 @@ class _Fold:
         self.carry("people", line.people)
         self.carry("rebalances", rebalances.left(kept))
 
-    def targets(self) -> tuple[DataFrame | None, DataFrame | None]:
+    def targets(self) -> tuple[Frame | None, Frame | None]:
         """Those that are complete, and how much each moved."""
-        if self.idle(("targets", "target_members"), ("target_members", "target_changes")):
-            self.nothing((), ("target_members", "target_changes"))
+        if self.idle(("targets", "target_members"), ("target_members", "target_changes", "complete_targets")):
             return None, None
         targets = valid(self.silver["targets"])
         records = valid(self.silver["target_members"])
-        moved = rebalances.moves(records, targets, self.was["target_members"], self.was["target_changes"])
+        moved = rebalances.moves(
+            records,
+            targets,
+            self.was["target_members"],
+            self.was["target_changes"],
+            self.was["complete_targets"],
+        )
         self.carry("target_members", moved.last)
         self.carry("target_changes", moved.pending)
+        self.carry("complete_targets", moved.latest)
         return targets, moved.targets
 
-    def classic_steps(self) -> DataFrame | None:
+    def classic_steps(self) -> Frame | None:
         if self.idle(("classic_groups",), ("classic_states",)):
-            self.nothing((), ("classic_states",))
             return None
         given = sql(
             """select state_partition, group_id, offset, count(*) as moved from {events}
@@ -233,22 +219,11 @@ class _Fold:
         return steps.rows
 
 
-def fold(silver: Frames, carried: Frames, large: bool = False) -> Folded:
+def fold(db: Database, silver: Frames, carried: Frames) -> Folded:
     """`silver`: the new rows of a batch, by table; `carried`: what the last batch left, nothing at first. A table that
-    is not there is an empty one: leave out those without rows, for what needs no plan takes no time. `large`: all keys
-    together are not to be held at once."""
-    from pyspark import inheritable_thread_target
-
-    one = _Fold(silver, carried, large)
-
-    def beside() -> None:
-        one.people()
-        one.coordinators()
-
-    # Most of the time goes into plans, each made by one thread; what does not wait for the other goes beside it.
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(inheritable_thread_target(one.keys.sparkSession)(beside))
-        one.ownership()
-        one.rebalances()
-        other.result()
-    return one.out
+    is not there is an empty one: leave out those without rows, for what needs no query takes no time."""
+    partitions = _Partitions(db, silver, carried)
+    whole = done(partitions.fold(silver).where("whole_from is not null"))
+    groups = _Groups(db, silver, carried, whole)
+    groups.fold()
+    return Folded(partitions.out.gold | groups.out.gold, partitions.out.carried | groups.out.carried)

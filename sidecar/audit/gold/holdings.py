@@ -5,39 +5,25 @@ An event's `type`: `a` assigned, `p` only pending revocation, `x` gone, `k` stil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from sidecar.audit.gold.steps import MISSING, ORDER, adjacent, done, quick, sql
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from sidecar.audit.gold.frames import Frame, done, sql
+from sidecar.audit.gold.steps import MISSING, ORDER, adjacent
 
 MEMBER = "state_partition, group_id, member_id"
+CHANGE = f"{MEMBER}, offset, log_ms, written_ms, why, adjacent, b_offset, missing, epoch, b_epoch"
+"""What is known of a record by which holdings change, beside the lists of places: `assigned` and `pending`, and with
+`b_` those before it. `b_offset` and `b_epoch` are of the last record before it in which the member held something."""
 
 
 class Held(NamedTuple):
     """`last`: what the next batch must know of each member."""
 
-    events: DataFrame
-    last: DataFrame
+    events: Frame
+    last: Frame
 
 
-def keys(column: str, topic: str) -> str:
-    """The places in this column, as text: partition, then topic."""
-    return f"flatten(transform({column}, t -> transform(t.partitions, p -> concat(p, '|', t.{topic}))))"
-
-
-def marked(mark: str, keys: str) -> str:
-    return f"transform({keys}, k -> concat('{mark}', k))"
-
-
-COLUMNS = """state_partition, group_id, '{kind}' as kind, substring(e.k, instr(e.k, '|') + 1) as topic_key,
-    cast(substring(e.k, 2, instr(e.k, '|') - 2) as int) as partition, e.topic, member_id, left(e.k, 1) as type,
-    offset, log_ms as ms, written_ms, why, adjacent as exact,
-    case when adjacent then offset - 1 else b_offset end as not_before, missing, epoch, b_epoch"""
-
-
-def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
+def consumer(current: Frame, members: Frame, last: Frame) -> Held:
     """`current`: valid records with `whole_from`; `members`: tombstones of members, who hold nothing from then on;
     `last`: what the last batch left. Holdings are compared only where a record differs from the one before."""
     rows = sql(
@@ -51,44 +37,25 @@ def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
         members=members,
         last=last,
     )
-    changed = f"""not carried and (not ({adjacent("b_raw_offset")}) or not b_live or not (assigned <=> b_assigned
-        and pending <=> b_pending))"""
-    found = sql(
-        f"""with a as (select *,
+    changed = f"""not carried and (not ({adjacent("b_raw_offset")}) or not b_live
+        or assigned is distinct from b_assigned or pending is distinct from b_pending)"""
+    chain = done(
+        sql(
+            f"""with a as (select *,
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_raw_offset, lag(member_epoch) over w as b_raw_epoch,
                 lag(assigned) over w as b_assigned, lag(pending) over w as b_pending, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {quick(MEMBER)} {ORDER}))
+                from {{rows}} window w as (partition by {MEMBER} {ORDER}))
             select *, {MISSING} as missing, {adjacent("b_raw_offset")} as adjacent, member_epoch as epoch,
                 case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch,
                 {changed} as changed
             from a where latest or {changed}""",
-        rows=rows,
+            rows=rows,
+        )
     )
-    chain = done(found)
-    events = sql(
-        f"""with a as (select {MEMBER}, offset, log_ms, written_ms, why, adjacent, b_offset, missing, epoch, b_epoch,
-                assigned.topic_id as ids, assigned.topic as names, pending.topic_id as p_ids, pending.topic as p_names,
-                b_assigned.topic_id as b_ids, b_assigned.topic as b_names, b_pending.topic_id as bp_ids,
-                b_pending.topic as bp_names,
-                coalesce({keys("assigned", "topic_id")}, array()) as ka,
-                coalesce({keys("pending", "topic_id")}, array()) as kp,
-                coalesce(case when b_live then {keys("b_assigned", "topic_id")} end, array()) as ba,
-                coalesce(case when b_live then {keys("b_pending", "topic_id")} end, array()) as bp
-                from {{chain}} where changed),
-            b as (select *, concat(coalesce(ids, array()), coalesce(p_ids, array()), coalesce(b_ids, array()),
-                    coalesce(bp_ids, array())) as t_ids,
-                concat(coalesce(names, array()), coalesce(p_names, array()), coalesce(b_names, array()),
-                    coalesce(bp_names, array())) as t_names,
-                array_distinct(concat(ka, kp)) as k, array_distinct(concat(ba, bp)) as bk,
-                concat({marked("a", "ka")}, {marked("p", "array_except(kp, ka)")}) as s,
-                concat({marked("a", "ba")}, {marked("p", "array_except(bp, ba)")}) as bs from a),
-            c as (select *, concat(array_except(s, bs), {marked("x", "array_except(bk, k)")},
-                case when adjacent then array() else {marked("k", "array_intersect(k, bk)")} end) as es from b),
-            d as (select *, explode(transform(es, k -> struct(k,
-                element_at(t_names, cast(array_position(t_ids, substring(k, instr(k, '|') + 1)) as int)) as topic)))
-                as e from c)
-            select {COLUMNS.format(kind="consumer")} from d""",
+    changes = sql(
+        f"""select {CHANGE}, assigned, pending, case when b_live then b_assigned end as b_assigned,
+                case when b_live then b_pending end as b_pending from {{chain}} where changed""",
         chain=chain,
     )
     left = sql(
@@ -96,4 +63,33 @@ def consumer(current: DataFrame, members: DataFrame, last: DataFrame) -> Held:
             where latest and not deleted""",
         chain=chain,
     )
-    return Held(events, left)
+    return Held(events(changes, "consumer", "topic_id"), left)
+
+
+def events(changes: Frame, kind: str, key: str) -> Frame:
+    """`key`: the field of a place that names its topic. Each list is taken apart, and a place is in one or more of
+    them: 1 and 2 are assigned and pending, 4 and 8 the same before."""
+    numbered = done(sql("select row_number() over () as r, * from {changes}", changes=changes))
+    lists = ("assigned", "pending", "b_assigned", "b_pending")
+    parts = " union all ".join(
+        f"select r, unnest({name}) as t, {1 << i} as bit from {{numbered}}" for i, name in enumerate(lists)
+    )
+    return sql(
+        f"""with parts as ({parts}),
+            places as (select r, t.{key} as topic_key, t.topic as topic, unnest(t.partitions) as partition, bit
+                from parts),
+            a as (select r, topic_key, partition, arg_min(topic, bit) as topic, bit_or(bit) as bits
+                from places group by r, topic_key, partition),
+            b as (select *, case when bits & 1 > 0 then 'a' when bits & 2 > 0 then 'p' end as now,
+                case when bits & 4 > 0 then 'a' when bits & 8 > 0 then 'p' end as before from a),
+            c as (select b.*, {", ".join(f"n.{c.strip()}" for c in CHANGE.split(","))}
+                from b join {{numbered}} n on b.r = n.r where now is distinct from before or not adjacent)
+            select state_partition, group_id, '{kind}' as kind, topic_key, partition, topic, member_id,
+                unnest(list_filter([case when now is null then 'x' when now is distinct from before then now end,
+                    case when now is not null and before is not null and not adjacent then 'k' end],
+                    lambda x: x is not null)) as type,
+                offset, log_ms as ms, written_ms, why, adjacent as exact,
+                case when adjacent then offset - 1 else b_offset end as not_before, missing, epoch, b_epoch
+            from c""",
+        numbered=numbered,
+    )

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from sidecar.audit.gold.frames import Frame, done, pack, sql
 from sidecar.audit.gold.holdings import MEMBER
-from sidecar.audit.gold.steps import ORDER, done, lives, sql
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from sidecar.audit.gold.steps import ORDER, lives
 
 HEAD = "offset, log_ms, written_ms, why, revision, deleted"
 CARRIED = """last_offset as offset, null as log_ms, null as written_ms, null as why, last_revision as revision,
     false as deleted"""
-ACC_NOW = """struct(from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen)
-    as acc"""
+ACC = pack("from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen")
 
 
-def members(consumer: DataFrame, classic: DataFrame, was: DataFrame) -> DataFrame:
+def members(consumer: Frame, classic: Frame, was: Frame) -> Frame:
     """Both kinds; `was`: the open ones of the last batch."""
-    said = "struct(instance_id, client_id, client_host, rack_id) as payload"
+    said = f"{pack('instance_id, client_id, client_host, rack_id')} as payload"
     rows = sql(
         f"""select state_partition, group_id, 'consumer' as kind, member_id as key_id, '' as state, {HEAD}, {said},
                 whole_from, false as carried, null as acc from {{consumer}}
             union all select state_partition, group_id, 'classic', member_id, '', {HEAD}, {said}, whole_from, false,
                 null
                 from {{classic}}
-            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true, {ACC_NOW}
+            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true, {ACC} as acc
                 from {{was}}""",
         consumer=consumer,
         classic=classic,
@@ -35,12 +32,12 @@ def members(consumer: DataFrame, classic: DataFrame, was: DataFrame) -> DataFram
     return lives(rows)
 
 
-def static_members(records: DataFrame, was: DataFrame) -> DataFrame:
+def static_members(records: Frame, was: Frame) -> Frame:
     rows = sql(
         f"""select state_partition, group_id, 'static_member' as kind, instance_id as key_id, member_id as state,
             {HEAD},
                 true as payload, whole_from, false as carried, null as acc from {{records}}
-            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true, {ACC_NOW}
+            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true, {ACC} as acc
                 from {{was}}""",
         records=records,
         was=was,
@@ -48,45 +45,48 @@ def static_members(records: DataFrame, was: DataFrame) -> DataFrame:
     return lives(rows)
 
 
-def as_members(found: DataFrame) -> DataFrame:
-    return found.selectExpr("*", "key_id as member_id", "payload.*")
+def as_members(found: Frame) -> Frame:
+    return found.select("*, key_id as member_id, unnest(payload)")
 
 
-def as_static(found: DataFrame) -> DataFrame:
-    return found.selectExpr("*", "key_id as instance_id", "state as member_id")
+def as_static(found: Frame) -> Frame:
+    return found.select("*, key_id as instance_id, state as member_id")
 
 
-def settings(records: DataFrame) -> DataFrame:
-    return records.selectExpr(
-        "state_partition", "group_id", "offset", "log_ms as ms", "written_ms", "name", "value", "why"
-    )
+def settings(records: Frame) -> Frame:
+    return records.select("state_partition, group_id, offset, log_ms as ms, written_ms, name, value, why")
 
 
-class Told:
+class Told(NamedTuple):
+    added: Frame
+    last: Frame
+
+
+def told(records: Frame, was: Frame) -> Told:
     """Stale claims, each told once: a member's record that only repeats them was written for another reason."""
-
-    def __init__(self, records: DataFrame, was: DataFrame) -> None:
-        rows = sql(
-            f"""select state_partition, group_id, member_id, {HEAD}, client_id,
-                    case when size(stale_claims) > 0 then stale_claims end as said, false as carried from {{records}}
-                union all select state_partition, group_id, member_id, offset, null, null, null, null, false, null,
-                    said, true from {{was}}""",
-            records=records,
-            was=was,
-        )
-        every = sql(
-            f"""select *, lag(said) over w as before, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {MEMBER} {ORDER})""",
-            rows=rows,
-        )
-        chain = done(every.where("latest or said is not null"))
-        self.added = sql(
-            """select state_partition, group_id, offset, log_ms as ms, written_ms, member_id, client_id, inline(said)
-                from {chain} where not carried and said is not null and not said <=> before""",
-            chain=chain,
-        )
-        self.last = sql(
-            """select state_partition, group_id, member_id, offset, said from {chain}
-                where latest and said is not null""",
-            chain=chain,
-        )
+    rows = sql(
+        f"""select state_partition, group_id, member_id, {HEAD}, client_id,
+                case when len(stale_claims) > 0 then stale_claims end as said, false as carried from {{records}}
+            union all select state_partition, group_id, member_id, offset, null, null, null, null, false, null,
+                said, true from {{was}}""",
+        records=records,
+        was=was,
+    )
+    every = sql(
+        f"""select *, lag(said) over w as before, lead(1) over w is null as latest
+            from {{rows}} window w as (partition by {MEMBER} {ORDER})""",
+        rows=rows,
+    )
+    chain = done(every.where("latest or said is not null"))
+    added = sql(
+        """select state_partition, group_id, offset, log_ms as ms, written_ms, member_id, client_id,
+                unnest(said, max_depth := 2)
+            from {chain} where not carried and said is not null and said is distinct from before""",
+        chain=chain,
+    )
+    last = sql(
+        """select state_partition, group_id, member_id, offset, said from {chain}
+            where latest and said is not null""",
+        chain=chain,
+    )
+    return Told(added, last)

@@ -8,64 +8,56 @@ certainly held: only these prove an overlap.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from sidecar.audit.gold.steps import done, graded, sql
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from sidecar.audit.gold.frames import Frame, done, pack, sql
+from sidecar.audit.gold.steps import graded
 
 PLACE = "state_partition, group_id, kind, topic_key, partition"
 EVER = 9223372036854775807
 """Offset of an end that is not there yet."""
-FROM = """struct<offset: bigint, ms: bigint, written_ms: bigint, why: string, not_before: bigint, exact: boolean,
-    epoch: int, topic: string>"""
-STATE = "struct<offset: bigint, type: string, ms: bigint, written_ms: bigint>"
-REACH = "struct<reach: bigint, from_offset: bigint, member_id: string, ms: bigint, written_ms: bigint>"
+STATE = pack("offset, type, ms, written_ms")
+FROM = pack("offset, ms, written_ms, why, not_before, exact, epoch, topic")
 
 
 class Owned(NamedTuple):
-    intervals: DataFrame
+    intervals: Frame
     """All that have ended in this batch or are open; of these also what the next batch must know."""
-    stretches: DataFrame
+    stretches: Frame
 
 
-def together(events: DataFrame, was: DataFrame) -> Owned:
+def together(events: Frame, was: Frame) -> Owned:
     """`was`: intervals that the last batch left open."""
     rows = sql(
         f"""select {PLACE}, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch,
-                topic, cast(null as {FROM}) as f, cast(null as {STATE}) as st, 0L as unseen, false as carried
+                topic, null as f, null as st, 0 as unseen, false as carried
                 from {{events}}
             union all select {PLACE}, member_id, 's', stretch_offset, null, null, 0, null, null, null, null, null, null,
                 f, st, unseen, true from {{was}}""",
         events=events,
         was=was,
     )
-    # All windows from here on are over one place: its events are brought together once.
-    placed = rows.repartition("state_partition", "group_id", "kind", "topic_key", "partition")
     marked = sql(
         f"""with a as (select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins
-                from {{placed}} window w as (partition by {PLACE}, member_id order by offset)),
+                from {{rows}} window w as (partition by {PLACE}, member_id order by offset)),
             b as (select *, sum(cast(begins as int)) over w as no
                 from a window w as (partition by {PLACE}, member_id order by offset))
-            select * except (f, st, epoch),
-                case when carried then f when begins then struct(offset, ms, written_ms, why, not_before, exact, epoch,
-                    topic) end as f,
-                case when carried then st else struct(offset, type, ms, written_ms) end as st
+            select * exclude (f, st, epoch), case when carried then f when begins then {FROM} end as f,
+                case when carried then st else {STATE} end as st
             from b where no > 0""",
-        placed=placed,
+        rows=rows,
     )
     marked = done(marked)
     return Owned(_intervals(marked), _stretches(marked))
 
 
-def _intervals(marked: DataFrame) -> DataFrame:
+def _intervals(marked: Frame) -> Frame:
     return sql(
-        f"""with a as (select {PLACE}, member_id, no, min(case when begins then f end) as f,
-                max(case when type in ('a', 'p', 's') then st end) as st,
-                max(case when type = 'x' then struct(offset, ms, written_ms, why, not_before, exact, b_epoch) end) as e,
+        f"""with a as (select {PLACE}, member_id, no, arg_min(f, offset) filter (where begins) as f,
+                arg_max(st, offset) filter (where type in ('a', 'p', 's')) as st,
+                any_value({pack("offset, ms, written_ms, why, not_before, exact, b_epoch")}) filter (where type = 'x') as e,
                 max(case when begins or type = 'k' then offset end) as stretch_offset,
-                sum(unseen + case when type = 'k' then missing else 0 end) as unseen
+                sum(unseen + case when type = 'k' then missing else 0 end)::bigint as unseen
                 from {{marked}} group by {PLACE}, member_id, no)
             select {PLACE}, member_id, f, st, stretch_offset, unseen,
                 case when kind = 'consumer' then topic_key end as topic_id, f.topic as topic,
@@ -81,39 +73,39 @@ def _intervals(marked: DataFrame) -> DataFrame:
     )
 
 
-def _stretches(marked: DataFrame) -> DataFrame:
-    """`reach`: the last offset at which it certainly held; `end`: the first at which it certainly was over."""
+def _stretches(marked: Frame) -> Frame:
+    """`reach`: the last offset at which it certainly held; `end_offset`: the first at which it certainly was over."""
     return sql(
         f"""with a as (select * from {{marked}} where begins or type in ('x', 'k')),
             b as (select *, lead(offset) over w as n_offset, lead(not_before) over w as n_not_before,
                 lead(ms) over w as n_ms, lead(written_ms) over w as n_written_ms,
-                last(case when begins then f.offset end, true) over w as from_offset
+                last_value(case when begins then f.offset end ignore nulls) over w as from_offset
                 from a window w as (partition by {PLACE}, member_id order by offset))
             select {PLACE}, member_id, from_offset, offset as s_offset, coalesce(topic, f.topic) as topic, ms,
                 written_ms, carried, type <> 'k' as first, f.not_before as not_before,
                 case when n_offset is null then {EVER} else greatest(n_not_before, offset) end as reach,
-                coalesce(n_offset, {EVER}) as end, n_ms as end_ms, n_written_ms as end_written_ms
+                coalesce(n_offset, {EVER}) as end_offset, n_ms as end_ms, n_written_ms as end_written_ms
             from b where type <> 'x'""",
         marked=marked,
     )
 
 
 class Contested(NamedTuple):
-    overlaps: DataFrame
-    unowned: DataFrame
-    doubtful: DataFrame
+    overlaps: Frame
+    unowned: Frame
+    doubtful: Frame
     """Beginnings at which somebody else had not ended who has not ended yet: who went on longest is to be seen."""
-    places: DataFrame
+    places: Frame
     """Of each place what went on longest among what has ended."""
 
 
-def compare(stretches: DataFrame, doubtful: DataFrame, places: DataFrame, whole: DataFrame) -> Contested:
+def compare(stretches: Frame, doubtful: Frame, places: Frame, whole: Frame) -> Contested:
     rows = sql(
         f"""select {PLACE}, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                 case when carried then 0 else 2 end as phase, not carried as asked,
-                struct(reach, from_offset, member_id, end_ms as ms, end_written_ms as written_ms) as c,
-                struct(end as reach, from_offset, member_id, end_ms as ms, end_written_ms as written_ms) as o,
-                cast(null as {REACH}) as was_c, cast(null as {REACH}) as was_o from {{stretches}}
+                {pack("reach, from_offset, member_id, ms = end_ms, written_ms = end_written_ms")} as c,
+                {pack("reach = end_offset, from_offset, member_id, ms = end_ms, written_ms = end_written_ms")} as o,
+                null as was_c, null as was_o from {{stretches}}
             union all select {PLACE}, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                 0, true, null, null, c, o from {{doubtful}}
             union all select {PLACE}, '', -1, -1, topic, null, null, false, null, 1, false, c, o, null, null
@@ -153,7 +145,7 @@ def compare(stretches: DataFrame, doubtful: DataFrame, places: DataFrame, whole:
 TOPIC = "case when kind = 'consumer' then topic_key end as topic_id, topic"
 
 
-def _overlaps(before: DataFrame) -> DataFrame:
+def _overlaps(before: Frame) -> Frame:
     return sql(
         f"""with a as (select *, pc.reach >= s_offset and pc.member_id <> member_id as proven,
                 first and po.reach > coalesce(not_before, -1) + 1 and po.member_id <> member_id as possible
@@ -166,7 +158,7 @@ def _overlaps(before: DataFrame) -> DataFrame:
     )
 
 
-def _unowned(before: DataFrame, places: DataFrame, whole: DataFrame) -> DataFrame:
+def _unowned(before: Frame, places: Frame, whole: Frame) -> Frame:
     """It is proven only where everything is known: otherwise somebody may have had it of whom nothing is left."""
     found = sql(
         f"""select {PLACE}, {TOPIC}, po.member_id as former_member_id, po.reach as from_offset, po.ms as from_ms,

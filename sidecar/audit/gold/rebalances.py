@@ -7,37 +7,33 @@ the record that begins it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from sidecar.audit.gold.holdings import MEMBER, keys
-from sidecar.audit.gold.steps import ORDER, done, graded, quick, sql
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from sidecar.audit.gold.frames import Frame, done, pack, sql
+from sidecar.audit.gold.holdings import MEMBER
+from sidecar.audit.gold.steps import ORDER, graded
 
 GROUP = "state_partition, group_id, kind"
-REC = "struct<offset: bigint, ms: bigint, written_ms: bigint, why: string>"
-WHO = "struct<offset: bigint, written_ms: bigint, member_id: string, what: string>"
-TARGET = "struct<offset: bigint, ms: bigint, written_ms: bigint, assignor: string, moved: bigint>"
-TIMES = "struct<offset: bigint, ms: bigint, written_ms: bigint>"
+REC = pack("offset, ms, written_ms, why")
+LOGGED = pack("offset, ms = log_ms, written_ms, why")
 
 
 class Line(NamedTuple):
     """`rows`: types `m` member came or went, `c` a current assignment, `g` the group, `t` a target of an epoch."""
 
-    rows: DataFrame
-    reached: DataFrame
+    rows: Frame
+    reached: Frame
     """How many members the last batch left in each epoch."""
-    people: DataFrame
+    people: Frame
     """Of each member whether it is one, and which epoch it has reached."""
 
 
-def people(current: DataFrame, members: DataFrame, classic_members: DataFrame, was: DataFrame) -> Line:
+def people(current: Frame, members: Frame, classic_members: Frame, was: Frame) -> Line:
     """What each record of a member changes: how many there are, and from and to which epoch it has come. `was`: what
     the last batch left of each member."""
     rows = sql(
         f"""select state_partition, group_id, 'consumer' as kind, member_id, offset, log_ms, written_ms, 'c' as type,
-                not deleted as there, case when not deleted and state = 'STABLE' and size(pending) = 0
+                not deleted as there, case when not deleted and state = 'STABLE' and len(pending) = 0
                     then member_epoch end as reached, false as carried from {{current}}
             union all select state_partition, group_id, 'consumer', member_id, offset, log_ms, written_ms, 'm',
                 not deleted, null, false from {{members}}
@@ -51,13 +47,12 @@ def people(current: DataFrame, members: DataFrame, classic_members: DataFrame, w
         was=was,
     )
     chain = sql(
-        f"""with a as (select *, coalesce(last(case when type = 'm' then there end, true) over earlier,
-            false) as b_there,
-                last(case when type = 'c' then struct(reached) end, true) over earlier as b_reached
-                from {{rows}} window earlier as (partition by
-                    {quick(GROUP + ", member_id")} {ORDER} rows between unbounded preceding
-                        and 1 preceding))
-            select * from a""",
+        f"""select *, coalesce(last_value(case when type = 'm' then there end ignore nulls) over earlier, false)
+                    as b_there,
+                last_value(case when type = 'c' then struct_pack(reached := reached) end ignore nulls) over earlier
+                    as b_reached
+            from {{rows}} window earlier as (partition by {GROUP}, member_id {ORDER}
+                rows between unbounded preceding and 1 preceding)""",
         rows=rows,
     )
     line = sql(
@@ -76,8 +71,8 @@ def people(current: DataFrame, members: DataFrame, classic_members: DataFrame, w
     )
     left = sql(
         f"""select {GROUP}, member_id, coalesce(m.there, false) as member, c.reached from (
-                select {GROUP}, member_id, max(case when type = 'm' then struct(offset, there) end) as m,
-                    max(case when type = 'c' then struct(offset, reached) end) as c
+                select {GROUP}, member_id, arg_max(struct_pack(there := there), offset) filter (where type = 'm') as m,
+                    arg_max(struct_pack(reached := reached), offset) filter (where type = 'c') as c
                     from {{rows}} group by {GROUP}, member_id)
             where m.there or c.reached is not null""",
         rows=rows,
@@ -85,16 +80,21 @@ def people(current: DataFrame, members: DataFrame, classic_members: DataFrame, w
     return Line(line, reached, left)
 
 
+MOVED = "not carried and partitions is distinct from b_partitions"
+
+
 class Moves(NamedTuple):
-    targets: DataFrame
-    """Of each target that is complete: how many partitions it gives to somebody else."""
-    last: DataFrame
-    pending: DataFrame
+    targets: Frame
+    """Of each target that is complete: how many partitions it gives to somebody else, `since` the one before it."""
+    last: Frame
+    pending: Frame
     """Changes since the last complete target."""
+    latest: Frame
+    """The last complete target of each group."""
 
 
-def moves(target_members: DataFrame, targets: DataFrame, was: DataFrame, pending: DataFrame) -> Moves:
-    """Of consumer groups."""
+def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, before: Frame) -> Moves:
+    """Of consumer groups. `before`: the last complete target of each so far."""
     rows = sql(
         f"""select {MEMBER}, offset, deleted, partitions, false as carried from {{target_members}}
             union all select {MEMBER}, offset, false, partitions, true from {{was}}""",
@@ -104,23 +104,23 @@ def moves(target_members: DataFrame, targets: DataFrame, was: DataFrame, pending
     chain = done(
         sql(
             f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {quick(MEMBER)} {ORDER})""",
+                from {{rows}} window w as (partition by {MEMBER} {ORDER})""",
             rows=rows,
-        ).where("latest or not partitions <=> b_partitions")
+        ).where("latest or partitions is distinct from b_partitions")
     )
     changes = sql(
-        f"""with a as (select {MEMBER}, offset, coalesce({keys("partitions", "topic_id")}, array()) as k,
-                coalesce({keys("b_partitions", "topic_id")}, array()) as bk from {{chain}}
-                where not carried and not partitions <=> b_partitions)
-            select {MEMBER}, offset, 1 as gain, explode(array_except(k, bk)) as place from a
-            union all select {MEMBER}, offset, -1, explode(array_except(bk, k)) from a
+        f"""with a as (select {MEMBER}, offset, unnest(partitions) as t, 1 as gain from {{chain}} where {MOVED}
+                union all select {MEMBER}, offset, unnest(b_partitions), -1 from {{chain}} where {MOVED}),
+            b as (select {MEMBER}, offset, t.topic_id as topic_id, unnest(t.partitions) as partition, gain from a)
+            select {MEMBER}, offset, sum(gain)::int as gain, concat(partition, '|', topic_id) as place from b
+                group by {MEMBER}, offset, topic_id, partition having sum(gain) <> 0
             union all select {MEMBER}, offset, gain, place from {{pending}}""",
         chain=chain,
         pending=pending,
     )
     numbered = sql(
         f"""select *, coalesce(sum(is_target) over (partition by state_partition, group_id order by offset
-                    rows between unbounded preceding and 1 preceding), 0) as n from (
+                    rows between unbounded preceding and 1 preceding), 0)::bigint as n from (
                 select {MEMBER}, offset, gain, place, 0 as is_target from {{changes}}
                 union all select state_partition, group_id, null, offset, 0, null, 1 from {{targets}}
                     where not deleted)""",
@@ -134,52 +134,65 @@ def moves(target_members: DataFrame, targets: DataFrame, was: DataFrame, pending
                 from {numbered} group by state_partition, group_id, n, member_id, place),
             b as (select state_partition, group_id, n, max(target) as target_offset,
                     count(distinct case when net > 0 then place end) as moved from a group by 1, 2, 3)
-            select state_partition, group_id, target_offset, moved from b where target_offset is not null""",
+            select b.state_partition, b.group_id, target_offset, moved, coalesce(lag(target_offset) over
+                    (partition by b.state_partition, b.group_id order by n), l.offset, 0) as since
+                from b left join {before} l on b.state_partition = l.state_partition and b.group_id = l.group_id
+                where target_offset is not null""",
         numbered=numbered,
+        before=before,
+    )
+    latest = sql(
+        """select state_partition, group_id, max(offset) as offset from (
+                select state_partition, group_id, offset, deleted from {targets}
+                union all select state_partition, group_id, offset, false from {before})
+            group by state_partition, group_id having not arg_max(deleted, offset)""",
+        targets=targets,
+        before=before,
     )
     left = sql(f"select {MEMBER}, offset, partitions from {{chain}} where latest and not deleted", chain=chain)
     waiting = sql(
-        f"""select {MEMBER}, offset, gain, place from {{numbered}} c left anti join (
+        f"""select {MEMBER}, offset, gain, place from {{numbered}} c anti join (
                 select state_partition, group_id, max(offset) as last from {{numbered}} where is_target = 1
                 group by state_partition, group_id) t
                 on c.state_partition = t.state_partition and c.group_id = t.group_id and c.offset < t.last
             where is_target = 0""",
         numbered=numbered,
     )
-    return Moves(counted, left, waiting)
+    return Moves(counted, left, waiting, latest)
 
 
 class Steps(NamedTuple):
-    rows: DataFrame
+    rows: Frame
     """`p` a rebalance of a classic group began, `g` a generation, or the group went, `t` its assignments are there."""
-    last: DataFrame
+    last: Frame
 
 
-def classic_steps(groups: DataFrame, moved: DataFrame, was: DataFrame) -> Steps:
+def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
     """`moved`: how many partitions came to somebody by each record. A generation begins with the record that ends the
     join phase; its rebalance began with the PreparingRebalance before it."""
     one = "state_partition, group_id"
     rows = sql(
         f"""select {one}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
             protocol,
-                cast(null as {ACC_CLASSIC}) as acc from {{groups}}
+                null as acc from {{groups}}
             union all select {one}, offset, null, null, null, false, state, null, null, null, acc from {{was}}""",
         groups=groups,
         was=was,
     )
     chain = sql(
-        f"""with a as (select *, state <=> 'PreparingRebalance' as prepares,
-                struct(offset, ms, written_ms, why) as rec, lag(state) over w as b_state
+        f"""with a as (select *, coalesce(state = 'PreparingRebalance', false) as prepares,
+                {REC} as rec, lag(state) over w as b_state
                 from {{rows}} window w as (partition by {one} {ORDER})),
-            b as (select *, prepares and acc is null and not b_state <=> 'PreparingRebalance' as begins,
-                last(case when acc is not null then struct(acc.generation as e) when deleted then struct(null as e)
-                    when not prepares then struct(generation as e) end, true) over earlier as former
+            b as (select *, prepares and acc is null and b_state is distinct from 'PreparingRebalance' as begins,
+                last_value(case when acc is not null then struct_pack(e := acc.generation)
+                    when deleted then struct_pack(e := null::int)
+                    when not prepares then struct_pack(e := generation) end ignore nulls) over earlier as former
                 from a window earlier as (partition by {one} {ORDER} rows between unbounded preceding
                     and 1 preceding)),
-            c as (select *, acc is null and not deleted and not prepares and not former.e <=> generation as turns
+            c as (select *, acc is null and not deleted and not prepares and former.e is distinct from generation as turns
                 from b),
-            d as (select *, last(case when acc is not null then acc.began when begins then rec end,
-                true) over w as prep,
+            d as (select *, last_value(case when acc is not null then acc.began when begins then rec end
+                ignore nulls) over w as prep,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over w as head,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over earlier
                     as b_head, lead(1) over w is null as latest
@@ -190,64 +203,56 @@ def classic_steps(groups: DataFrame, moved: DataFrame, was: DataFrame) -> Steps:
     )
     chain = done(chain)
     made = sql(
-        f"""with a as (select c.*, coalesce(m.moved, 0L) as moved from {{chain}} c left join {{moved}} m
+        f"""with a as (select c.*, coalesce(m.moved, 0) as moved from {{chain}} c left join {{moved}} m
                 on c.state_partition = m.state_partition and c.group_id = m.group_id and c.offset = m.offset
                 where acc is null)
-            select {one}, 'classic' as kind, offset, ms as log_ms, written_ms, why, e.type, not deleted as there,
-                generation as epoch, case when e.type = 'g' then case when prep.offset > coalesce(b_head, -1) then prep
+            select {one}, 'classic' as kind, offset, ms as log_ms, written_ms, why, type, not deleted as there,
+                generation as epoch, case when type = 'g' then case when prep.offset > coalesce(b_head, -1) then prep
                     else rec end end as began,
-                case when e.type = 't' then struct(offset, ms, written_ms, protocol as assignor, moved) end as target
-            from (select *, explode(filter(array(
-                case when begins then struct('p' as type) end, case when turns or deleted then struct('g' as type) end,
-                case when state = 'Stable' and assigned_generation = generation then struct('t' as type) end),
-                x -> x is not null)) as e from a)""",
+                case when type = 't' then {pack("offset, ms, written_ms, assignor = protocol, moved, since = offset")} end as target
+            from (select *, unnest(list_filter([case when begins then 'p' end, case when turns or deleted then 'g' end,
+                case when state = 'Stable' and assigned_generation = generation then 't' end],
+                lambda x: x is not null)) as type from a)""",
         chain=chain,
         moved=moved,
     )
     left = sql(
-        f"""select {one}, offset, state, struct(coalesce(case when acc is null and not prepares then generation end,
-                acc.generation, former.e) as generation, prep as began, head) as acc
+        f"""select {one}, offset, state, struct_pack(generation := coalesce(case when acc is null and not prepares then generation
+                end, acc.generation, former.e), began := prep, head := head) as acc
             from {{chain}} where latest and not deleted""",
         chain=chain,
     )
     return Steps(made, left)
 
 
-ACC_CLASSIC = f"struct<generation: int, began: {REC}, head: bigint>"
-HEAD = f"""struct<epoch: int, anew: boolean, began: {REC}, member_id: string, cause: string, members: int,
-    target: {TARGET}>"""
-ACC = f"""struct<head_offset: bigint, there: boolean, head: {HEAD}, live: bigint, who: {WHO},
-    p_who: struct<offset: bigint, w: {WHO}>, done: boolean>"""
-
-
 def rebalances(
     line: Line,
-    groups: DataFrame,
-    targets: DataFrame | None,
-    moved: DataFrame | None,
-    classic: DataFrame | None,
-    was: DataFrame,
-) -> DataFrame:
+    groups: Frame,
+    targets: Frame | None,
+    moved: Frame | None,
+    classic: Frame | None,
+    was: Frame,
+) -> Frame:
     """`classic`: of `classic_steps`; `was`: what the last batch left. None: there is nothing of the kind."""
     frames = {"line": line.rows, "reached": line.reached, "groups": groups, "was": was}
-    no = "null as member_id, 0 as came, null as reached, cast(null as array<struct<e: int, d: bigint>>) as turns"
-    turns = """case when not from_epoch <=> to_epoch then filter(array(struct(from_epoch as e, -1L as d),
-        struct(to_epoch as e, 1L as d)), x -> x.e is not null) end as turns"""
-    rows = f"""select {GROUP}, offset, log_ms as ms, written_ms, cast(null as string) as why, type, there, b_there,
-                cast(null as int) as epoch, case when type = 'm' then member_id end as member_id, came, reached,
-                {turns}, cast(null as {REC}) as began, cast(null as {TARGET}) as target, cast(null as {ACC}) as acc
+    no = "null as member_id, 0 as came, null as reached, null as turns"
+    turns = """case when from_epoch is distinct from to_epoch then list_filter([struct_pack(e := from_epoch,
+        d := -1::bigint), struct_pack(e := to_epoch, d := 1::bigint)], lambda x: x.e is not null) end as turns"""
+    rows = f"""select {GROUP}, offset, log_ms as ms, written_ms, null as why, type, there, b_there,
+                null as epoch, case when type = 'm' then member_id end as member_id, came, reached,
+                {turns}, null as began, null as target, null as acc
                 from {{line}}
             union all select state_partition, group_id, 'consumer', offset, log_ms, written_ms, why, 'g', not deleted,
-                true, epoch, {no}, struct(offset, log_ms, written_ms, why), null, null from {{groups}}
+                true, epoch, {no}, {LOGGED}, null, null from {{groups}}
             union all select {GROUP}, -1, null, null, null, 'w', there, true, acc.head.epoch, {no}, null, null, acc
                 from (select *, acc.there as there from {{was}})
             union all select {GROUP}, -2, null, null, null, 'r', true, true, null, null, 0, null,
-                array(struct(epoch as e, members as d)), null, null, null from {{reached}}"""
+                [struct_pack(e := epoch, d := members)], null, null, null from {{reached}}"""
     if targets is not None and moved is not None:
         frames |= {"targets": targets, "moved": moved}
         rows += f"""
             union all select t.state_partition, t.group_id, 'consumer', t.offset, log_ms, written_ms, null, 't', true,
-                true, epoch, {no}, null, struct(t.offset, log_ms, written_ms, assignor, moved), null
+                true, epoch, {no}, null, {pack("offset = t.offset, ms = log_ms, written_ms, assignor, moved, since")}, null
                 from {{targets}} t left join {{moved}} m on t.state_partition = m.state_partition
                     and t.group_id = m.group_id and t.offset = m.target_offset where not deleted"""
     if classic is not None:
@@ -258,38 +263,36 @@ def rebalances(
     return _grouped(_counted(sql(rows, **frames)))
 
 
-def _counted(rows: DataFrame) -> DataFrame:
+def _counted(rows: Frame) -> Frame:
     """`now`: the group's epoch; `live`: how many members there are; `settled`: how many of them have reached the epoch
     that the record names."""
-    # Both windows below are over one group: its records are brought together once. A turn is sorted into its epoch
-    # without the record that made it, and a member's record that reaches no epoch makes only turns.
-    placed = rows.repartition("state_partition", "group_id", "kind")
+    # A turn is sorted into its epoch without the record that made it, and a member's record that reaches no epoch makes
+    # only turns.
     kept = "type, ms, written_ms, why, there, b_there, epoch, member_id, came, reached, began, target, acc"
     reached = sql(
         f"""with a as (select {GROUP}, offset, turns, case when type = 'g' then epoch when type = 'c' then reached end
                     as said,
-                case when type = 'r' or (type = 'c' and reached is null) then null else struct({kept}) end as rec
+                case when type = 'r' or (type = 'c' and reached is null) then null else {pack(kept)} end as rec
                 from {{rows}}),
-            b as (select {GROUP}, offset, inline(concat(
-                    case when rec is null then array() else array(struct(said as at_epoch, 0L as d, rec)) end,
-                    coalesce(transform(turns, x -> struct(x.e as at_epoch, x.d as d, null as rec)), array()))) from a)
-            select {GROUP}, offset, settled, rec.* from (select {GROUP}, offset, rec,
-                sum(d) over (partition by {GROUP}, at_epoch order by offset) as settled from b)
+            b as (select {GROUP}, offset, said as at_epoch, 0 as d, rec from a where rec is not null
+                union all select {GROUP}, offset, t.e, t.d, null from (select *, unnest(turns) as t from a))
+            select {GROUP}, offset, settled, unnest(rec) from (select {GROUP}, offset, rec,
+                sum(d) over (partition by {GROUP}, at_epoch order by offset)::bigint as settled from b)
             where rec is not null""",
-        rows=placed,
+        rows=rows,
     )
     every = f"partition by {GROUP} order by offset, type"
     counted = sql(
         f"""select *, type = 'g' or (type = 'w' and there) as heads,
-                sum(cast(type = 'g' or (type = 'w' and there) as int)) over w as n,
-                sum(came + coalesce(acc.live, 0)) over w as live,
-                last(case when type in ('g', 'w') then struct(case when there then epoch end as e) end, true) over w
-                    as now,
-                last(case when type = 'g' then struct(offset, there) when type = 'w'
-                    then struct(acc.head_offset as offset, there) end, true) over earlier as former,
-                last(case when type = 'm' then struct(offset, written_ms, member_id,
-                    case when not there then 'left' when b_there then 'changed' else 'joined' end as what)
-                    when type = 'w' then acc.who end, true) over w as who,
+                (sum(cast(type = 'g' or (type = 'w' and there) as int)) over w)::bigint as n,
+                (sum(came + coalesce(acc.live, 0)) over w)::bigint as live,
+                last_value(case when type in ('g', 'w') then struct_pack(e := case when there then epoch end) end
+                    ignore nulls) over w as now,
+                last_value(case when type = 'g' then {pack("offset, there")} when type = 'w'
+                    then {pack("offset = acc.head_offset, there")} end ignore nulls) over earlier as former,
+                last_value(case when type = 'm' then struct_pack(offset := offset, written_ms := written_ms,
+                    member_id := member_id, what := case when not there then 'left' when b_there then 'changed'
+                    else 'joined' end) when type = 'w' then acc.who end ignore nulls) over w as who,
                 lead(1) over w is null as latest
             from {{rows}}
             window w as ({every}), earlier as ({every} rows between unbounded preceding and 1 preceding)""",
@@ -297,8 +300,8 @@ def _counted(rows: DataFrame) -> DataFrame:
     )
     # Most records have only been counted. From here on, those count that begin something or may end it.
     return sql(
-        f"""select *, last(case when type = 'p' then struct(offset, who as w) when type = 'w' then acc.p_who end, true)
-                over ({every}) as p_who
+        f"""select *, last_value(case when type = 'p' then {pack("offset, w = who")} when type = 'w' then acc.p_who end
+                ignore nulls) over ({every}) as p_who
             from (select *, coalesce(live > 0 and settled = live
                     and ((type = 'c' and reached = now.e) or (type = 'g' and there)), false) as complete from {{rows}})
             where heads or complete or latest or type in ('p', 't', 'w')""",
@@ -306,22 +309,28 @@ def _counted(rows: DataFrame) -> DataFrame:
     )
 
 
-def _grouped(counted: DataFrame) -> DataFrame:
+HEAD = """struct_pack(epoch := epoch, anew := not coalesce(former.there, false), began := began,
+    member_id := case when theirs then m.member_id end, cause := case when theirs then m.what else 'other' end,
+    members := cast(live as int), target := null)"""
+KEPT = pack(
+    "epoch = h.head.epoch, anew = h.head.anew, began = h.head.began, member_id = h.head.member_id,"
+    " cause = h.head.cause, members = h.head.members, target = target"
+)
+
+
+def _grouped(counted: Frame) -> Frame:
     """A row per head: the record that began the epoch, or what the last batch left of it; `n` is 0 before the first."""
     heads = sql(
         f"""with a as (select *, case when kind = 'classic' and p_who.offset = began.offset then p_who.w else who end
                 as m from {{counted}}),
             b as (select *, m.written_ms = began.written_ms and m.offset > coalesce(former.offset, -1) as theirs from a)
             select {GROUP}, n,
-                min(case when heads then struct(offset, there, coalesce(acc.head, struct(epoch,
-                    not coalesce(former.there, false) as anew, began, case when theirs
-                        then m.member_id end as member_id,
-                    case when theirs then m.what else 'other' end as cause, cast(live as int) as members,
-                    cast(null as {TARGET}) as target)) as head, coalesce(acc.done, false) as done,
-                    coalesce(acc.head_offset, offset) as at) end) as h,
-                min(case when type = 't' and epoch = now.e then target end) as t,
-                min(case when complete then struct(offset, ms, written_ms) end) as s,
-                max(struct(offset, type, live, who, p_who)) as l,
+                any_value(struct_pack(offset := offset, there := there, head := coalesce(acc.head, {HEAD}),
+                    done := coalesce(acc.done, false), at := coalesce(acc.head_offset, offset)))
+                    filter (where heads) as h,
+                arg_min(target, offset) filter (where type = 't' and epoch = now.e) as t,
+                arg_min({pack("offset, ms, written_ms")}, offset) filter (where complete) as s,
+                last({pack("live, who, p_who")} order by offset, type) as l,
                 max(case when type = 'w' then acc.head_offset end) as w_offset
             from b group by {GROUP}, n""",
         counted=counted,
@@ -329,13 +338,14 @@ def _grouped(counted: DataFrame) -> DataFrame:
     return sql(
         f"""select *, lead(h.offset) over w as n_offset, lead(1) over w is null as latest,
                 coalesce(h.head.target, t) as target, case when kind = 'classic' then
-                    (case when t is not null then struct(t.offset, t.ms, t.written_ms) end) else s end as done
+                    (case when t is not null then {pack("offset = t.offset, ms = t.ms, written_ms = t.written_ms")} end) else s
+                end as done
             from {{heads}} window w as (partition by {GROUP} order by n)""",
         heads=heads,
     )
 
 
-def as_rebalances(found: DataFrame, whole: DataFrame) -> DataFrame:
+def as_rebalances(found: Frame, whole: Frame) -> Frame:
     """Of all epochs that were open before or are new. They are proven only where everything is known: otherwise there
     may have been a member of whom nothing is left."""
     rows = sql(
@@ -347,19 +357,19 @@ def as_rebalances(found: DataFrame, whole: DataFrame) -> DataFrame:
                 aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
                 aim.assignor, aim.moved as partitions_moved, done.offset as settled_offset,
                 done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,
-                coalesce(done.offset, n_offset) as until_offset from a""",
+                coalesce(done.offset, n_offset) as until_offset,
+                case when anew then began.offset else least(began.offset, aim.since) end as since_offset from a""",
         found=found,
     )
-    return graded(rows, whole, "from_offset", "until_offset")
+    return graded(rows, whole, "since_offset", "until_offset")
 
 
-def left(found: DataFrame) -> DataFrame:
+def left(found: Frame) -> Frame:
     return sql(
-        f"""select {GROUP}, struct(coalesce(h.at, w_offset) as head_offset, coalesce(h.there, false) as there,
-                case when h.there then named_struct('epoch', h.head.epoch, 'anew', h.head.anew, 'began', h.head.began,
-                    'member_id', h.head.member_id, 'cause', h.head.cause, 'members', h.head.members,
-                    'target', target) end as head,
-                l.live, l.who, l.p_who, h.done or done is not null as done) as acc
-            from {{found}} where latest and (h.there or l.live <> 0 or (kind = 'classic' and l.p_who is not null))""",
+        f"""select {GROUP}, struct_pack(head_offset := coalesce(h.at, w_offset), there := coalesce(h.there, false),
+                head := case when h.there then {KEPT} end, live := l.live, who := l.who, p_who := l.p_who,
+                done := h.done or done is not null) as acc
+            from {{found}} where latest and (h.there or l.live <> 0 or (kind = 'classic' and l.p_who is not null)
+                or l.who.offset > coalesce(h.at, w_offset, -1))""",
         found=found,
     )

@@ -3,123 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
-from sidecar.audit.columns import Table
 from sidecar.audit.decode_rows import FROM_KEY
+from sidecar.audit.gold.frames import Database, Frame, done, pack, sql
 from sidecar.audit.layers import SILVER
 from sidecar.state.fold import UNFENCED
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-Frames = Mapping[str, "DataFrame"]
 VOID = "(owner_epoch is not null and claimed_epoch is not null and owner_epoch <> claimed_epoch)"
 ORDER = "order by offset"
 
 
-def quick(key: str) -> str:
-    """The key, so that rows in any order are sorted by it in less time: what is compared first is a number, and of most
-    pairs nothing else is. Two windows over it would each sort anew."""
-    return f"xxhash64({key}), {key}"
-
-
-def sql(text: str, **frames: DataFrame) -> DataFrame:
-    """The query over these frames, which it names in braces."""
-    spark = next(iter(frames.values())).sparkSession
-    named: dict[str, Any] = dict(frames)
-    return spark.sql(text, None, **named)
-
-
-def done(df: DataFrame) -> DataFrame:
-    """Computed now, by the executors, and kept there. Plans stay short: one that names another several times would
-    otherwise hold it several times, and Spark spends minutes on it before it begins."""
-    return df.localCheckpoint()
-
-
-def valid(df: DataFrame) -> DataFrame:
+def valid(frame: Frame) -> Frame:
     """Without the records of who was the coordinator no more: they change nothing."""
-    return df.where(f"not {VOID}")
+    return frame.where(f"not {VOID}")
 
 
-def empty(df: DataFrame, table: Table) -> DataFrame:
-    """No rows of this table, in the session of `df`."""
-    return df.sparkSession.createDataFrame([], table.ddl)
-
-
-def shape(df: DataFrame, table: Table) -> DataFrame:
-    """The columns of the table, in its order; a `..._time` comes from the `..._ms` beside it."""
-    have = set(df.columns)
-    picked = []
-    for name in table.names:
-        ms = f"{name[:-4]}ms"
-        made = name.endswith("time") and name not in have and ms in table.names
-        picked.append(f"timestamp_millis(`{ms}`) as `{name}`" if made else f"`{name}`")
-    return df.selectExpr(*picked)
-
-
-def keyed(silver: Frames) -> DataFrame:
+def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
     """Every record that can be read, by its key, without its contents."""
-    found: DataFrame | None = None
+    selects, frames = [], {}
     for kind, table in SILVER.items():
         if table.name not in silver:
             continue
         void = "false" if kind in UNFENCED else VOID
-        one = silver[table.name].selectExpr(
-            "state_partition",
-            "offset",
-            "log_ms",
-            "written_ms",
-            f"'{kind}' as kind",
-            "group_id",
-            f"{FROM_KEY.get(kind, repr(''))} as sub_id",
-            "owner_epoch",
-            "claimed_epoch",
-            "revision",
-            "deleted",
-            "why",
-            f"{void} as void",
+        frames[table.name] = silver[table.name]
+        selects.append(
+            f"""select state_partition, offset, log_ms, written_ms, '{kind}' as kind, group_id,
+                {FROM_KEY.get(kind, "''")} as sub_id, owner_epoch, claimed_epoch, revision, deleted, why, {void} as void
+                from {{{table.name}}}"""
         )
-        found = one if found is None else found.unionAll(one)
-    if found is None:
-        spark = next(iter(silver.values())).sparkSession
-        return keyed({"schemas": spark.createDataFrame([], SILVER["schema"].ddl)})
-    return found
+    if not selects:
+        return keyed(db, {"schemas": db.empty(SILVER["schema"])})
+    return sql(" union all ".join(selects), **frames)
 
 
-def read(keys: DataFrame, corrupt: DataFrame, before: DataFrame) -> DataFrame:
+def read(keys: Frame, corrupt: Frame, before: Frame) -> Frame:
     """Per state partition what has been read so far, and the first offset that is not there (null: there is none).
     The search for a hole looks at every offset, so it is made only where the count says that there is one."""
-    offsets = keys.select("state_partition", "offset", "log_ms").unionAll(
-        corrupt.select("state_partition", "offset", "log_ms")
+    offsets = sql(
+        """select state_partition, offset from {keys}
+            union all select state_partition, offset from {corrupt}""",
+        keys=keys,
+        corrupt=corrupt,
     )
-    ends = sql(
-        """select coalesce(n.state_partition, b.state_partition) as state_partition,
-                coalesce(b.last_offset + 1, 0) as begin, b.first_hole_offset as known_hole,
+    ends = done(
+        sql(
+            """select coalesce(n.state_partition, b.state_partition) as state_partition,
+                coalesce(b.last_offset + 1, 0) as start, b.first_hole_offset as known_hole,
                 n.first, n.last, coalesce(n.records, 0) as records
             from (select state_partition, min(offset) as first, max(offset) as last, count(*) as records
                     from {offsets} group by state_partition) n
             full join {before} b on n.state_partition = b.state_partition""",
-        offsets=offsets,
-        before=before,
-    )
-    holes = sql(
-        """select state_partition, min(expected) as hole from (
-                select o.state_partition, o.offset,
-                    e.begin + row_number() over (partition by o.state_partition order by o.offset) - 1 as expected
-                from {offsets} o join (select /*+ broadcast */ * from {ends}
-                    where known_hole is null and last - begin + 1 <> records) e
-                on o.state_partition = e.state_partition)
-            where offset <> expected group by state_partition""",
-        offsets=offsets,
-        ends=ends,
+            offsets=offsets,
+            before=before,
+        )
     )
     return sql(
-        """select e.state_partition, greatest(e.last, e.begin - 1) as last_offset,
+        """with h as (select state_partition, min(expected) as hole from (
+                select o.state_partition, o.offset,
+                    e.start + row_number() over (partition by o.state_partition order by o.offset) - 1 as expected
+                from {offsets} o join (select * from {ends}
+                    where known_hole is null and last - start + 1 <> records) e
+                on o.state_partition = e.state_partition)
+            where offset <> expected group by state_partition)
+            select e.state_partition, greatest(e.last, e.start - 1) as last_offset,
                 coalesce(e.known_hole, h.hole) as first_hole_offset
-            from {ends} e left join {holes} h on e.state_partition = h.state_partition""",
+            from {ends} e left join h on e.state_partition = h.state_partition""",
+        offsets=offsets,
         ends=ends,
-        holes=holes,
     )
 
 
@@ -145,7 +95,7 @@ def adjacent(before: str) -> str:
         else revision = 1 end"""
 
 
-def revisions(keys: DataFrame, before: DataFrame) -> DataFrame:
+def revisions(keys: Frame, before: Frame) -> Frame:
     """Of each record of a key how many values are `missing` right before it; whether it `repeats`: it is the next one
     after a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so far. The key
     is told where somebody asks for it: most of the records are one more value after another, and a key is long."""
@@ -162,7 +112,7 @@ def revisions(keys: DataFrame, before: DataFrame) -> DataFrame:
     return sql(
         f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_offset, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {quick(name)} {ORDER}))
+                from {{rows}} window w as (partition by {name} {ORDER}))
             select {named}, offset, log_ms, revision, deleted, latest, b_offset, missing,
                 coalesce(not carried and b_live and revision = b_revision + 1, false) as repeats
             from (select *, {MISSING} as missing from a)""",
@@ -170,14 +120,14 @@ def revisions(keys: DataFrame, before: DataFrame) -> DataFrame:
     )
 
 
-def stretches(records: DataFrame, read: DataFrame, before: DataFrame) -> DataFrame:
+def stretches(records: Frame, read: Frame, before: Frame) -> Frame:
     """Where state partitions are whole (tables.py): from `whole_from` until before `until`. `records`: of `revisions`;
     `read`: of `read`; `before`: the last stretch of each so far."""
-    marks = records.where("missing > 0 or repeats").select("state_partition", "offset", "b_offset", "repeats")
+    marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats")
     parts = sql(
         """select r.state_partition, r.last_offset, r.first_hole_offset, least(b.first_repeat, f.first) as first_repeat,
                 coalesce(b.last_sign, -1) as last_sign,
-                case when b.state_partition is null then 0L else b.whole_from end as whole_from,
+                case when b.state_partition is null then 0 else b.whole_from end as whole_from,
                 b.first_hole_offset is null and r.first_hole_offset < coalesce(least(b.first_repeat, f.first),
                     9223372036854775807) as torn
             from {read} r left join {before} b on r.state_partition = b.state_partition
@@ -205,7 +155,7 @@ def stretches(records: DataFrame, read: DataFrame, before: DataFrame) -> DataFra
     )
 
 
-def graded(rows: DataFrame, stretches: DataFrame, begin: str, end: str) -> DataFrame:
+def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
     """With their `grade`: `proven` where everything is known from `begin` to `end`
     (null: until now)."""
     return sql(
@@ -218,9 +168,11 @@ def graded(rows: DataFrame, stretches: DataFrame, begin: str, end: str) -> DataF
 
 
 KEY = "state_partition, group_id, kind, key_id"
+END = """offset = n_offset, ms = n_ms, written_ms = n_written_ms, why = n_why, adjacent = n_adjacent,
+    last_offset = offset"""
 
 
-def lives(rows: DataFrame) -> DataFrame:
+def lives(rows: Frame) -> Frame:
     """From a value of a key to its tombstone, or to a value with another `state`.
 
     `rows`: state_partition, group_id, kind, key_id, state, offset, log_ms, written_ms, why, revision, deleted,
@@ -231,7 +183,7 @@ def lives(rows: DataFrame) -> DataFrame:
                 lag(offset) over w as b_offset, lag(state) over w as b_state
                 from {{rows}} window w as (partition by {KEY} {ORDER})),
             b as (select *, {MISSING} as missing, {adjacent("b_offset")} as adjacent,
-                not deleted and (not b_live or not state <=> b_state) as begins from a),
+                not deleted and (not b_live or state is distinct from b_state) as begins from a),
             c as (select *, sum(cast(begins as int)) over w as no, lead(offset) over w as n_offset,
                 lead(deleted or begins) over w as n_ends, lead(log_ms) over w as n_ms,
                 lead(written_ms) over w as n_written_ms, lead(why) over w as n_why, lead(adjacent) over w as n_adjacent
@@ -241,16 +193,15 @@ def lives(rows: DataFrame) -> DataFrame:
     )
     return sql(
         f"""with a as (select {KEY}, no,
-                min(struct(offset, carried, acc, log_ms, written_ms, why, adjacent, b_live, b_offset)) as f,
-                max(struct(offset, payload, revision, state)) as l,
-                max(case when n_ends then struct(n_offset as offset, n_ms as ms, n_written_ms as written_ms,
-                    n_why as why, n_adjacent as adjacent, offset as last_offset) end) as e,
-                sum(case when begins then 0 else missing end) as unseen
+                arg_min({pack("offset, carried, acc, log_ms, written_ms, why, adjacent, b_live, b_offset")}, offset) as f,
+                arg_max({pack("offset, payload, revision, state")}, offset) as l,
+                any_value({pack(END)}) filter (where n_ends) as e,
+                sum(case when begins then 0 else missing end)::bigint as unseen
                 from {{chain}} group by {KEY}, no),
-            b as (select *, case when f.carried then f.acc else named_struct('from_offset', f.offset,
-                'from_ms', f.log_ms, 'from_written_ms', f.written_ms, 'from_why', f.why,
-                'from_not_before_offset', case when f.adjacent then f.offset - 1 when f.b_live then f.b_offset end,
-                'from_exact', f.adjacent, 'unseen', 0L) end as g from a)
+            b as (select *, case when f.carried then f.acc else struct_pack(from_offset := f.offset,
+                from_ms := f.log_ms, from_written_ms := f.written_ms, from_why := f.why,
+                from_not_before_offset := case when f.adjacent then f.offset - 1 when f.b_live then f.b_offset end,
+                from_exact := f.adjacent, unseen := 0::bigint) end as g from a)
             select {KEY}, l.state, l.offset as last_offset, l.revision as last_revision, l.payload,
                 g.from_offset, g.from_ms, g.from_written_ms, g.from_why, g.from_not_before_offset, g.from_exact,
                 e.offset as to_offset, e.ms as to_ms, e.written_ms as to_written_ms, e.why as to_why,
@@ -259,9 +210,3 @@ def lives(rows: DataFrame) -> DataFrame:
         chain=chain,
     )
 
-
-ACC = (
-    "struct<from_offset: bigint, from_ms: bigint, from_written_ms: bigint, from_why: string,"
-    " from_not_before_offset: bigint, from_exact: boolean, unseen: bigint>"
-)
-"""What a carried row knows of the life that it goes on with."""

@@ -8,11 +8,12 @@ from collections import defaultdict
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from sidecar.audit.columns import Table
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.fold import fold
+from sidecar.audit.gold.frames import Frame, database
+from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.layers import SILVER_TABLES
 from tests.audit.gold.replay import Row
 from tests.audit.gold.rows import by_table
@@ -20,47 +21,55 @@ from tests.audit.gold.rows import by_table
 Tables = dict[str, list[Row]]
 
 
-def frame(spark: SparkSession, table: Table, rows: list[Row]) -> DataFrame:
-    schema = pa.schema([pa.field(c.name, c.type) for c in table.columns])
+def rows_of(table: Table, rows: list[Row]) -> pa.Table:
     timed = [
         {**r, **{n: r[f"{n[:-4]}ms"] * 1_000 for n in ("log_time", "written_time") if r.get(f"{n[:-4]}ms")}}
         for r in rows
     ]
-    return spark.createDataFrame(pa.Table.from_pylist(timed, schema=schema)).coalesce(1)
+    return pa.Table.from_pylist(timed, schema=pa.schema([pa.field(c.name, c.type) for c in table.columns]))
 
 
-def gold(spark: SparkSession, rows: list[Row], cuts: list[dict[int, int]] | None = None) -> Tables:
+def read(frame: Frame) -> pa.Table:
+    schema = pa.schema([])
+    batches = list(frame.batches())
+    return pa.Table.from_batches(batches, batches[0].schema if batches else schema)
+
+
+def gold(rows: list[Row], cuts: list[dict[int, int]] | None = None) -> Tables:
     """All rows that were added, and those that are open after the last batch. `cuts`: per batch, and per state
     partition, the offset at which it ends."""
     ends = [*(cuts or []), {}]
     done: dict[int, int] = defaultdict(int)
     found: Tables = defaultdict(list)
-    carried: dict[str, DataFrame] = {}
+    left: dict[str, pa.Table] = {}
     still_open: Tables = {}
-    for i, end in enumerate(ends):
+    for end in ends:
         part = [r for r in rows if done[r["state_partition"]] <= r["offset"] < end.get(r["state_partition"], 1 << 60)]
         for r in part:
             done[r["state_partition"]] = max(done[r["state_partition"]], r["offset"] + 1)
-        silver = {n: frame(spark, SILVER_TABLES[n], rs) for n, rs in by_table(part).items() if rs}
-        if not silver:
-            continue
-        made = fold(silver, carried, large=i % 2 == 0)
-        for name, df in made.added.items():
-            found[name] += df.drop(*times(df)).toArrow().to_pylist()
-        still_open = {name: df.drop(*times(df)).toArrow().to_pylist() for name, df in made.open.items()}
-        left = {name: df.toArrow() for name, df in made.carried.items()}
-        carried = {
-            name: spark.createDataFrame(rows, CARRIED[name].ddl).coalesce(1)
-            for name, rows in left.items()
-            if rows.num_rows
-        }
+        with database() as db:
+            silver = {n: db.rows(rows_of(SILVER_TABLES[n], rs)) for n, rs in by_table(part).items() if rs}
+            carried = {n: db.rows(kept) for n, kept in left.items() if kept.num_rows}
+            made = fold(db, silver, carried)
+            still_open = {}
+            for name, rs in made.gold.items():
+                told = untimed(read(rs)).to_pylist()
+                still_open[name] = [r for r in told if GOLD[name].open and r["open"]]
+                found[name] += [r for r in told if not (GOLD[name].open and r["open"])]
+            left = {name: typed(CARRIED[name], read(rs)) for name, rs in made.carried.items()}
     for name, rs in still_open.items():
         found[name] += rs
     return found
 
 
-def times(df: DataFrame) -> list[str]:
-    return [c for c in df.columns if c.endswith("time")]
+def untimed(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns([c for c in rows.column_names if c.endswith("time")])
+
+
+def typed(table: Table, rows: pa.Table) -> pa.Table:
+    """With the names that parts of lists have in the lake."""
+    schema = pa.schema([pa.field(c.name, c.type) for c in table.columns])
+    return rows.cast(schema) if rows.num_columns else schema.empty_table()
 
 
 def some_cuts(rng: random.Random, rows: list[Row], batches: int) -> list[dict[int, int]]:

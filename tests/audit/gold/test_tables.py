@@ -4,7 +4,6 @@ state partition of its own."""
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.audit.gold.harness import Tables, differences, gold
 from tests.audit.gold.replay import Row, replay
@@ -163,8 +162,8 @@ def rows() -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, rows: list[Row]) -> Tables:
-    return gold(spark, rows)
+def found(rows: list[Row]) -> Tables:
+    return gold(rows)
 
 
 def of(found: Tables, table: str, partition: int, *columns: str) -> list[tuple[object, ...]]:
@@ -247,7 +246,7 @@ def at_of(r: Row) -> tuple[object, ...]:
     return r["state_partition"], r["scope"]
 
 
-def test_planted_faults_are_found_and_named(spark: SparkSession, found: Tables) -> None:
+def test_planted_faults_are_found_and_named(found: Tables) -> None:
     assert of(found, "stale_writes", VOID, "offset", "what", "owner_epoch") == [(2, "record", 1)]
     assert of(found, "intervals", VOID, "member_id") == [("m2",)]
     assert of(found, "stale_writes", FENCED, "offset", "what") == [(1, "claim")]
@@ -256,7 +255,7 @@ def test_planted_faults_are_found_and_named(spark: SparkSession, found: Tables) 
     assert of(found, "second_owners", SECOND, *columns) == [(1, "m2", "m1", "proven")]
     assert of(found, "second_owners", LOST, *columns) == [(0, "m2", "m1", "proven")]
     assert of(found, "rebalances", BACK, "epoch", "anew") == [(7, True), (6, False)]
-    names = set(broken(spark, found))
+    names = set(broken(found))
     assert {"one_owner", "no_stale_writes", "epochs_rise"} <= names
     assert names <= {"one_owner", "no_stale_writes", "epochs_rise", "known_members"}
 

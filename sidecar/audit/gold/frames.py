@@ -1,0 +1,117 @@
+"""Queries over named relations, in the process that asks: a task of Spark has a DuckDB of its own, on one thread, and
+what does not fit into its memory goes to the executor's disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from sidecar.audit.columns import Table
+from sidecar.audit.lake_files import duck_type, no_rows
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+NAMED = re.compile(r"\{(\w+)\}")
+RESERVED = re.compile(r"(?<![\w\"])offset(?![\w\"])")
+"""Every record has an `offset`, and SQL has a word of that name."""
+ROWS_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A relation: a query, or rows that were computed."""
+
+    db: Database
+    name: str
+
+    def where(self, condition: str) -> Frame:
+        return sql(f"select * from {{rows}} where {condition}", rows=self)
+
+    def select(self, columns: str) -> Frame:
+        return sql(f"select {columns} from {{rows}}", rows=self)
+
+    def columns(self) -> list[str]:
+        described = self.db.connection.execute(f"select * from {self.name} limit 0").description
+        return [str(column[0]) for column in described or ()]
+
+    def batches(self) -> Iterator[Any]:
+        """Its rows, as Arrow record batches."""
+        yield from self.db.connection.sql(f"select * from {self.name}").to_arrow_reader(ROWS_AT_ONCE)
+
+
+@dataclass
+class Database:
+    connection: DuckDBPyConnection
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def query(self, text: str) -> Frame:
+        name = f"q{next(self.numbers)}"
+        quoted = RESERVED.sub('"offset"', text)
+        self.connection.execute(f"create temp view {name} as {quoted}")
+        return Frame(self, name)
+
+    def rows(self, rows: Any) -> Frame:
+        """`rows`: an Arrow table."""
+        name = f"t{next(self.numbers)}"
+        self.connection.register(name, rows)
+        return Frame(self, name)
+
+    def files(self, table: Table, paths: Sequence[str], condition: str = "true") -> Frame:
+        """Rows of these Parquet files."""
+        if not paths:
+            return self.empty(table)
+        listed = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
+        names = ", ".join(f'"{n}"' for n in table.names)
+        return self.query(f"select {names} from read_parquet([{listed}], hive_partitioning = false) where {condition}")
+
+    def empty(self, table: Table) -> Frame:
+        return self.query(f"select * from {no_rows(table)}")
+
+
+@contextmanager
+def database(memory: str = "", folder: str = "") -> Iterator[Database]:
+    """`memory`: how much it may take, as DuckDB spells it; `folder`: where the rest goes."""
+    import duckdb
+
+    # Rows keep their order anyway where a window sorts them; otherwise it would cost a copy.
+    config: dict[str, Any] = {"threads": 1, "preserve_insertion_order": False}
+    config |= {"memory_limit": memory} if memory else {}
+    config |= {"temp_directory": folder} if folder else {}
+    with duckdb.connect(config=config) as connection:
+        yield Database(connection)
+
+
+def sql(text: str, **frames: Frame) -> Frame:
+    """The query over these frames, which it names in braces. It is computed whenever somebody reads it."""
+    named = NAMED.sub(lambda found: frames[found[1]].name, text)
+    return next(iter(frames.values())).db.query(named)
+
+
+def done(frame: Frame) -> Frame:
+    """Computed now, and kept: for what is read more than once."""
+    name = f"t{next(frame.db.numbers)}"
+    frame.db.connection.execute(f"create temp table {name} as select * from {frame.name}")
+    return Frame(frame.db, name)
+
+
+def pack(fields: str) -> str:
+    """A struct of these columns, such as `offset, ms = log_ms`."""
+    named = [(name.strip(), value.strip() or name.strip()) for name, _, value in (f.partition("=") for f in fields.split(","))]
+    return f"struct_pack({', '.join(f'{name} := {value}' for name, value in named)})"
+
+
+def shape(frame: Frame, table: Table) -> Frame:
+    """The columns of the table, with its types, in its order; a `..._time` comes from the `..._ms` beside it."""
+    have = set(frame.columns())
+    picked = []
+    for column in table.columns:
+        ms = f"{column.name[:-4]}ms"
+        made = column.name.endswith("time") and column.name not in have and ms in table.names
+        value = f'make_timestamp("{ms}" * 1000)' if made else f'cast("{column.name}" as {duck_type(column.type)})'
+        picked.append(f'{value} as "{column.name}"')
+    return frame.select(", ".join(picked))
