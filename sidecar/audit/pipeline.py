@@ -7,30 +7,32 @@ dies in the middle is followed by one who finds the same input, and each table t
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
-
-from sidecar.audit.columns import Table
-from sidecar.audit.gold.carried import CARRIED
-from sidecar.audit.gold.fold import Folded, fold
+from sidecar.audit.errors import AuditError
+from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
 from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.gold.tasks import BETWEEN, ROWS_PER_TASK, Work, gold_of_units, planned
 from sidecar.audit.ingest import ingest, last_batch, waiting
 from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
-from sidecar.audit.lake_together import Part, write_together
+from sidecar.audit.lake_parquet import put_json
+from sidecar.audit.lake_spark import numbered
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.session import suited
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Say = Callable[[str], None]
+TASKS_PER_PROCESSOR = 2
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def audit(
     lake = Lake.at(lake.base)  # the topic may have been re-created
     if batch.new:
         say(f"batch {batch.number}: {batch.records:,} records of {batch.source}")
-    make_gold(spark, lake, say)
+    make_gold(spark, lake, say, options)
     return last_batch(lake)
 
 
@@ -77,14 +79,16 @@ def to_do(source: str, lake: Lake, options: Mapping[str, str] | None = None) -> 
     return waiting(source, lake, options) + (sum(f.rows for f in lake.files(BRONZE)) if behind else 0)
 
 
-def make_gold(spark: SparkSession, lake: Lake, say: Say = lambda text: None) -> int:
-    """Bring gold up to where silver is; returns how many batches that took."""
+def make_gold(
+    spark: SparkSession, lake: Lake, say: Say = lambda text: None, options: Mapping[str, str] | None = None
+) -> int:
+    """Bring gold up to where silver is; returns how many batches that took. Options: `rows_per_task`;
+    `memory_per_task`, such as 2GB. Raises AuditError."""
     made = 0
     with lake.lock():
         lake.setup(list(GOLD.values()))
         while (n := _done(lake) + 1) <= lake.last_batch():
-            with suited(spark, _rows_of(lake, n)) as large:
-                _batch(spark, lake, n, large)
+            _batch(spark, lake, n, options or {})
             made += 1
             say(f"batch {n}: gold is up to date")
     return made
@@ -99,70 +103,89 @@ def _done(lake: Lake) -> int:
     return min(lake.committed(t) for t in GOLD.values())
 
 
-def _rows_of(lake: Lake, n: int) -> int:
-    """What batch n has to do with: its own rows, and those that the batch before has left."""
-    own = sum(f.rows for table in SILVER_TABLES.values() for f in lake.files(table, n))
-    before: int = sum(pq.read_metadata(f).num_rows for f in _left(lake, n - 1).glob("*/*.parquet"))
-    return own + before
-
-
 def _left(lake: Lake, batch: int) -> Path:
     return lake.root / "_carried" / f"{batch:08d}"
 
 
-def _batch(spark: SparkSession, lake: Lake, n: int, large: bool) -> None:
-    folded = fold(_silver(spark, lake, n), _carried(spark, lake, n - 1), large)
+def _batch(spark: SparkSession, lake: Lake, n: int, options: Mapping[str, str]) -> None:
+    silver = {name: [f for f in lake.files(table, n) if f.rows] for name, table in SILVER_TABLES.items()}
+    carried = _carried(lake, n - 1)
     left = _left(lake, n)
     making = left.with_name(f"{left.name}.making")
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
-    carried = [(Target(CARRIED[name], str(making / name), ""), rows) for name, rows in folded.carried.items()]
-    targets = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
-    for target in targets:
+    gold = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
+    for target in gold:
         lake.sweep(target.table, n)
-    files = _written([*carried, *((t, _rows(folded, t.table)) for t in targets)], lake.root, large)
+    targets = {f"gold.{t.table.name}": t for t in gold}
+    for layer, tables in (("carried", CARRIED), ("between", BETWEEN)):
+        targets |= {f"{layer}.{name}": Target(t, str(making / layer / name), "") for name, t in tables.items()}
+    work = Work(
+        {name: [f.path for f in files] for name, files in silver.items() if files},
+        {name: paths for name, (paths, _) in carried.items()},
+        targets,
+        options.get("memory_per_task", ""),
+    )
+    rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
+    files = _folded(spark, work, _spread(lake, n, rows), int(options.get("rows_per_task", ROWS_PER_TASK)))
     if not left.is_dir():
+        _put_carried(making, files)
         making.rename(left)
-    for target, written in zip(targets, files[len(carried) :], strict=True):
-        lake.replace(target, written, n)
-    spark.catalog.clearCache()
+    for target in gold:
+        lake.replace(target, files[f"gold.{target.table.name}"], n)
     for old in left.parent.iterdir():
         if old != left:
             shutil.rmtree(old)
 
 
-def _written(parts: Sequence[Part], folder: Path, large: bool) -> list[list[FileInfo]]:
-    """Of a small batch all tables in one job, which costs least. Of a large one each by itself: in a frame that all
-    share, most columns of a row are another table's."""
-    if not large:
-        return write_together(parts, folder)
-    return [files for part in parts for files in write_together([part], folder)]
+def _folded(spark: SparkSession, work: Work, rows: Mapping[int, int], most: int) -> dict[str, list[FileInfo]]:
+    """The files that were written, by layer and table."""
+    parallelism = spark.sparkContext.defaultParallelism
+    files: dict[str, list[FileInfo]] = defaultdict(list)
+    for units in planned(rows, parallelism, most):
+        between = {name: [str(Path(t.folder, f.path)) for f in files[f"between.{name}"]] for name, t in _between(work)}
+        task = partial(gold_of_units, units, replace(work, between=between))
+        # Units that follow each other share their files, so a few tasks have all of them.
+        for told in numbered(spark, len(units), task, TASKS_PER_PROCESSOR * parallelism):
+            files[told["table"]].append(FileInfo.of(told["file"]))
+    return files
 
 
-def _rows(folded: Folded, table: Table) -> DataFrame:
-    rows = folded.added[table.name]
-    return rows.unionAll(folded.open[table.name]) if table.open else rows
+def _between(work: Work) -> list[tuple[str, Target]]:
+    return [(name, work.targets[f"between.{name}"]) for name in BETWEEN]
 
 
-def _silver(spark: SparkSession, lake: Lake, n: int) -> dict[str, DataFrame]:
-    """The batch's tables that have rows; at least one table."""
-    found = {}
-    for name, table in SILVER_TABLES.items():
-        paths = [f.path for f in lake.files(table, n) if f.rows]
-        if paths:
-            found[name] = spark.read.schema(table.ddl).parquet(*paths)
-    return found or {"schemas": spark.createDataFrame([], SILVER_TABLES["schemas"].ddl)}
+def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:
+    """About how many of the rows are of each state partition: as many as of the offsets that the lake has, and more of
+    those that are new."""
+    now, before = (Batch.of(said).position if (said := lake.batch(b)) else {} for b in (n, n - 1))
+    weights = {p: at + 10 * (at - before.get(p, 0)) for p, at in now.items()}
+    total = sum(weights.values())
+    return {p: rows * w // total for p, w in weights.items()} if total else {}
 
 
-def _carried(spark: SparkSession, lake: Lake, n: int) -> dict[str, DataFrame]:
-    """The tables that have rows."""
+def _put_carried(folder: Path, files: Mapping[str, Sequence[FileInfo]]) -> None:
+    """Which files count: a task that was tried again may have left others."""
+    named = {name: [[f"carried/{name}/{f.path}", f.rows] for f in files[f"carried.{name}"]] for name in CARRIED}
+    put_json(folder / "files.json", {"version": CARRIED_VERSION, "files": named})
+
+
+def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
+    """Of the tables that have rows: their files, and how many rows. Raises AuditError."""
     folder = _left(lake, n)
     if not folder.is_dir():
         return {}
+    listed = folder / "files.json"
+    said = json.loads(listed.read_text()) if listed.is_file() else {}
+    if said.get("version") != CARRIED_VERSION:
+        raise AuditError(
+            f"gold in {lake.root} was made by another version of this program: remove {lake.root / 'gold'} and"
+            f" {folder.parent}, and run again. It is made anew from silver; nothing is lost."
+        )
     return {
-        name: spark.read.schema(t.ddl).parquet(str(folder / name))
-        for name, t in CARRIED.items()
-        if any(pq.read_metadata(f).num_rows for f in (folder / name).glob("*.parquet"))
+        name: ([str(folder / path) for path, _ in files], sum(rows for _, rows in files))
+        for name, files in said["files"].items()
+        if files
     }
 
 

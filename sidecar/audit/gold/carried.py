@@ -8,6 +8,8 @@ from typing import Any
 from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.layers import NAMED, OWNED, PLACES
 
+CARRIED_VERSION = 2
+"""Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
 FIRST_LAST = record(offset=LONG, ms=LONG)

@@ -8,7 +8,7 @@ of the last batch are those that one single batch gives.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sidecar.audit.columns import Table
 from sidecar.audit.gold import coordinators, holdings, members, ownership, rebalances
@@ -30,6 +30,11 @@ class Folded:
     """Rows that will never change, and the `open` ones, which those of the next batch replace."""
     carried: dict[str, Frame] = field(default_factory=dict)
     """What the next batch must know."""
+    between: dict[str, Frame] = field(default_factory=dict)
+    """What the next step must know (tasks.py)."""
+
+    def __or__(self, other: Folded) -> Folded:
+        return Folded(self.gold | other.gold, self.carried | other.carried, self.between | other.between)
 
 
 class _Tables(dict[str, Frame]):
@@ -66,7 +71,7 @@ class _Fold:
 class _Partitions(_Fold):
     """What is said of state partitions, and where each is whole."""
 
-    def fold(self, silver: Frames) -> Frame:
+    def fold(self, silver: Frames) -> None:
         keys = done(keyed(self.db, silver))
         revised = done(revisions(keys, self.was["revisions"]))
         last = done(stretches(revised, read(keys, self.silver["corrupt"], self.was["read"]), self.was["read"]))
@@ -85,7 +90,8 @@ class _Partitions(_Fold):
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
         if not self.idle(("corrupt",), ()):
             self.add("unreadable", self.silver["corrupt"])
-        return last
+        whole = last.where("whole_from is not null")
+        self.out.between["whole"] = done(whole.select("state_partition, whole_from, until"))
 
 
 class _Groups(_Fold):
@@ -127,35 +133,14 @@ class _Groups(_Fold):
             events = sql("select * from {a} union all select * from {b}", a=events, b=of_classic.events)
             self.carry("assignments", assignments)
             self.carry("assigned_groups", of_classic.groups)
-        self.events = done(events)
-        owned = ownership.together(self.events, self.was["intervals"])
-        intervals = done(owned.intervals)
-        epochs = sql(
+        self.events = self.out.between["events"] = done(events)
+        self.out.between["epochs"] = sql(
             """select state_partition, group_id, 'consumer' as kind, member_id, member_epoch as epoch from {c}
                 union all select state_partition, group_id, 'classic', member_id, generation from {a}
                     where at_offset is not null""",
             c=consumer.last,
             a=assignments,
         )
-        self.add(
-            "intervals",
-            sql(
-                """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
-                    left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
-                        and i.kind = e.kind and i.member_id = e.member_id""",
-                ended=intervals,
-                epochs=epochs,
-            ),
-        )
-        self.carry("intervals", intervals.where("open"))
-        self.contested(owned.stretches)
-
-    def contested(self, stretches: Frame) -> None:
-        found = ownership.compare(done(stretches), self.was["doubtful"], self.was["places"], self.whole)
-        self.add("second_owners", found.overlaps)
-        self.add("unowned", found.unowned)
-        self.carry("doubtful", found.doubtful)
-        self.carry("places", found.places)
 
     def people(self) -> None:
         found = done(members.members(self.of("members"), self.of("classic_members"), self.was["members"]))
@@ -219,11 +204,56 @@ class _Groups(_Fold):
         return steps.rows
 
 
+class _Places(_Fold):
+    """Who owned what: of events of holdings."""
+
+    def fold(self, events: Frame, epochs: Frame, whole: Frame) -> None:
+        owned = ownership.together(events, self.was["intervals"])
+        intervals = done(owned.intervals)
+        self.add(
+            "intervals",
+            sql(
+                """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
+                    left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
+                        and i.kind = e.kind and i.member_id = e.member_id""",
+                ended=intervals,
+                epochs=epochs,
+            ),
+        )
+        self.carry("intervals", intervals.where("open"))
+        found = ownership.compare(done(owned.stretches), self.was["doubtful"], self.was["places"], whole)
+        self.add("second_owners", found.overlaps)
+        self.add("unowned", found.unowned)
+        self.carry("doubtful", found.doubtful)
+        self.carry("places", found.places)
+
+
 def fold(db: Database, silver: Frames, carried: Frames) -> Folded:
     """`silver`: the new rows of a batch, by table; `carried`: what the last batch left, nothing at first. A table that
     is not there is an empty one: leave out those without rows, for what needs no query takes no time."""
-    partitions = _Partitions(db, silver, carried)
-    whole = done(partitions.fold(silver).where("whole_from is not null"))
-    groups = _Groups(db, silver, carried, whole)
-    groups.fold()
-    return Folded(partitions.out.gold | groups.out.gold, partitions.out.carried | groups.out.carried)
+    partitions = fold_partitions(db, silver, carried)
+    whole = partitions.between["whole"]
+    groups = fold_groups(db, silver, carried, whole)
+    places = fold_places(db, groups.between["events"], groups.between["epochs"], whole, carried)
+    return replace(partitions | groups | places, between={})
+
+
+def fold_partitions(db: Database, silver: Frames, carried: Frames) -> Folded:
+    """The first step, for all records of state partitions. Leaves `whole`."""
+    one = _Partitions(db, silver, carried)
+    one.fold(silver)
+    return one.out
+
+
+def fold_groups(db: Database, silver: Frames, carried: Frames, whole: Frame) -> Folded:
+    """The second, for all records of some of their groups. Leaves `events` and `epochs`."""
+    one = _Groups(db, silver, carried, whole)
+    one.fold()
+    return one.out
+
+
+def fold_places(db: Database, events: Frame, epochs: Frame, whole: Frame, carried: Frames) -> Folded:
+    """The third, for all events of some of the places that they own."""
+    one = _Places(db, {}, carried)
+    one.fold(events, epochs, whole)
+    return one.out

@@ -3,6 +3,7 @@ what does not fit into its memory goes to the executor's disk."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,14 +76,19 @@ class Database:
 
 @contextmanager
 def database(memory: str = "", folder: str = "") -> Iterator[Database]:
-    """`memory`: how much it may take, as DuckDB spells it; `folder`: where the rest goes."""
+    """`memory`: how much it may take, as DuckDB spells it; empty: its share, of as many as there are processors.
+    `folder`: where the rest goes."""
     import duckdb
 
-    # Rows keep their order anyway where a window sorts them; otherwise it would cost a copy.
+    # Order is made by windows, where it matters; to keep that of files would cost a copy.
     config: dict[str, Any] = {"threads": 1, "preserve_insertion_order": False}
-    config |= {"memory_limit": memory} if memory else {}
     config |= {"temp_directory": folder} if folder else {}
     with duckdb.connect(config=config) as connection:
+        if not memory:
+            ((all_of_it,),) = connection.execute("select current_setting('memory_limit')").fetchall()
+            amount, unit = str(all_of_it).split()
+            memory = f"{float(amount) / len(os.sched_getaffinity(0)):.1f} {unit}"
+        connection.execute(f"set memory_limit = '{memory}'")
         yield Database(connection)
 
 
