@@ -59,10 +59,9 @@ def run(
     into = _lake(lake, format)
     with _errors():
         from sidecar.audit import pipeline
-        from sidecar.audit.session import BRIEF_ROWS
 
-        if (todo := pipeline.to_do(source, into, options)) > 0:
-            with _spark(brief=todo <= BRIEF_ROWS) as spark:
+        if pipeline.to_do(source, into, options) > 0:
+            with _spark() as spark:
                 pipeline.audit(spark, source, into, options, _say)
         elif into.last_batch() < 0:
             _say(f"{source} has no records yet")
@@ -115,10 +114,10 @@ def _errors() -> Iterator[None]:
 
 
 @contextmanager
-def _spark(brief: bool = False) -> Iterator[SparkSession]:
+def _spark() -> Iterator[SparkSession]:
     from sidecar.audit.session import session
 
-    spark = session(brief=brief)
+    spark = session()
     try:
         yield spark
     finally:

@@ -107,7 +107,10 @@ def done(frame: Frame) -> Frame:
 
 def pack(fields: str) -> str:
     """A struct of these columns, such as `offset, ms = log_ms`."""
-    named = [(name.strip(), value.strip() or name.strip()) for name, _, value in (f.partition("=") for f in fields.split(","))]
+    named = [
+        (name.strip(), value.strip() or name.strip())
+        for name, _, value in (f.partition("=") for f in fields.split(","))
+    ]
     return f"struct_pack({', '.join(f'{name} := {value}' for name, value in named)})"
 
 

@@ -209,4 +209,3 @@ def lives(rows: Frame) -> Frame:
                 e.adjacent as to_exact, unseen + g.unseen as unseen, e is null as open from b""",
         chain=chain,
     )
-

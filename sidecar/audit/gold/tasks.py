@@ -12,7 +12,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name
@@ -20,7 +20,7 @@ from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.fold import Folded, Frames, fold, fold_groups, fold_partitions, fold_places
 from sidecar.audit.gold.frames import Database, database, shape
 from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.lake_files import FileInfo, TableWriter, Target, typed
+from sidecar.audit.lake_files import TableWriter, Target, typed
 from sidecar.audit.layers import SILVER_TABLES
 
 ROWS_PER_TASK = 500_000

@@ -52,8 +52,8 @@ def gold(rows: list[Row], cuts: list[dict[int, int]] | None = None) -> Tables:
             carried = {n: db.rows(kept) for n, kept in left.items() if kept.num_rows}
             made = fold(db, silver, carried)
             still_open = {}
-            for name, rs in made.gold.items():
-                told = untimed(read(rs)).to_pylist()
+            for name, frame in made.gold.items():
+                told = untimed(read(frame)).to_pylist()
                 still_open[name] = [r for r in told if GOLD[name].open and r["open"]]
                 found[name] += [r for r in told if not (GOLD[name].open and r["open"])]
             left = {name: typed(CARRIED[name], read(rs)) for name, rs in made.carried.items()}

@@ -85,9 +85,7 @@ def broken(found: Tables) -> list[str]:
         return [name for name, query in queries.items() if db.execute(query).fetchall() != [(0,)]]
 
 
-def test_it_does_not_matter_how_the_log_is_cut(
-    rows: list[Row], left: list[Row], everything: Tables
-) -> None:
+def test_it_does_not_matter_how_the_log_is_cut(rows: list[Row], left: list[Row], everything: Tables) -> None:
     cut = gold(rows + left, some_cuts(random.Random(1), rows + left, 4))
     for name in GOLD:
         assert as_set(cut.get(name, [])) == as_set(everything.get(name, [])), name
@@ -101,9 +99,7 @@ def place(r: Row) -> tuple[Any, ...]:
     return tuple(r[c] for c in PLACE)
 
 
-def test_after_compaction_nothing_is_false(
-    full: list[Row], left: list[Row], everything: Tables
-) -> None:
+def test_after_compaction_nothing_is_false(full: list[Row], left: list[Row], everything: Tables) -> None:
     found, told = only(everything, True), replay(full)
     truth = defaultdict(list)
     for r in told["intervals"]:
