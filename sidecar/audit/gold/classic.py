@@ -55,8 +55,8 @@ def _line(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: F
     is its last record before."""
     rows = sql(
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, whole_from,
-                false as is_group, null as protocol_type, null as assigned_generation, null as at_offset, false as waited
-                from {{assignments}}
+                false as is_group, null as protocol_type, null as assigned_generation, null as at_offset,
+                false as waited from {{assignments}}
             union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, whole_from,
                 false, null, null,
                 null, false from {{members}}
@@ -160,7 +160,8 @@ def _last(counted: Frame, heads: Frame) -> Frame:
     """Of the groups that are there: what counts, and what came after it."""
     return sql(
         f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, generation,
-                case when since is null then assigned else held end as assigned, whole_from, since as at_offset, waits or waited as waited
+                case when since is null then assigned else held end as assigned, whole_from,
+                since as at_offset, waits or waited as waited
             from {{counted}} c anti join {{heads}} h on c.state_partition = h.state_partition
                 and c.group_id = h.group_id and c.life = h.life and h.deleted
             where not deleted and (counts_offset is null or offset >= counts_offset)

@@ -9,6 +9,8 @@ from sidecar.audit.gold.frames import Frame, pack, sql
 from sidecar.core.owner import RENEWED
 from sidecar.state.fold import UNFENCED
 
+LOGGED = pack("offset, ms = log_ms, written_ms")
+CLAIMED = pack("offset = from_offset, ms = from_ms, written_ms = from_written_ms")
 AT = pack("offset, ms = log_ms")
 SAID = "node_id, address, member_id, generation, producer_id, producer_epoch"
 
@@ -48,10 +50,10 @@ def outages(keys: Frame, claims_now: Frame, was: Frame) -> Writes:
     its last claim."""
     last = sql(
         f"""select state_partition, claim, max(w) as w from (
-                select state_partition, claimed_epoch as claim, arg_max({pack("offset, ms = log_ms, written_ms")}, offset) as w
+                select state_partition, claimed_epoch as claim, arg_max({LOGGED}, offset) as w
                     from {{keys}} where owner_epoch = claimed_epoch and kind not in {UNFENCED}
                     group by state_partition, claimed_epoch
-                union all select state_partition, claim, {pack("offset = from_offset, ms = from_ms, written_ms = from_written_ms")} from {{claims}}
+                union all select state_partition, claim, {CLAIMED} from {{claims}}
                     where not carried
                 union all select state_partition, claim, w from {{was}})
             group by state_partition, claim""",
@@ -92,8 +94,8 @@ def stale_writes(keys: Frame, claims_now: Frame) -> Frame:
 def coverage(keys: Frame, corrupt: Frame, revisions: Frame, was: Frame) -> Frame:
     """Per group; `revisions`: of steps.py."""
     return sql(
-        f"""select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records, sum(missing) as missing,
-                max(s) as s from (
+        f"""select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records,
+                sum(missing) as missing, max(s) as s from (
                 select state_partition, group_id, arg_min({AT}, offset) as f,
                     arg_max({AT}, offset) as l, count(*) as records, 0 as missing, null as s
                     from {{keys}} group by state_partition, group_id

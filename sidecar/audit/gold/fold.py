@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sidecar.audit.columns import Table
-from sidecar.audit.gold import coordinators, holdings, members, ownership, rebalances
+from sidecar.audit.gold import coordinators, epochs, holdings, members, ownership, rebalances
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
 from sidecar.audit.gold.frames import Database, Frame, done, shape, sql
@@ -165,13 +165,13 @@ class _Groups(_Fold):
             self.was["people"],
         )
         targets, moved = self.targets()
-        found = rebalances.rebalances(
+        told = rebalances.told(
             line, valid(self.silver["groups"]), targets, moved, self.classic_steps(), self.was["rebalances"]
         )
-        kept = done(found)
-        self.add("rebalances", rebalances.as_rebalances(kept, self.whole))
+        found = done(epochs.epochs(told.rows, told.said))
+        self.add("rebalances", epochs.as_rebalances(found, self.whole))
         self.carry("people", line.people)
-        self.carry("rebalances", rebalances.left(kept))
+        self.carry("rebalances", epochs.left(found))
 
     def targets(self) -> tuple[Frame | None, Frame | None]:
         """Those that are complete, and how much each moved."""

@@ -23,8 +23,8 @@ def members(consumer: Frame, classic: Frame, was: Frame) -> Frame:
             union all select state_partition, group_id, 'classic', member_id, '', {HEAD}, {said}, whole_from, false,
                 null
                 from {{classic}}
-            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true, {ACC} as acc
-                from {{was}}""",
+            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
+                {ACC} as acc from {{was}}""",
         consumer=consumer,
         classic=classic,
         was=was,
@@ -37,8 +37,8 @@ def static_members(records: Frame, was: Frame) -> Frame:
         f"""select state_partition, group_id, 'static_member' as kind, instance_id as key_id, member_id as state,
             {HEAD},
                 true as payload, whole_from, false as carried, null as acc from {{records}}
-            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true, {ACC} as acc
-                from {{was}}""",
+            union all select state_partition, group_id, kind, key_id, state, {CARRIED}, payload, null, true,
+                {ACC} as acc from {{was}}""",
         records=records,
         was=was,
     )

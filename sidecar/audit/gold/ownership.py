@@ -16,6 +16,7 @@ from sidecar.audit.gold.steps import graded
 PLACE = "state_partition, group_id, kind, topic_key, partition"
 EVER = 9223372036854775807
 """Offset of an end that is not there yet."""
+GONE = pack("offset, ms, written_ms, why, not_before, exact, b_epoch")
 STATE = pack("offset, type, ms, written_ms")
 FROM = pack("offset, ms, written_ms, why, not_before, exact, epoch, topic")
 
@@ -55,7 +56,7 @@ def _intervals(marked: Frame) -> Frame:
     return sql(
         f"""with a as (select {PLACE}, member_id, no, arg_min(f, offset) filter (where begins) as f,
                 arg_max(st, offset) filter (where type in ('a', 'p', 's')) as st,
-                any_value({pack("offset, ms, written_ms, why, not_before, exact, b_epoch")}) filter (where type = 'x') as e,
+                any_value({GONE}) filter (where type = 'x') as e,
                 max(case when begins or type = 'k' then offset end) as stretch_offset,
                 sum(unseen + case when type = 'k' then missing else 0 end)::bigint as unseen
                 from {{marked}} group by {PLACE}, member_id, no)

@@ -168,6 +168,7 @@ def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
 
 
 KEY = "state_partition, group_id, kind, key_id"
+BEGIN = "offset, carried, acc, log_ms, written_ms, why, adjacent, b_live, b_offset"
 END = """offset = n_offset, ms = n_ms, written_ms = n_written_ms, why = n_why, adjacent = n_adjacent,
     last_offset = offset"""
 
@@ -193,7 +194,7 @@ def lives(rows: Frame) -> Frame:
     )
     return sql(
         f"""with a as (select {KEY}, no,
-                arg_min({pack("offset, carried, acc, log_ms, written_ms, why, adjacent, b_live, b_offset")}, offset) as f,
+                arg_min({pack(BEGIN)}, offset) as f,
                 arg_max({pack("offset, payload, revision, state")}, offset) as l,
                 any_value({pack(END)}) filter (where n_ends) as e,
                 sum(case when begins then 0 else missing end)::bigint as unseen

@@ -1,0 +1,215 @@
+"""Rebalances: each group epoch, or generation of a classic group, from the record that began it until all have come.
+
+The records of a group stand in one line (rebalances.py), without what they hold, so that running sums tell how many
+members there are and, for each epoch by itself, how many of them have reached it: an upgraded group has members in its
+first epoch before the record that begins it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sidecar.audit.gold.frames import Frame, done, pack, sql
+from sidecar.audit.gold.steps import graded
+
+GROUP = "state_partition, group_id, kind"
+NOT_YET = -1
+"""Stands for no epoch where null says that there is nothing."""
+TIMES_OF_AIM = pack("offset = t.offset, ms = t.ms, written_ms = t.written_ms")
+TIMES_OF_LAST = pack("offset = c.offset, ms = c.ms, written_ms = c.written_ms")
+
+
+def epochs(rows: Frame, said: Frame) -> Frame:
+    """`rows` and `said`: of rebalances.py."""
+    query = f"select row_number() over () as g, * from (select distinct {GROUP} from {{rows}})"
+    groups = done(sql(query, rows=rows))
+    return _grouped(_counted(_numbered(rows, groups)), _numbered(said, groups), groups)
+
+
+def _numbered(rows: Frame, groups: Frame) -> Frame:
+    """With a number `g` for the group, and one for the place in its line, `nth`: a record of a classic group may be
+    there as `p`, as `g` and as `t`, in this order. Windows over numbers take half the time."""
+    return done(
+        sql(
+            f"""select g, offset * 4 + case type when 'p' then 1 when 'g' then 2 when 't' then 3 else 0 end as nth,
+                    r.* exclude ({GROUP})
+                from {{rows}} r join {{groups}} n on r.state_partition = n.state_partition and r.group_id = n.group_id
+                    and r.kind = n.kind""",
+            rows=rows,
+            groups=groups,
+        )
+    )
+
+
+def _counted(rows: Frame) -> Frame:
+    """Records that begin something or may end it, and those of members who come and go. `now`: the group's epoch;
+    `live`: how many members there are; `n` counts epochs; `complete`: all members have reached the epoch."""
+    # A turn is sorted into its epoch without the record that made it, and a member's record that reaches no epoch makes
+    # only turns. `settled`: how many members have reached the epoch that the record names.
+    counts = "type in ('c', 'g') and epoch is not null"
+    kept = "g, nth, type, offset, ms, written_ms, there, epoch, came"
+    settled = sql(
+        f"""with a as (select {kept}, epoch as at_epoch, 0 as d from {{rows}} where {counts}
+                union all select g, nth, null, null, null, null, null, null, 0, from_epoch, -1 from {{rows}}
+                    where from_epoch is distinct from to_epoch and from_epoch is not null
+                union all select g, nth, null, null, null, null, null, null, 0, to_epoch, d from {{rows}}
+                    where from_epoch is distinct from to_epoch and to_epoch is not null),
+            b as (select {kept}, sum(d) over (partition by g, at_epoch order by nth)::bigint as settled from a)
+            select * from b where type is not null
+            union all select {kept}, null from {{rows}} where not ({counts}) and type not in ('c', 'r')""",
+        rows=rows,
+    )
+    numbered = sql(
+        f"""select *, type = 'g' or (type = 'w' and there) as heads,
+                (sum(cast(type = 'g' or (type = 'w' and there) as int)) over w)::bigint as n,
+                (sum(came) over w)::bigint as live,
+                last_value(case when type in ('g', 'w') then case when there then epoch else {NOT_YET} end end
+                    ignore nulls) over w as now,
+                lead(1) over w is null as latest
+            from {{rows}} window w as (partition by g order by nth rows between unbounded preceding and current row)""",
+        rows=settled,
+    )
+    few = sql(
+        """select * from (select *, coalesce(live > 0 and settled = live
+                and ((type = 'c' and epoch = now) or (type = 'g' and there)), false) as complete from {rows})
+            where heads or complete or latest or type in ('m', 'p', 't', 'w')""",
+        rows=numbered,
+    )
+    return done(
+        sql(
+            """select *, last_value(case when type in ('m', 'w') then nth end ignore nulls) over w as who_at,
+                last_value(case when type in ('p', 'w') then nth end ignore nulls) over w as prepared_at,
+                lag(case when heads or type = 'w' then nth end ignore nulls) over w as former_at
+            from {few} window w as (partition by g order by nth rows between unbounded preceding and current row)""",
+            few=few,
+        )
+    )
+
+
+HEAD = """struct_pack(epoch := epoch, anew := not coalesce(former_there, false), began := began,
+    member_id := case when theirs then m.member_id end, cause := case when theirs then m.what else 'other' end,
+    members := cast(live as int), target := null)"""
+KEPT = pack(
+    "epoch = h.head.epoch, anew = h.head.anew, began = h.head.began, member_id = h.head.member_id,"
+    " cause = h.head.cause, members = h.head.members, target = target"
+)
+
+
+class _People(NamedTuple):
+    """By the place in a group's line (`nth`)."""
+
+    who: Frame
+    """Who came or went there."""
+    prepared: Frame
+    """Where a rebalance of a classic group began, and who had come or gone last."""
+
+
+def _people(few: Frame, said: Frame) -> _People:
+    who = sql(
+        """select f.g, f.nth, case when f.type = 'w' then s.acc.who else struct_pack(offset := f.offset,
+                written_ms := f.written_ms, member_id := s.member_id, what := case when not f.there then 'left'
+                when s.b_there then 'changed' else 'joined' end) end as who
+            from {few} f join {said} s on f.g = s.g and f.nth = s.nth where f.type in ('m', 'w')""",
+        few=few,
+        said=said,
+    )
+    who = done(who)
+    prepared = sql(
+        """select f.g, f.nth, case when f.type = 'w' then s.acc.p_who
+                else struct_pack(offset := f.offset, w := w.who) end as p_who
+            from {few} f join {said} s on f.g = s.g and f.nth = s.nth
+                left join {who} w on f.g = w.g and f.who_at = w.nth where f.type in ('p', 'w')""",
+        few=few,
+        said=said,
+        who=who,
+    )
+    return _People(who, done(prepared))
+
+
+def _began(few: Frame, said: Frame, groups: Frame, people: _People) -> Frame:
+    """The records that began epochs, and whose doing it was."""
+    return sql(
+        f"""with a as (select h.*, s.acc, s.began, case when p.p_who.offset = s.began.offset and n.kind = 'classic'
+                    then p.p_who.w else w.who end as m
+                from {{few}} h join {{said}} s on h.g = s.g and h.nth = s.nth join {{groups}} n on h.g = n.g
+                    left join {{who}} w on h.g = w.g and h.who_at = w.nth
+                    left join {{prepared}} p on h.g = p.g and h.prepared_at = p.nth where h.heads),
+            b as (select h.*, f.there as former_there, coalesce(m.written_ms = h.began.written_ms
+                    and m.offset > coalesce(case when f.type = 'w' then fs.acc.head_offset else f.offset end, -1),
+                    false) as theirs
+                from a h left join {{few}} f on h.g = f.g and h.former_at = f.nth
+                    left join {{said}} fs on f.type = 'w' and h.g = fs.g and h.former_at = fs.nth)
+            select g, nth, struct_pack(offset := offset, there := there, head := coalesce(acc.head, {HEAD}),
+                done := coalesce(acc.done, false), at := coalesce(acc.head_offset, offset)) as h from b""",
+        few=few,
+        said=said,
+        groups=groups,
+        who=people.who,
+        prepared=people.prepared,
+    )
+
+
+def _grouped(few: Frame, said: Frame, groups: Frame) -> Frame:
+    """A row per head: the record that began the epoch, or what the last batch left of it; `n` is 0 before the first."""
+    people = _people(few, said)
+    # Heads are numbered from 1, and what comes before the first is of number 0.
+    marks = sql(
+        """select g, n, max(nth) filter (where heads) as head_at, max(nth) as last_at,
+                min(nth) filter (where type = 't' and epoch = now) as target_at,
+                min(nth) filter (where complete) as complete_at
+            from {few} group by g, n""",
+        few=few,
+    )
+    return sql(
+        f"""with a as (select m.*, b.h, t.target as t, case when c.nth is not null then {TIMES_OF_LAST} end as s,
+                    lead(b.h.offset) over w as n_offset, lead(1) over w is null as latest
+                from {{marks}} m left join {{began}} b on m.g = b.g and m.head_at = b.nth
+                    left join {{said}} t on m.g = t.g and m.target_at = t.nth
+                    left join {{few}} c on m.g = c.g and m.complete_at = c.nth
+                window w as (partition by m.g order by m.n))
+            select {GROUP}, a.*, coalesce(h.head.target, t) as target, case when kind = 'classic' then
+                    (case when t is not null then {TIMES_OF_AIM} end) else s end as done,
+                l.live, w.who, p.p_who, o.acc.head_offset as w_offset
+            from a join {{groups}} n on a.g = n.g
+                left join {{few}} l on a.latest and a.g = l.g and a.last_at = l.nth
+                left join {{who}} w on l.g = w.g and l.who_at = w.nth
+                left join {{prepared}} p on l.g = p.g and l.prepared_at = p.nth
+                left join (select g, acc from {{said}} where type = 'w') o on a.g = o.g""",
+        few=few,
+        said=said,
+        groups=groups,
+        marks=marks,
+        began=_began(few, said, groups, people),
+        who=people.who,
+        prepared=people.prepared,
+    )
+
+
+def as_rebalances(found: Frame, whole: Frame) -> Frame:
+    """Of all epochs that were open before or are new. They are proven only where everything is known: otherwise there
+    may have been a member of whom nothing is left."""
+    rows = sql(
+        f"""with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.began, h.head.cause, h.head.member_id,
+                h.head.members, target as aim, done, n_offset, n_offset is not null and done is null as superseded,
+                n_offset is null and done is null as open from {{found}} where h.there and not h.done)
+            select state_partition, group_id, kind, epoch, anew, began.offset as from_offset, began.ms as from_ms,
+                began.written_ms as from_written_ms, began.why, cause, member_id, members,
+                aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
+                aim.assignor, aim.moved as partitions_moved, done.offset as settled_offset,
+                done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,
+                coalesce(done.offset, n_offset) as until_offset,
+                case when anew then began.offset else least(began.offset, aim.since) end as since_offset from a""",
+        found=found,
+    )
+    return graded(rows, whole, "since_offset", "until_offset")
+
+
+def left(found: Frame) -> Frame:
+    return sql(
+        f"""select {GROUP}, struct_pack(head_offset := coalesce(h.at, w_offset), there := coalesce(h.there, false),
+                head := case when h.there then {KEPT} end, live := live, who := who, p_who := p_who,
+                done := h.done or done is not null) as acc
+            from {{found}} where latest and (h.there or live <> 0 or (kind = 'classic' and p_who is not null)
+                or who.offset > coalesce(h.at, w_offset, -1))""",
+        found=found,
+    )
