@@ -18,20 +18,22 @@ from fastavro import parse_schema, schemaless_reader
 
 from sidecar.audit.columns import Table
 from sidecar.audit.decode_arrow import arrow_of, buffers_of, dig, mapped
-from sidecar.audit.decode_avro import Pool, Unfit, Walk, compiled
+from sidecar.audit.decode_avro import Pool, Unfit, Walk, compiled, number
+from sidecar.audit.decode_columns import Compiled
 from sidecar.audit.decode_nodes import LONG
-from sidecar.audit.decode_rows import ALIAS, EMBEDDED, FROM_KEY, HEAD, SPECIAL_PATHS, headers_row, value_row
+from sidecar.audit.decode_rows import ALIAS, EMBEDDED, FROM_KEY, HEAD, SPECIAL_PATHS, headers_rows, value_row
 from sidecar.audit.layers import CORRUPT, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import EPOCH_DIGITS
 from sidecar.state.schema import MARK, Schemas, StateError, published
 
 BODY_AT = len(MARK) + 8
-SLICE_ROWS, SLICE_BYTES = 16_384, 4 << 20
+SLICE_ROWS, SLICE_BYTES = 65_536, 16 << 20
 """What is worked on at once fits in the cache of the processor."""
 LAST_MS = 253_402_300_799_999
 """The last of the year 9999; a time beyond it is shown as this one, for no reader could show it otherwise."""
 LONG_MAX = (1 << 63) - 1
+EMPTY = pa.scalar("")
 
 Claims = Mapping[int, Sequence[tuple[int, int]]]
 """State partition -> (offset, owner epoch) of its claims, in the order of their offsets."""
@@ -39,8 +41,9 @@ Claims = Mapping[int, Sequence[tuple[int, int]]]
 
 def times(ms: Any) -> Any:
     """Unix milliseconds as timestamps."""
-    clipped = pc.min_element_wise(pc.max_element_wise(ms, 0, skip_nulls=False), LAST_MS, skip_nulls=False)
-    return pc.multiply(clipped, 1000).cast(pa.timestamp("us", tz="UTC"))
+    clipped = pc.max_element_wise(ms, number(0), skip_nulls=False)
+    clipped = pc.min_element_wise(clipped, number(LAST_MS), skip_nulls=False)
+    return pc.multiply(clipped, number(1000)).cast(pa.timestamp("us", tz="UTC"))
 
 
 def claims_in(bronze: Any) -> list[tuple[int, int, int]]:
@@ -104,11 +107,11 @@ class Decoder:
 
     def _slice(self, bronze: Any) -> dict[str, Any]:
         kinds = bronze["kind"].dictionary_encode()
-        codes = pc.fill_null(kinds.indices, -1)
+        codes = pc.fill_null(kinds.indices.cast(LONG), number(-1))
         out: dict[str, Any] = {}
-        lost: list[tuple[Any, str]] = [(where(pc.equal(codes, -1)), "the key cannot be read")]
+        lost: list[tuple[Any, str]] = [(where(pc.equal(codes, number(-1))), "the key cannot be read")]
         for code, kind in enumerate(kinds.dictionary.to_pylist()):
-            at = where(pc.equal(codes, code))
+            at = where(pc.equal(codes, number(code)))
             table = SILVER.get(kind)
             if table is None:
                 lost.append((at, f"kind {kind!r} is not known here: a newer version may have written it"))
@@ -126,10 +129,16 @@ class Decoder:
         """Reads values of that schema by column; None if it cannot be so."""
         if fingerprint not in self._steps:
             try:
-                self._steps[fingerprint] = compiled(json.loads(self.schemas.texts[fingerprint]))
+                self._steps[fingerprint] = self._reader(json.loads(self.schemas.texts[fingerprint]))
             except (Unfit, KeyError, TypeError):
                 self._steps[fingerprint] = None
         return self._steps[fingerprint]
+
+    def _reader(self, schema: Any) -> Any:
+        try:
+            return Compiled(schema)
+        except Unfit:
+            return compiled(schema)
 
     def single(self, value: bytes) -> Any:
         """One decoded value. Raises StateError."""
@@ -175,7 +184,8 @@ class _Kind:
         """The table, and which rows cannot be read and why."""
         value = self.bronze["value"]
         gone = where(value.is_null())
-        self._add(gone, [headers_row(h) for h in self.bronze["headers"].take(gone).to_pylist()])
+        if len(gone):
+            self.parts.append((gone, headers_rows(self.bronze["headers"].take(gone), self._schema())))
         there = where(value.is_valid())
         if self.kind == SCHEMA:
             self._schemas(there)
@@ -230,12 +240,12 @@ class _Kind:
 
     def _values(self, there: Any) -> None:
         prints = self.bronze["fingerprint"].take(there).dictionary_encode()
-        codes = pc.fill_null(prints.indices, -1)
-        unmarked = there.filter(pc.equal(codes, -1))
+        codes = pc.fill_null(prints.indices.cast(LONG), number(-1))
+        unmarked = there.filter(pc.equal(codes, number(-1)))
         if len(unmarked):
             self.broken.append((unmarked, "the value is not in Avro single-object encoding"))
         for code, fingerprint in enumerate(prints.dictionary.to_pylist()):
-            which = there.filter(pc.equal(codes, code))
+            which = there.filter(pc.equal(codes, number(code)))
             misfit = self.decoder.misfit(self.kind, fingerprint)
             if misfit:
                 self.broken.append((which, misfit))
@@ -246,9 +256,17 @@ class _Kind:
 
     def _by_column(self, which: Any, step: Any) -> Any:
         """Read what can be, and return the rest."""
+        if isinstance(step, Compiled):
+            bad, node = step.read(self.bronze["value"], which, BODY_AT)
+            good = which.filter(pc.invert(bad))
+            try:
+                self.parts.append((good, self._columns(None, node, len(good))))
+            except Unfit:
+                return which
+            return which.filter(bad)
         offsets, data = buffers_of(self.bronze["value"])
         pool = Pool(data)
-        walk = Walk(pool, pc.add(offsets.take(which), BODY_AT), offsets.take(pc.add(which, 1)))
+        walk = Walk(pool, pc.add(offsets.take(which), number(BODY_AT)), offsets.take(pc.add(which, number(1))))
         try:
             node, bad = walk.read(step), walk.bad
             if bad is None:
@@ -261,7 +279,7 @@ class _Kind:
             return which
         return which.filter(bad)
 
-    def _columns(self, pool: Pool, node: Any, rows: int) -> Any:
+    def _columns(self, pool: Pool | None, node: Any, rows: int) -> Any:
         columns = []
         for f in (schema := self._schema()):
             path = SPECIAL_PATHS.get((self.kind, f.name), (HEAD.get(f.name, f.name),))
@@ -271,7 +289,7 @@ class _Kind:
                 columns.append(pa.nulls(rows, f.type) if f.nullable else pa.array([""] * rows, f.type))
             elif embedded is None:
                 column = arrow_of(pool, inner, f.type, ALIAS)
-                columns.append(column if f.nullable else pc.fill_null(column, ""))
+                columns.append(column if f.nullable else pc.fill_null(column, EMPTY))
             else:
                 firsts = arrow_of(pool, inner, embedded.read_as, ALIAS)
                 if pa.types.is_list(firsts.type):  # of a member's protocols the one that it prefers

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.audit.decode_avro import LONG_BYTES, Pool, Unfit
-from sidecar.audit.decode_nodes import LONG, Fields, Flags, Lists, Longs, Maybe, Runs, Spans, offsets_of, spread
+from sidecar.audit.decode_nodes import LONG, Fields, Flags, Lists, Longs, Maybe, Runs, Spans, Texts, offsets_of, spread
 
 TOPIC_ID_BYTES = 16
 
@@ -31,8 +31,9 @@ def dig(node: Any, path: Sequence[str]) -> Any:
     raise Unfit(f"{path[0]} is not in a record")
 
 
-def arrow_of(pool: Pool, node: Any, kind: Any, alias: Mapping[str, str]) -> Any:
-    """`alias`: name of a struct's field in the table -> its name in the schema. Raises Unfit if the types differ."""
+def arrow_of(pool: Pool | None, node: Any, kind: Any, alias: Mapping[str, str]) -> Any:
+    """`pool`: the bytes, if what was read only points into them. `alias`: name of a struct's field in the table -> its
+    name in the schema. Raises Unfit if the types differ."""
     if isinstance(node, Maybe):
         inner = arrow_of(pool, node.there, kind, alias)
         return inner.take(pc.if_else(node.valid, node.places(), pa.scalar(None, LONG)))
@@ -43,9 +44,11 @@ def arrow_of(pool: Pool, node: Any, kind: Any, alias: Mapping[str, str]) -> Any:
             raise Unfit("a number is too large") from exc
     if isinstance(node, Flags) and kind == pa.bool_():
         return node.values
-    if isinstance(node, Spans):
-        return _spans(pool, node, kind)
-    if isinstance(node, Runs) and pa.types.is_list(kind):
+    if isinstance(node, Spans) and pool is not None:
+        return gathered(pool, node, kind)
+    if isinstance(node, Texts):
+        return _texts(node, kind)
+    if isinstance(node, Runs) and pool is not None and pa.types.is_list(kind):
         return _list(node.count, arrow_of(pool, _numbers(pool, node), kind.value_type, alias), kind)
     if isinstance(node, Lists) and pa.types.is_list(kind):
         return _list(node.count, arrow_of(pool, node.items, kind.value_type, alias), kind)
@@ -60,27 +63,28 @@ def arrow_of(pool: Pool, node: Any, kind: Any, alias: Mapping[str, str]) -> Any:
     raise Unfit(f"no {kind}")
 
 
-def _spans(pool: Pool, spans: Spans, kind: Any) -> Any:
-    if kind == pa.string() and not spans.text:
-        if not pc.all(pc.equal(spans.size, TOPIC_ID_BYTES), min_count=0).as_py():
-            raise Unfit("bytes where there should be text")
-        return mapped(gathered(pool, spans, pa.binary()), shown_id, kind)
-    if kind == pa.string() or (kind == pa.binary() and not spans.text):
-        return gathered(pool, spans, kind)
-    raise Unfit(f"no {kind}")
-
-
 def gathered(pool: Pool, spans: Spans, kind: Any) -> Any:
     """Strings or bytes as an Arrow array. Raises Unfit if a string is not UTF-8."""
     data = pool.data.take(spread(spans.start, spans.size))
     buffers = [None, offsets_of(spans.size).buffers()[1], data.buffers()[1]]
-    made = pa.Array.from_buffers(kind, len(spans.size), buffers)
-    if kind == pa.string():
-        try:
-            made.validate(full=True)
-        except pa.ArrowInvalid as exc:
-            raise Unfit("not UTF-8") from exc
-    return made
+    return _texts(Texts(pa.Array.from_buffers(pa.binary(), len(spans.size), buffers), spans.text), kind)
+
+
+def _texts(node: Texts, kind: Any) -> Any:
+    """Strings or bytes. Raises Unfit if a string is not UTF-8."""
+    values = node.values
+    if kind == pa.string() and not node.text:
+        if not pc.all(pc.equal(pc.binary_length(values), pa.scalar(TOPIC_ID_BYTES, pa.int32())), min_count=0).as_py():
+            raise Unfit("bytes where there should be text")
+        return mapped(values, shown_id, kind)
+    if kind == pa.binary() and not node.text:
+        return values
+    if kind != pa.string():
+        raise Unfit(f"no {kind}")
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid as exc:
+        raise Unfit("not UTF-8") from exc
 
 
 def _numbers(pool: Pool, runs: Runs) -> Longs:

@@ -41,6 +41,17 @@ class Spans:
 
 
 @dataclass(slots=True)
+class Texts:
+    """Strings and bytes, as Arrow's."""
+
+    values: Any
+    text: bool
+
+    def pick(self, order: Any) -> Texts:
+        return Texts(self.values.take(order), self.text)
+
+
+@dataclass(slots=True)
 class Runs:
     """Arrays of numbers: where they begin, and how many they are."""
 
@@ -86,7 +97,7 @@ class Fields:
         return Fields({n: f.pick(order) for n, f in self.by_name.items()})
 
 
-Node = Longs | Flags | Spans | Runs | Lists | Maybe | Fields
+Node = Longs | Flags | Spans | Texts | Runs | Lists | Maybe | Fields
 
 
 def offsets_of(count: Any) -> Any:

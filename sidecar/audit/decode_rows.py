@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sidecar.audit.columns import many
 from sidecar.audit.decode_arrow import TOPIC_ID_BYTES, shown_id
 from sidecar.core.classic.embedded import assigned, subscription
 
+HEADERS = {"why": "why", "owner_epoch": "owner_epoch", "time_ms": "written_ms", "revision": "revision"}
+"""Header of a tombstone -> column."""
 FROM_KEY = {
     "member": "member_id",
     "static_member": "instance_id",
@@ -71,6 +74,31 @@ EMBEDDED: Mapping[tuple[str, str], Embedded] = {
     ("classic_assignment", "assigned"): Embedded(pa.binary(), _places),
     ("classic_assignment", "assignment_bytes"): Embedded(pa.binary(), lambda raw: len(raw or b"")),
 }
+
+
+def headers_rows(headers: Any, schema: Any) -> Any:
+    """The columns of `schema` from the headers of tombstones."""
+    try:
+        columns = _headers_columns(headers)
+    except pa.ArrowInvalid:  # a number that is none, or a text that is not UTF-8
+        return pa.RecordBatch.from_pylist([headers_row(h) for h in headers.to_pylist()], schema=schema)
+    rows = len(headers)
+    made = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def _headers_columns(headers: Any) -> dict[str, Any]:
+    """Of a name that is there twice the last one counts. Raises ArrowInvalid."""
+    each, owners = headers.flatten(), pc.list_parent_indices(headers)
+    names, values = each.field("name"), pc.fill_null(each.field("value"), pa.scalar(b""))
+    columns = {}
+    for name, column in HEADERS.items():
+        mine = pc.equal(names, pa.scalar(name))
+        said, rows = values.filter(mine), owners.filter(mine)[::-1]
+        places = pc.index_in(pa.arange(0, len(headers), 1), value_set=rows)
+        texts = said[::-1].take(places).cast(pa.string())
+        columns[column] = pc.fill_null(texts, pa.scalar("")) if column == "why" else texts.cast(pa.int64())
+    return columns
 
 
 def headers_row(headers: list[dict[str, Any]] | None) -> dict[str, Any]:

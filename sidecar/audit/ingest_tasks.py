@@ -16,7 +16,9 @@ from sidecar.audit.lake_files import FileInfo, TableWriter, Target, typed
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_uri import Split, with_folders
 
-DECODED_AT_ONCE = 65_536
+READ_AT_ONCE = 65_536
+DECODED_AT_ONCE = 16_384
+"""Smaller batches are put together, which costs a copy."""
 
 
 class BronzeWriter:
@@ -91,7 +93,7 @@ def silver_of_files(
 def _rows(file: FileInfo) -> Iterator[Any]:
     values = dict(file.partition)
     with pq.ParquetFile(file.path) as opened:
-        for raw in opened.iter_batches(DECODED_AT_ONCE):
+        for raw in opened.iter_batches(READ_AT_ONCE):
             yield typed(with_folders(raw, values), BRONZE)
 
 

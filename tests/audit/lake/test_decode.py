@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from fastavro import schemaless_writer
 
-from sidecar.audit import decode
+from sidecar.audit import decode, decode_columns
 from sidecar.audit.decode import Decoder, claims_in, schemas_in
 from sidecar.audit.decode_rows import HEAD, value_row
 from sidecar.audit.layers import CORRUPT, SILVER, SILVER_TABLES
@@ -23,6 +23,15 @@ from sidecar.state.schema import MARK, Schemas, StateError, published
 from tests.audit.lake.making import IDS, NAMES, T0, bronze, log
 
 CODEC = StateCodec()
+
+
+@pytest.fixture(autouse=True, params=["compiled", "plain"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the compiled kernel, and as it is where there is none."""
+    if request.param == "plain":
+        monkeypatch.setattr(decode_columns, "columns", None)
+    else:
+        assert decode_columns.columns is not None, "it was not built"
 
 
 def decoded(batch: Any, schemas: dict[str, str] | None = None) -> dict[str, list[dict[str, Any]]]:

@@ -1,0 +1,146 @@
+"""The compiled reader of Avro values: whatever the bytes are, it stays in them, and a bad value leaves nothing."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+
+from sidecar.audit.decode_avro import Unfit
+from sidecar.audit.decode_columns import Compiled
+from sidecar.audit.decode_nodes import Fields
+from sidecar.native._columns import columns
+
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "all",
+    "fields": [
+        {"name": "n", "type": "long"},
+        {"name": "flag", "type": "boolean"},
+        {"name": "text", "type": ["null", "string"]},
+        {"name": "id", "type": {"type": "fixed", "name": "id", "size": 4}},
+        {
+            "name": "lists",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "inner",
+                    "fields": [
+                        {"name": "raw", "type": "bytes"},
+                        {"name": "ns", "type": {"type": "array", "items": "int"}},
+                    ],
+                },
+            },
+        },
+    ],
+}
+PARSED = parse_schema(SCHEMA)
+
+
+def value(rng: random.Random) -> dict[str, Any]:
+    return {
+        "n": rng.choice([0, -1, 63, -65, (1 << 63) - 1, -(1 << 63), rng.getrandbits(40)]),
+        "flag": rng.random() < 0.5,
+        "text": rng.choice([None, "", "ü" * rng.randrange(9)]),
+        "id": rng.randbytes(4),
+        "lists": [
+            {
+                "raw": rng.randbytes(rng.randrange(300)),
+                "ns": [rng.randrange(-999, 999) for _ in range(rng.randrange(5))],
+            }
+            for _ in range(rng.randrange(4))
+        ],
+    }
+
+
+def encoded(one: dict[str, Any]) -> bytes:
+    out = BytesIO()
+    schemaless_writer(out, PARSED, one)
+    return out.getvalue()
+
+
+def read(values: list[bytes], skip: int = 0) -> tuple[list[bool], dict[str, Any]]:
+    found = pa.array(values, pa.binary())
+    bad, node = Compiled(SCHEMA).read(found, pa.arange(0, len(values), 1), skip)
+    assert isinstance(node, Fields)
+    return bad.to_pylist(), dict(node.by_name)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_it_reads_is_what_was_written_and_a_bad_value_leaves_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    whole = [value(rng) for _ in range(200)]
+    raws = []
+    for one in whole:
+        raw = bytearray(encoded(one))
+        for _ in range(rng.choice([0, 0, 1, 3])):
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        raws.append(bytes(raw[: rng.choice([len(raw), len(raw), rng.randrange(len(raw) + 1)])]))
+    bad, node = read(raws)
+    good = []
+    for flag, raw in zip(bad, raws, strict=True):
+        try:
+            told = schemaless_reader(BytesIO(raw), PARSED, None)
+        except (EOFError, ValueError, IndexError, OverflowError):
+            continue  # also a text that is not UTF-8, which is found when the whole column is looked at
+        if not flag:
+            good.append(told)
+    numbers = node["n"].values.to_pylist()
+    assert len(numbers) == bad.count(False)
+    if len(good) == len(numbers):
+        assert numbers == [g["n"] for g in good]
+        assert node["flag"].values.to_pylist() == [g["flag"] for g in good]
+        assert node["id"].values.to_pylist() == [g["id"] for g in good]
+        assert node["lists"].count.to_pylist() == [len(g["lists"]) for g in good]
+
+
+def test_blocks_and_what_is_skipped() -> None:
+    two = {"n": 5, "flag": True, "text": "x", "id": b"abcd", "lists": []}
+    raw = encoded(two)
+    assert raw.endswith(b"\0")
+    item = b"\2a\2\6\0"  # one byte, then one number
+    blocks = raw[:-1] + b"\1" + bytes([2 * len(item)]) + item + b"\2" + item + b"\0"
+    bad, node = read([b"XX" + blocks, b"X"], skip=2)
+    assert bad == [False, True]
+    lists = node["lists"]
+    assert lists.count.to_pylist() == [2]
+    assert lists.items.by_name["ns"].items.values.to_pylist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        ["null", "long", "string"],
+        {"type": "array", "items": {"type": "record", "name": "nothing", "fields": []}},
+        {"type": "record", "name": "r", "fields": [{"name": "again", "type": ["null", "r"]}]},
+        "double",
+    ],
+)
+def test_a_schema_that_it_cannot_read_is_said_to_be_one(schema: Any) -> None:
+    with pytest.raises(Unfit):
+        Compiled(schema)
+
+
+@pytest.mark.parametrize(
+    ("program", "offsets", "which"),
+    [
+        ([], [0, 1], [0]),
+        ([7, 0], [0, 1], [0]),
+        ([5, 2, 0, 0], [0, 1], [0]),
+        ([0, 0, 0, 0], [0, 1], [0]),
+        ([4, 2, 0, 0], [0, 1], [0]),
+        ([0, 0], [0, 1], [1]),
+        ([0, 0], [0, 1], [-1]),
+        ([0, 0], [0, 9], [0]),
+        ([0, 0], [1, 0], [0]),
+    ],
+)
+def test_what_makes_no_sense_is_refused(program: list[int], offsets: list[int], which: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"program|outside"):
+        columns(array("i", program).tobytes(), b"\0", array("i", offsets), 0, array("q", which), 0)
