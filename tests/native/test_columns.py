@@ -78,12 +78,12 @@ def test_what_it_reads_is_what_was_written_and_a_bad_value_leaves_nothing(seed: 
     whole = [value(rng) for _ in range(200)]
     raws = []
     for one in whole:
-        raw = bytearray(encoded(one))
+        damaged = bytearray(encoded(one))
         for _ in range(rng.choice([0, 0, 1, 3])):
-            raw[rng.randrange(len(raw))] = rng.randrange(256)
-        raws.append(bytes(raw[: rng.choice([len(raw), len(raw), rng.randrange(len(raw) + 1)])]))
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        raws.append(bytes(damaged[: rng.choice([len(damaged), rng.randrange(len(damaged) + 1)])]))
     bad, node = read(raws)
-    good = []
+    good: list[Any] = []
     for flag, raw in zip(bad, raws, strict=True):
         try:
             told = schemaless_reader(BytesIO(raw), PARSED, None)
