@@ -26,6 +26,8 @@ def audited(source: Path, lake: Path, master: str) -> Lake:
         str(lake),
         "-O",
         "records_per_task=40",
+        "-O",
+        "rows_per_task=40",
         "-o",
         "json",
     ]
