@@ -81,7 +81,7 @@ def database(memory: str = "", folder: str = "") -> Iterator[Database]:
     import duckdb
 
     # Order is made by windows, where it matters; to keep that of files would cost a copy.
-    config: dict[str, Any] = {"threads": 1, "preserve_insertion_order": False}
+    config: dict[str, Any] = {"threads": 1, "preserve_insertion_order": False, "autoinstall_known_extensions": False}
     config |= {"temp_directory": folder} if folder else {}
     with duckdb.connect(config=config) as connection:
         if not memory:
