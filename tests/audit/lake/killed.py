@@ -1,4 +1,5 @@
-"""A process that fills a lake and may be killed at any moment: `python -m tests.audit.lake.killed SOURCE LAKE FORMAT`.
+"""A process that audits into a lake and may be killed at any moment:
+`python -m tests.audit.lake.killed SOURCE LAKE FORMAT MOST`.
 
 It says "ready" once Spark runs, and a line for each batch that is done.
 """
@@ -7,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from sidecar.audit.ingest import ingest
 from sidecar.audit.lake import Lake
+from sidecar.audit.pipeline import audit, to_do
 from sidecar.audit.session import session
 
 SETTINGS = {"spark.master": "local[2,4]", "spark.driver.memory": "512m", "spark.log.level": "OFF"}
@@ -17,8 +18,9 @@ SETTINGS = {"spark.master": "local[2,4]", "spark.driver.memory": "512m", "spark.
 def main(source: str, folder: str, format: str, most: str) -> None:
     spark = session({**SETTINGS, "spark.default.parallelism": "2"})
     print("ready", flush=True)
-    while (done := ingest(spark, source, Lake.at(folder, format), {"max_records": most})).new:
-        print("done", done.number, flush=True)
+    options, lake = {"max_records": most}, Lake.at(folder, format)
+    while to_do(source, lake, options):
+        print("done", audit(spark, source, lake, options).number, flush=True)
     spark.stop()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sidecar.audit import ingest as ingests
-from sidecar.audit import lake_delta, lake_parquet
+from sidecar.audit import lake_delta, lake_parquet, pipeline
 from sidecar.audit.ingest import ingest
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import TableWriter
@@ -29,6 +30,7 @@ from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.source_uri import dump
 from tests.audit.lake.conftest import rows
 from tests.audit.lake.making import bronze, log
+from tests.audit.lake.test_pipeline import gold_of, played
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 STRIDE = 41
@@ -52,6 +54,8 @@ class Steps:
         self.left = -1
         self._wrap(monkeypatch, ingests, "put_json")
         self._wrap(monkeypatch, lake_parquet, "put_json")
+        self._wrap(monkeypatch, pipeline, "put_json")
+        self._wrap(monkeypatch, shutil, "rmtree")
         self._wrap(monkeypatch, os, "rename")
         self._wrap(monkeypatch, DeltaTable, "create_write_transaction")
         self._wrap(monkeypatch, TableWriter, "write")
@@ -116,6 +120,43 @@ def test_death_before_and_after_every_step(format: str, tmp_path: Path, monkeypa
     assert deaths > 3
 
 
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+def test_death_at_any_step_of_gold(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, entries = played(6, 60)
+    dump([bronze(entries, 0)], tmp_path / "all.jsonl")
+    source: Any = f"file://{tmp_path}/all.jsonl"
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    for where in (ingests, pipeline):
+        monkeypatch.setattr(where, "numbered", here)
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    options = {"max_records": str(len(entries) // 2 + 1), "rows_per_task": "100"}
+
+    def fill(lake: Lake) -> None:
+        while pipeline.to_do(source, lake, options):
+            pipeline.audit(spark, source, lake, options)
+
+    fill(whole := Lake.at(tmp_path / "whole", format))
+    wanted, steps, deaths = gold_of(whole), Steps(monkeypatch), 0
+    assert whole.last_batch() == 1 and wanted["intervals"] and wanted["rebalances"]
+    filled = Lake.at(tmp_path / "filled", format)
+    while ingest(spark, source, filled, options).new:
+        pass
+    for k in range(random.randrange(STRIDE), 10_000, STRIDE):
+        shutil.copytree(filled.base, tmp_path / str(k))
+        lake = Lake.at(tmp_path / str(k), format)
+        steps.left = k
+        try:
+            pipeline.make_gold(spark, lake, options=options)
+        except Died:
+            deaths += 1
+        else:
+            break
+        steps.left = -1
+        pipeline.make_gold(spark, lake, options=options)
+        assert gold_of(lake) == wanted, f"step {k}"
+    assert deaths > 3
+
+
 def test_a_batch_that_is_not_committed_is_not_seen_and_is_swept_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +182,7 @@ def test_a_batch_that_is_not_committed_is_not_seen_and_is_swept_away(
 
 # ---- real processes -------------------------------------------------------------------------------------------------
 def start(source: str, lake: Path, format: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.audit.lake.killed", source, str(lake), format, "4000"]
+    command = [sys.executable, "-m", "tests.audit.lake.killed", source, str(lake), format, "2500"]
     p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert p.stdout is not None
     line = p.stdout.readline()
@@ -167,10 +208,12 @@ def gone(processes: list[psutil.Process]) -> None:
 
 def test_kill_9_of_drivers_and_workers(tmp_path: Path) -> None:
     r = random.Random(time.time_ns())
-    parts, each = 4, 3_000
+    parts, each = 4, 2_000
     (tmp_path / "in").mkdir()
     for q in range(parts):
-        dump([bronze(log(20 + q, each), q)], tmp_path / "in" / f"{q}.jsonl")
+        entries = played(20 + q, 2_500)[1][:each]
+        assert len(entries) == each
+        dump([bronze(entries, q)], tmp_path / "in" / f"{q}.jsonl")
     source, lake = f"file://{tmp_path}/in", tmp_path / "lake"
     format = r.choice(("delta", "parquet"))
     killed = 0
@@ -203,3 +246,7 @@ def test_kill_9_of_drivers_and_workers(tmp_path: Path) -> None:
     assert places == [(q, o) for q in range(parts) for o in range(each)]
     silver = sorted((row["state_partition"], row["offset"]) for n in SILVER_TABLES for row in found[n])
     assert silver == places
+    whole = start(source, tmp_path / "whole", format)
+    whole.communicate(timeout=120)
+    assert whole.returncode == 0
+    assert gold_of(Lake.at(lake)) == gold_of(Lake.at(tmp_path / "whole"))
