@@ -12,7 +12,7 @@ READY  := $(VENV)/.ready
 .PHONY: demo test bench drill audit wire sim differential exactly-once house clients clean
 .DEFAULT_GOAL := test
 
-$(READY): pyproject.toml setup.py sidecar/native/_kernel.c sidecar/native/_wire.c
+$(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kernel.c sidecar/native/_wire.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "setting up $(VENV): once, about a minute"
 	@$(PYTHON) -m venv $(VENV)

@@ -12,9 +12,9 @@ of the JVM and of the Python workers. Beside it:
 1. audit_replay.py, an audit in plain Python on one core that shares no code with this one. It finds intervals and
    second owners, and nothing else; there must be no differences to gold's. `ratio_replay` is its time by ours, end to
    end.
-2. audit_spark.py, Spark's JVM path: `from_avro` on the values of the same records, into Parquet. `ratio_spark_avro` is
-   its time, from a session that has just started, by that of our step `silver` (with Kafka: of `bronze` and `silver`,
-   which it does in one). `warm`: the same once more in the same session.
+2. audit_spark.py, Spark's JVM path, with a PySpark of its own (PEER_SPARK): `from_avro` on the values of the same
+   records, into Parquet. `ratio_spark_avro` is its time, from a session that has just started, by that of our step
+   `silver` (with Kafka: of `bronze` and `silver`, which it does in one). `warm`: the same once more in the same session.
 
 Last, increments: a lake of a million records gets a few thousand more, with Spark warm. `growth` is the exponent b of
 seconds ~ records^b between the smallest and the largest size. The exit code is 1 if there are differences.
@@ -27,6 +27,7 @@ import json
 import math
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -38,7 +39,6 @@ from typing import Any
 import duckdb
 
 from benchmarks.audit_data import Shape, dataset, load
-from benchmarks.audit_spark import packages
 from benchmarks.audit_watch import Watched, watched
 from benchmarks.common import finish
 from sidecar.audit.gold.tables import GOLD
@@ -49,6 +49,8 @@ Figures = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
 TOPIC = "__group_state"
 KEPT_LINES = 5
+PEER_SPARK = "4.1.1"
+"""The newest whose spark-avro and Kafka connector were both to be had: pinned, for not every version is published."""
 COMPARED = "state_partition, group_id, kind, topic, partition, member_id, from_offset, to_offset"
 
 
@@ -101,14 +103,30 @@ def replayed(place: str, lake: Path, out: Path) -> Figures:
 
 def spark_avro(kind: str, place: str, out: Path) -> Figures:
     """Spark's JVM path; `seconds` is null if its packages cannot be had."""
-    run = watched([sys.executable, "-m", "benchmarks.audit_spark", kind, place, str(out)], echo="")
+    try:
+        python = peer(out.parent / f"pyspark-{PEER_SPARK}")
+    except subprocess.CalledProcessError as exc:
+        return {"seconds": None, "reason": f"pyspark {PEER_SPARK} cannot be installed: {exc}"}
+    run = watched([python, "-m", "benchmarks.audit_spark", kind, place, str(out)], echo="")
     if run.code != 0:
         say("\n".join(line for _, line in run.said[-20:]))
         reason = next((line for _, line in run.said if "does not start with" in line), "it failed; see stderr")
-        return {"seconds": None, "reason": reason, "packages": packages()}
+        return {"seconds": None, "reason": reason}
     found: Figures = json.loads(run.out.splitlines()[-1])
     cold, *warm = found.pop("seconds")
     return {**found, "seconds": cold, "warm": warm[-1] if warm else None, "peak_mb": run.peak_mb}
+
+
+def peer(folder: Path) -> str:
+    """The Python of an environment with the peer's PySpark, which is made once."""
+    python = folder / "bin" / "python"
+    if not (folder / "complete").is_file():
+        say(f"installing pyspark {PEER_SPARK} for the peer, once")
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", f"pyspark=={PEER_SPARK}", "fastavro"], check=True)
+        (folder / "complete").touch()
+    return str(python)
 
 
 def increments(source: str, lake: Path, first: int, increment: int, count: int, env: dict[str, str]) -> Figures:
