@@ -72,7 +72,8 @@ class _Partitions(_Fold):
     """What is said of state partitions, and where each is whole."""
 
     def fold(self, silver: Frames) -> None:
-        keys = done(keyed(self.db, silver))
+        records = keyed(self.db, silver)
+        keys = done(records.select("* exclude (why)"))
         revised = done(revisions(keys, self.was["revisions"]))
         last = done(stretches(revised, read(keys, self.silver["corrupt"], self.was["read"]), self.was["read"]))
         self.carry("read", last.where("until is null"))
@@ -82,7 +83,7 @@ class _Partitions(_Fold):
         writes = coordinators.outages(keys, claims, self.was["writes"])
         self.add("outages", writes.outages)
         self.carry("writes", writes.last)
-        self.add("stale_writes", coordinators.stale_writes(keys, claims))
+        self.add("stale_writes", coordinators.stale_writes(records, claims))
         covered = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"])
         per_group = done(covered)
         self.add("coverage", coordinators.as_coverage(per_group, last))

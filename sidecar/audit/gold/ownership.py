@@ -28,7 +28,7 @@ class Owned(NamedTuple):
 
 
 def together(events: Frame, was: Frame) -> Owned:
-    """`was`: intervals that the last batch left open."""
+    """`was`: intervals that the last batch left open. `no` counts the ends of intervals before."""
     rows = sql(
         f"""select {PLACE}, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch,
                 topic, null as f, null as st, 0 as unseen, false as carried
@@ -39,13 +39,14 @@ def together(events: Frame, was: Frame) -> Owned:
         was=was,
     )
     marked = sql(
-        f"""with a as (select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins
-                from {{rows}} window w as (partition by {PLACE}, member_id order by offset)),
-            b as (select *, sum(cast(begins as int)) over w as no
-                from a window w as (partition by {PLACE}, member_id order by offset))
+        f"""with a as (select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins,
+                coalesce(count(*) filter (where type = 'x') over earlier, 0) as no
+                from {{rows}} window w as (partition by {PLACE}, member_id order by offset),
+                    earlier as (partition by {PLACE}, member_id order by offset
+                        rows between unbounded preceding and 1 preceding))
             select * exclude (f, st, epoch), case when carried then f when begins then {FROM} end as f,
                 case when carried then st else {STATE} end as st
-            from b where no > 0""",
+            from a""",
         rows=rows,
     )
     marked = done(marked)
