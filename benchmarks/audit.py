@@ -14,7 +14,7 @@ of the JVM and of the Python workers. Beside it:
    end.
 2. audit_spark.py, Spark's JVM path, with a PySpark of its own (PEER_SPARK): `from_avro` on the values of the same
    records, into Parquet. `ratio_spark_avro` is its time, from a session that has just started, by that of our step
-   `silver` (with Kafka: of `bronze` and `silver`, which it does in one). `warm`: the same once more in the same session.
+   `silver` (with Kafka: of `bronze` and `silver`, which it does in one). `warm`: once more in the same session.
 
 Last, increments: a lake of a million records gets a few thousand more, with Spark warm. `growth` is the exponent b of
 seconds ~ records^b between the smallest and the largest size. The exit code is 1 if there are differences.

@@ -9,8 +9,8 @@ the columns of their keys. It does less than that: no fences, no assignments of 
 value ends it. From Kafka it reads the topic with Spark's Kafka connector and decodes the keys, too, which is what the
 audit does up to silver. Everything is written in one pass, one column for each schema, in folders by schema.
 
-The packages have the version of the PySpark that runs this and come from Maven by `spark.jars.packages`. The last line is
-JSON; exit code 3 if the packages cannot be had.
+The packages have the version of the PySpark that runs this and come from Maven by `spark.jars.packages`. The last line
+is JSON; exit code 3 if the packages cannot be had.
 """
 
 from __future__ import annotations

@@ -209,20 +209,18 @@ class _Places(_Fold):
     """Who owned what: of events of holdings."""
 
     def fold(self, events: Frame, epochs: Frame, whole: Frame) -> None:
-        owned = ownership.together(events, self.was["intervals"])
-        intervals = done(owned.intervals)
+        found = ownership.owned(events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
         self.add(
             "intervals",
             sql(
                 """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
                     left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
                         and i.kind = e.kind and i.member_id = e.member_id""",
-                ended=intervals,
+                ended=found.intervals,
                 epochs=epochs,
             ),
         )
-        self.carry("intervals", intervals.where("open"))
-        found = ownership.compare(done(owned.stretches), self.was["doubtful"], self.was["places"], whole)
+        self.carry("intervals", found.intervals.where("open"))
         self.add("second_owners", found.overlaps)
         self.add("unowned", found.unowned)
         self.carry("doubtful", found.doubtful)
