@@ -19,6 +19,9 @@ EVER = 9223372036854775807
 """Offset of an end that is not there yet."""
 GONE = pack("offset, ms, written_ms, why, not_before, exact, b_epoch")
 STATE = pack("offset, type, ms, written_ms")
+EARLIER = """partition by p order by phase, s_offset, member_id, asked desc
+    rows between unbounded preceding and 1 preceding"""
+"""In the order in which they began: first what the last batch left."""
 FROM = pack("offset, ms, written_ms, why, not_before, exact, epoch, topic")
 
 
@@ -45,7 +48,7 @@ def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Fram
         _named(intervals, known),
         _named(_overlaps(before), known),
         graded(unowned, whole, "from_offset", "to_offset"),
-        _named(_doubtful(before), known),
+        _named(_doubtful(rows, before), known),
         _named(left, known),
     )
 
@@ -140,7 +143,7 @@ def _stretches(marked: Frame) -> Frame:
 
 def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, Frame]:
     """All that hold a place in the order in which they began; and of those that are new or doubtful what went on
-    longest before: certainly (`pc`), possibly (`po`), and among what has ended."""
+    longest before, certainly (`pc`) and possibly (`po`)."""
     rows = sql(
         f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                 case when carried then 0 else 2 end as phase, not carried as asked,
@@ -157,11 +160,8 @@ def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, 
     )
     before = sql(
         f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before, asked, c, o,
-                greatest(max(c) over w, was_c) as pc, greatest(max(o) over w, was_o) as po,
-                greatest(max(case when c.reach < {EVER} then c end) over w, was_c) as ended_c,
-                greatest(max(case when o.reach < {EVER} then o end) over w, was_o) as ended_o
-            from {{rows}} window w as (partition by p order by phase, s_offset, member_id, asked desc
-                rows between unbounded preceding and 1 preceding)""",
+                greatest(max(c) over w, was_c) as pc, greatest(max(o) over w, was_o) as po
+            from {{rows}} window w as ({EARLIER})""",
         rows=rows,
     ).where("asked")
     return rows, done(before)
@@ -176,10 +176,18 @@ def _longest(rows: Frame) -> Frame:
     )
 
 
-def _doubtful(before: Frame) -> Frame:
+def _doubtful(rows: Frame, before: Frame) -> Frame:
+    """With what went on longest among what has ended. Few places have any."""
     return sql(
-        f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
-                ended_c as c, ended_o as o from {{before}} where po.reach = {EVER}""",
+        f"""with a as (select r.* from {{rows}} r semi join (select p from {{before}} where po.reach = {EVER}) b
+                    on r.p = b.p),
+            b as (select *, greatest(max(o) over w, was_o) as po,
+                greatest(max(case when c.reach < {EVER} then c end) over w, was_c) as ended_c,
+                greatest(max(case when o.reach < {EVER} then o end) over w, was_o) as ended_o
+                from a window w as ({EARLIER}))
+            select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
+                ended_c as c, ended_o as o from b where asked and po.reach = {EVER}""",
+        rows=rows,
         before=before,
     )
 
