@@ -24,7 +24,7 @@ PREFERRED = {
     "spark.master": "local[*,4]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "WARN",
+    "spark.log.level": "ERROR",
     # Just this number means no limit. With any other, Spark adds up the bytes of all columns after each row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
@@ -32,7 +32,8 @@ SUBMITTED = {"spark.master": "local[*]", "spark.app.name": "pyspark-shell"}
 """What stands in the place of these if nobody has said anything."""
 ELSEWHERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR")
 """With one of these, the work may be for other machines, which do not find this one at its loopback address."""
-LAUNCHED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+LOGGED = Path(__file__).with_name("log4j2.properties")
+LAUNCHED = {"spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGED.as_uri()}"}
 """The records never go through the JVM, which only hands out tasks: its second compiler would take time from them."""
 
 

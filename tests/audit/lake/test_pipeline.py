@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sidecar.audit import query
-from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.gold.tables import GOLD, INVARIANTS
 from sidecar.audit.lake import Lake
 from sidecar.audit.pipeline import audit, make_gold, to_do, verdict
 from sidecar.cli.main import app
@@ -83,6 +83,10 @@ def test_gold_is_the_same_however_the_log_is_cut(spark: SparkSession, tmp_path: 
     found = verdict(whole)
     assert (found.proven, found.stale_writes, found.unreadable, found.missing, found.lost) == (0, 0, 0, 0, 0)
     assert found.complete and found.records == len(entries) and query.broken(whole) == {}
+    for name, table in GOLD.items():
+        whole.read(spark, table).createOrReplaceTempView(name)
+    for name, (_, statement) in INVARIANTS.items():  # they are for Spark as well
+        assert spark.sql(statement).limit(1).collect() == [], name
 
 
 def test_a_batch_of_gold_that_was_broken_off_is_done_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -135,6 +139,12 @@ def test_the_command_answers_from_the_lake_and_its_exit_codes_say_what_was_found
     code, (run,) = ask("sql", "select * from runs")
     assert code == 0 and (run["batch"], run["records"], run["lost"]) == (0, len(entries), 0)
     assert sum(r["until_offset"] - r["from_offset"] for r in run["ranges"]) == len(entries)
+    checked = CliRunner().invoke(app, ["audit", "check", "--lake", str(lake.base)])
+    assert (checked.exit_code, checked.stdout) == (0, "All that must hold does.\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(INVARIANTS, "never", ("There is no interval.", "select * from intervals"))
+        checked = CliRunner().invoke(app, ["audit", "check", "--lake", str(lake.base)])
+    assert checked.exit_code == 1 and "There is no interval." in checked.stdout
     said = CliRunner().invoke(app, ["audit", "views", "--lake", str(lake.base)])
     with duckdb.connect() as db:
         db.execute(said.stdout)
