@@ -109,7 +109,7 @@ def release(
 
     from sidecar.kafka.cluster import Cluster, ConnectionLost
     from sidecar.kafka.membership import release as leave
-    from sidecar.process.settings import split
+    from sidecar.process.sections import split
     from sidecar.wire.primitives import WireError
 
     async def main() -> int:

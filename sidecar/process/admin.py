@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from sidecar.process.settings import split
+from sidecar.process.sections import split
 
 
 class Admin:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +41,6 @@ from sidecar.core.patterns import Patterns
 from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
 from sidecar.front.front import Front, FrontSettings
-from sidecar.front.session import Session
 from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
@@ -51,9 +49,11 @@ from sidecar.process.admin import Admin
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.files import open_files
 from sidecar.process.lag import watch_loop
+from sidecar.process.listening import listen, peer_listener
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
-from sidecar.process.settings import Settings, split
+from sidecar.process.sections import split
+from sidecar.process.settings import Settings
 from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import UnixClient, serve_unix
 from sidecar.state.codec import StateCodec
@@ -465,32 +465,3 @@ class App:
     def group(self, group_id: str) -> dict[str, object] | None:
         """One group as the state topic has it; None if it is not there."""
         return self.half.group(group_id)
-
-
-async def listen(s: Settings, front: Front, log: Logger) -> asyncio.Server:
-    host, port = split(s.listen)
-    loop = asyncio.get_running_loop()
-    try:
-        server = await loop.create_server(
-            lambda: Session(front), host, port, backlog=s.limits.accept_backlog, reuse_address=True
-        )
-    except OSError as exc:
-        raise StartError(f"cannot listen on {s.listen}: {exc.strerror or exc}") from None
-    for sock in server.sockets:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    log.info("listening", listen=s.listen, broker=s.broker)
-    return server
-
-
-async def peer_listener(s: Settings) -> PeerListener | None:
-    """Where other sidecars see that this one is there, if they are to look."""
-    if not s.ownership.peer_links:
-        return None
-    host, _ = split(s.listen)
-    try:
-        return await PeerListener.open(host, s.ownership.peer_port, s.ownership.peer_advertised_port)
-    except OSError as exc:
-        raise StartError(
-            f"cannot listen for other sidecars on {host}:{s.ownership.peer_port}: {exc.strerror or exc}. "
-            "Set ownership.peer_port to a free port, or to 0."
-        ) from None

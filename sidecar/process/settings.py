@@ -9,344 +9,30 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import re2
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from sidecar.process.sections import (
+    Address,
+    Classic,
+    Compat,
+    Consumer,
+    Groups,
+    LimitsSection,
+    LogSection,
+    OffsetsSection,
+    OwnershipSection,
+    State,
+    address_of,
+    split,
+)
 
 
 class SettingsError(Exception):
     """All faults, a line each."""
-
-
-def _address(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return text
-
-
-Address = Annotated[str, AfterValidator(_address)]
-
-
-def split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Groups(_Section):
-    include: tuple[str, ...] = Field(
-        (),
-        description="Regular expressions (RE2, whole name) of groups the sidecar coordinates. Empty: none, the broker has all.",
-    )
-    exclude: tuple[str, ...] = Field((), description="Groups that stay with the broker though `include` matches.")
-    stale_claims: Literal["report", "strip"] = Field(
-        "report",
-        description="A member claims partitions that were given to others since (KIP-792): tell, or also take the claim "
-        "out of what the leader gets.",
-    )
-
-    @field_validator("include", "exclude")
-    @classmethod
-    def _compiles(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in value:
-            try:
-                re2.compile(pattern)
-            except re2.error as exc:
-                raise ValueError(f"{pattern!r} is no regular expression: {exc}") from None
-        return value
-
-
-class Consumer(_Section):
-    """Kafka's group.consumer.*; docs/reference/behaviour.md, section 7."""
-
-    session_timeout_ms: int = Field(45_000, ge=1, description="A member silent for longer is removed.")
-    min_session_timeout_ms: int = Field(45_000, ge=1)
-    max_session_timeout_ms: int = Field(60_000, ge=1)
-    heartbeat_interval_ms: int = Field(5_000, ge=1, description="How often members are told to heartbeat.")
-    min_heartbeat_interval_ms: int = Field(5_000, ge=1)
-    max_heartbeat_interval_ms: int = Field(15_000, ge=1)
-    assignment_interval_ms: int = Field(
-        1_000, ge=0, description="At least so long between two assignments of a group; 0: none."
-    )
-    min_assignment_interval_ms: int = Field(0, ge=0)
-    max_assignment_interval_ms: int = Field(15_000, ge=0)
-    max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
-    assignors: tuple[str, ...] = Field(
-        ("uniform", "range"),
-        min_length=1,
-        description="Built in, or of installed packages by entry point; the first is the default.",
-    )
-    assignor_offload_enable: bool = Field(
-        True, description="Assignors run on background threads (KIP-1263); false: in the heartbeat that asks for it."
-    )
-    assignor_timeout_ms: int = Field(
-        30_000, ge=100, description="An offloaded run without result by then is given up and tried again later."
-    )
-    migration_policy: Literal["disabled", "upgrade", "downgrade", "bidirectional"] = Field(
-        "bidirectional",
-        description="To which protocol a group may change while it lives: upgrade means from classic to consumer.",
-    )
-    join_wait_ms: int = Field(
-        500,
-        ge=0,
-        description="The answer to a joining member waits so long for a run under way; 0: not at all, as KIP-1263 has it.",
-    )
-    refuse_commits_of_others: bool = Field(
-        True,
-        description="A member may not commit for a partition that another member owns; false: it may, as in Kafka.",
-    )
-    regex_refresh_interval_ms: int = Field(
-        600_000, ge=10_000, description="How often regular expressions are resolved anew, new topics or not."
-    )
-
-    @model_validator(mode="after")
-    def _in_range(self) -> Consumer:
-        faults = []
-        for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
-            low, value, high = getattr(self, "min_" + name), getattr(self, name), getattr(self, "max_" + name)
-            if not low <= value <= high:
-                faults.append(f"{name} {value} is not in [min_{name} {low}, max_{name} {high}]")
-        if self.session_timeout_ms <= self.heartbeat_interval_ms:
-            faults.append("session_timeout_ms must be greater than heartbeat_interval_ms")
-        if faults:
-            raise ValueError("; ".join(faults))
-        return self
-
-
-class Classic(_Section):
-    """Kafka's settings of classic groups; docs/reference/behaviour.md, section 7."""
-
-    min_session_timeout_ms: int = Field(6_000, ge=1, description="Kafka's group.min.session.timeout.ms.")
-    max_session_timeout_ms: int = Field(1_800_000, ge=1, description="Kafka's group.max.session.timeout.ms.")
-    initial_rebalance_delay_ms: int = Field(
-        3_000, ge=0, description="An empty group waits so long for more members before its first rebalance."
-    )
-    max_size: int = Field(2_147_483_647, ge=1, description="Members of a group: Kafka's group.max.size.")
-    new_member_join_timeout_ms: int = Field(
-        300_000, ge=1, description="A new member whose JoinGroup waits longer is removed; a constant in Kafka."
-    )
-
-    @model_validator(mode="after")
-    def _in_range(self) -> Classic:
-        if self.min_session_timeout_ms > self.max_session_timeout_ms:
-            low, high = self.min_session_timeout_ms, self.max_session_timeout_ms
-            raise ValueError(f"min_session_timeout_ms {low} is greater than max_session_timeout_ms {high}")
-        return self
-
-
-class State(_Section):
-    topic: str = Field(
-        "__group_state", min_length=1, max_length=249, description="The compacted topic that holds all state."
-    )
-    replicas: int = Field(0, ge=0, description="Of the state topic when it is created; 0: min(3, brokers).")
-    min_compaction_lag_ms: int = Field(
-        604_800_000,
-        ge=0,
-        description="Compaction leaves records alone for so long: the trail that audits read. 0: compact at will.",
-    )
-    max_message_bytes: int = Field(
-        16_777_216,
-        ge=1_048_576,
-        description="max.message.bytes of the state topic when it is created. A batch takes half of that at most: a greater write goes "
-        "out in several, and a request that would make a single record greater is refused.",
-    )
-    write_timeout_ms: int = Field(10_000, ge=100, description="An append not committed by then: the shard is rebuilt.")
-    quarantine_ms: int = Field(
-        7_000,
-        ge=0,
-        description="When the state topic was deleted, was made anew or has lost records, nobody joins a group for so long after "
-        "its takeover, so that every former member hears first that it owns nothing: what members have between two "
-        "heartbeats (5 s in consumer groups, 3 s in classic ones), and time to find the coordinator. 0: not at all.",
-    )
-    claims_kept: int = Field(200, ge=1, description="Owner claims kept for each partition.")
-    fence_interval_ms: int = Field(
-        3_600_000, ge=1_000, description="How often a writer renews its fence; brokers forget them."
-    )
-    fence_spread: float = Field(
-        0.5,
-        ge=0,
-        lt=1,
-        description="By which part of fence_interval_ms a fence is renewed earlier, another one for each partition; 0: all "
-        "at once.",
-    )
-
-
-class OffsetsSection(_Section):
-    empty_group_check_ms: int | None = Field(
-        None,
-        ge=0,
-        description="How often groups without members are looked at: one whose offsets are all gone is removed. Unset: the "
-        "broker's offsets.retention.check.interval.ms. 0: never.",
-    )
-    placeholder_session_timeout_ms: int = Field(
-        300_000,
-        ge=6_000,
-        description="When all sidecars are gone at once, native clients may join a managed group after so long; no longer "
-        "than the brokers' group.max.session.timeout.ms.",
-    )
-    placeholder_wait_ms: int = Field(
-        5_000,
-        ge=0,
-        description="A commit waits so long for the group's placeholder at the broker; then COORDINATOR_LOAD_IN_PROGRESS.",
-    )
-    commit_lanes: int = Field(
-        8,
-        ge=1,
-        le=1_000,
-        description="Connections to each broker for the commits of groups that are owned here and whose offsets it keeps. All "
-        "commits of a client go over the same one; a broker answers one request of a connection at a time.",
-    )
-    placeholder_first_joins: int = Field(
-        200, ge=1, description="Groups new to a broker that join at once; each takes a connection for about 3 s."
-    )
-
-
-class OwnershipSection(_Section):
-    group: str = Field("__group_state_owners", min_length=1, description="The sidecars' own group on the brokers.")
-    session_timeout_ms: int = Field(
-        6_000,
-        ge=500,
-        description="The brokers' group.min.session.timeout.ms at least. A sidecar that no broker answers for so long sends "
-        "its clients away.",
-    )
-    heartbeat_ms: int = Field(500, ge=50, description="How often it proves itself to the brokers.")
-    proof_ms: int = Field(
-        15_000,
-        ge=1_000,
-        description="The lease: for so long after the coordinator of the owners' group has committed something for it, a "
-        "sidecar goes on, and for so long after a takeover nobody is removed for silence. More than the brokers' "
-        "broker.session.timeout.ms; the same for all sidecars.",
-    )
-    tail_wait_ms: int = Field(
-        60_000,
-        ge=0,
-        description="A sidecar that starts takes no partition before it has read the state topic to its end, or for so long.",
-    )
-    broker_gone_ms: int = Field(
-        3_000,
-        ge=100,
-        description="Its broker silent for so long: the sidecar gives up what it owns, until it answers again.",
-    )
-    follow_leader_ms: int = Field(
-        10_000,
-        ge=0,
-        description="A partition goes to the sidecar beside its leader in `__consumer_offsets` when that has led it for so long: "
-        "while a broker comes back, the owner that is there goes on.",
-    )
-    peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
-    peer_port: int = Field(
-        0, ge=0, le=65_535, description="Where peers watch this sidecar, on the host of `listen`; 0: any free port."
-    )
-    peer_advertised_port: int = Field(
-        0, ge=0, le=65_535, description="What peers are told instead, where ports are mapped; 0: the same."
-    )
-    peer_ping_ms: int = Field(200, ge=20, description="How often peers are pinged.")
-    peer_silence_ms: int = Field(
-        1_200,
-        ge=100,
-        description="A peer that answers no ping for so long is removed, as one that is gone; at least two pings.",
-    )
-
-
-class Compat(_Section):
-    describe_modern_as_classic: bool = Field(
-        False,
-        description="DescribeGroups shows consumer groups as classic ones, for tools that know nothing else and call "
-        "them dead.",
-    )
-
-
-class LimitsSection(_Section):
-    frame_bytes: int = Field(104_857_600, ge=1_024, description="Any frame; as the broker's socket.request.max.bytes.")
-    group_frame_bytes: int = Field(16_777_216, ge=1_024, description="Frames the sidecar must hold whole.")
-    list_frame_bytes: int = Field(
-        2_097_152,
-        ge=1_024,
-        description="Of these, all requests but SyncGroup from version 4. To read one that is full of the smallest elements "
-        "takes a quarter of a second for each MB.",
-    )
-    response_bytes: int = Field(
-        268_435_456,
-        ge=65_536,
-        description="A broker's answer to the sidecar's own requests; a longer one closes their connection.",
-    )
-    link_frame_bytes: int = Field(
-        268_435_456,
-        ge=65_536,
-        description="A message between the two processes that share a `link`; a longer one closes the link. The same in both.",
-    )
-    connections: int = Field(
-        10_000, ge=1, description="Client connections; more are closed at once. Kafka's max.connections."
-    )
-    connections_per_ip: int = Field(
-        2_147_483_647, ge=0, description="Client connections of one address; Kafka's max.connections.per.ip."
-    )
-    connections_per_ip_overrides: dict[str, Annotated[int, Field(ge=0)]] = Field(
-        {}, description="Address -> connections; Kafka's max.connections.per.ip.overrides."
-    )
-    connection_rate: int = Field(
-        2_147_483_647,
-        ge=1,
-        description="New client connections a second, and so many at once; `accept_backlog` more wait for their turn, and "
-        "the others are closed. Kafka's max.connection.creation.rate.",
-    )
-    accept_backlog: int = Field(
-        1_024,
-        ge=1,
-        description="Connections the kernel keeps until they are accepted, and no more than its net.core.somaxconn; Kafka's "
-        "socket.listen.backlog.size.",
-    )
-    idle_ms: int = Field(
-        600_000,
-        ge=0,
-        description="A connection on which nothing moves for so long, and up to a tenth longer, is closed; 0: never. "
-        "Kafka's connections.max.idle.ms.",
-    )
-    in_flight: int = Field(256, ge=1, description="Unanswered requests of a connection; more wait.")
-    turn_requests: int = Field(
-        32, ge=1, description="Requests of a connection that are looked at before the others have their turn."
-    )
-    held_bytes: int = Field(
-        65_536,
-        ge=1_024,
-        description="Of a connection: what has come behind a request that is being answered, before it is read no further.",
-    )
-    unread_bytes: int = Field(
-        1_048_576,
-        ge=1_024,
-        description="What one side of a connection does not read before the other side is not read.",
-    )
-    queued_bytes: int = Field(
-        268_435_456,
-        ge=0,
-        description="Of all connections together: what group requests that are still coming in announce, and what waits "
-        "behind requests; more is not read yet. Half of it is shared out among `connections`. 0: no limit. Kafka's "
-        "queued.max.request.bytes.",
-    )
-    parked_replies: int = Field(
-        100_000, ge=1, description="Requests that the coordinator has not answered; more get COORDINATOR_NOT_AVAILABLE."
-    )
-    steady_replies: int = Field(
-        16,
-        ge=0,
-        description="Heartbeats a connection is remembered for, so that the same bytes get the same answer; 0: off.",
-    )
-    header_timeout_ms: int = Field(
-        30_000, ge=100, description="A group request not whole by then closes its connection."
-    )
-
-
-class LogSection(_Section):
-    level: str = Field("info", pattern="^(debug|info|warning|error)$", description="The least that is logged.")
-    format: str = Field("text", pattern="^(text|json)$", description="text: key=value lines; json: one object a line.")
-    repeat_ms: int = Field(10_000, ge=0, description="A refused frame is logged so often for each reason; 0: each one.")
 
 
 class Settings(BaseSettings):
@@ -414,7 +100,7 @@ class Settings(BaseSettings):
     @classmethod
     def _bootstrap(cls, value: str) -> str:
         for part in filter(None, value.split(",")):
-            _address(part.strip())
+            address_of(part.strip())
         return value
 
     @classmethod

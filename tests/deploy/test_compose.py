@@ -16,7 +16,8 @@ import yaml
 from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.scenario import SIDECAR_ENV
-from sidecar.process.settings import load, split
+from sidecar.process.sections import split
+from sidecar.process.settings import load
 
 SERVICE_KEYS = {
     "image",

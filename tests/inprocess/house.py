@@ -39,7 +39,7 @@ from sidecar.front.session import Session, _Upstream
 from sidecar.link.loopback import Loopback
 from sidecar.link.messages import Reply, ToCoordinator, ToFront, View
 from sidecar.process.metrics import METRICS, Metrics
-from sidecar.process.settings import Consumer
+from sidecar.process.sections import Consumer
 from sidecar.process.tasks import Supervisor
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import StateCodec

@@ -8,7 +8,8 @@ from typing import Any
 
 from sidecar.link.messages import ToCoordinator, ToFront, Void
 from sidecar.process.build import own_cluster
-from sidecar.process.settings import LimitsSection, load
+from sidecar.process.sections import LimitsSection
+from sidecar.process.settings import load
 from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import UnixClient, serve_unix
 from tests.inprocess.house import Lines, until
