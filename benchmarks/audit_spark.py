@@ -77,9 +77,9 @@ def rows_of(spark: SparkSession, source: str, place: str) -> DataFrame:
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
 
-    said = "cast(transform(filter(headers, h -> h.{k} = 'owner_epoch'), h -> cast(h.value as string))[0] as long)"
+    said = "cast(get(transform(filter(headers, h -> h.{k} = 'owner_epoch'), h -> cast(h.value as string)), 0) as long)"
     if source == "parquet":
-        read = spark.read.option("basePath", place).parquet(place)
+        read = spark.read.option("basePath", place).option("pathGlobFilter", "*.parquet").parquet(place)
         return read.selectExpr(
             "state_partition",
             "offset",

@@ -14,8 +14,12 @@ KAFKA = "4.3.1"
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>local</groupId><artifactId>kafka</artifactId><version>1</version>
 <dependencies>{deps}</dependencies></project>"""
-DEP = "<dependency><groupId>org.apache.kafka</groupId><artifactId>{a}</artifactId><version>{v}</version></dependency>"
+DEP = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 ARTIFACTS = ("kafka_2.13", "kafka-tools")
+LOGS = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
+LOGS_OF_3 = ("org.slf4j", "slf4j-reload4j", "1.7.36")
+"""What Kafka's distribution adds to these, so that a broker writes a log."""
+COMPLETE = "complete-with-logs"
 
 
 class ArtifactError(Exception):
@@ -39,7 +43,7 @@ def java() -> str:
 def kafka_libs(version: str = KAFKA) -> Path:
     """Return the folder with the jars of this Kafka version, which are fetched if they are not there yet."""
     target = cache_dir() / f"kafka-{version}" / "libs"
-    if (target.parent / "complete").exists():
+    if (target.parent / COMPLETE).exists():
         return target
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -49,14 +53,19 @@ def kafka_libs(version: str = KAFKA) -> Path:
         _with_ivy(version, target)
     if not any(target.glob(f"kafka_2.13-{version}.jar")):
         raise ArtifactError(f"the download of Kafka {version} left no kafka_2.13-{version}.jar in {target}")
-    (target.parent / "complete").touch()
+    (target.parent / COMPLETE).touch()
     return target
+
+
+def _wanted(version: str) -> list[tuple[str, str, str]]:
+    logs = LOGS_OF_3 if version.startswith("3.") else LOGS
+    return [*(("org.apache.kafka", a, version) for a in ARTIFACTS), logs]
 
 
 def _with_maven(version: str, target: Path) -> None:
     with tempfile.TemporaryDirectory() as tmp:
         pom = Path(tmp, "pom.xml")
-        pom.write_text(POM.format(deps="".join(DEP.format(a=a, v=version) for a in ARTIFACTS)))
+        pom.write_text(POM.format(deps="".join(DEP.format(*wanted) for wanted in _wanted(version))))
         plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
         _run(["mvn", "-q", "-B", "-f", str(pom), plugin, f"-DoutputDirectory={target}"])
 
@@ -67,10 +76,10 @@ def _with_ivy(version: str, target: Path) -> None:
     ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"), None)
     if ivy is None:
         raise ArtifactError("Kafka cannot be fetched: neither mvn nor pyspark's Ivy jar was found; install one of them")
-    for artifact in ARTIFACTS:
+    for wanted in _wanted(version):
         pattern = f"{target}/[artifact]-[revision](-[classifier]).[ext]"
         # fmt: off
-        _run([java(), "-jar", str(ivy), "-dependency", "org.apache.kafka", artifact, version,
+        _run([java(), "-jar", str(ivy), "-dependency", *wanted,
               "-retrieve", pattern, "-types", "jar", "bundle", "-confs", "default"])
         # fmt: on
 

@@ -25,20 +25,14 @@ from sidecar.drill.processes import DrillError, Process, free_ports, port_open, 
 
 JVM = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 JVM_FAST = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
-LOG4J = """Configuration:
-  Appenders:
-    Console:
-      name: STDOUT
-      PatternLayout:
-        pattern: "[%d] %p %m (%c{1})%n"
-  Loggers:
-    Root:
-      level: WARN
-      AppenderRef:
-        - ref: STDOUT
-    Logger:
-      - name: org.apache.kafka.coordinator
-        level: INFO
+LOG4J = """<Configuration>
+  <Appenders>
+    <Console name="out"><PatternLayout pattern="[%d] %p %m (%c{1})%n"/></Console>
+  </Appenders>
+  <Loggers>
+    <Root level="WARN"><AppenderRef ref="out"/></Root>
+  </Loggers>
+</Configuration>
 """
 LOG4J_OLD = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -134,7 +128,7 @@ class LocalKafka:
         cluster_id = _uuid()
         for node in self.nodes:
             self.configure(node)
-        (self.folder / "log4j2.yaml").write_text(LOG4J)
+        (self.folder / "log4j2.xml").write_text(LOG4J)
         (self.folder / "log4j.properties").write_text(LOG4J_OLD)
         first = self.nodes[0]
         done = subprocess.run(
@@ -164,7 +158,7 @@ class LocalKafka:
 
     def _java(self, main: str, opts: tuple[str, ...] = JVM) -> list[str]:
         log = [
-            f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml",
+            f"-Dlog4j2.configurationFile={self.folder}/log4j2.xml",
             f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",
         ]
         return [java(), *opts, *log, "-cp", f"{self.libs}/*", main]
@@ -317,7 +311,7 @@ class LocalKafka:
     # ---- clients ------------------------------------------------------------------------------------------
     def tool(self, main: str, *args: str, name: str = "", lines: bool = False, jvm: tuple[str, ...] = JVM) -> Process:
         """Make a process of one of Kafka's own Java programs, in the default version. It is not started yet."""
-        log = f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml"
+        log = f"-Dlog4j2.configurationFile={self.folder}/log4j2.xml"
         command = [java(), *jvm, log, "-cp", f"{self.tools}/*", main, *args]
         return Process(name or main.rsplit(".", 1)[-1], command, self.folder / f"{name or main}.log", lines=lines)
 

@@ -31,7 +31,7 @@ class DockerKafka(LocalKafka):
 
         assert self.brokers == 1, "one broker: several would need a network of their own"
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "log4j2.yaml").write_text("")
+        (self.folder / "log4j2.xml").write_text("")
         node = self.nodes[0]
         container: Any = DockerContainer(IMAGE.format(version=self.version))
         for key, value in self._environment(node).items():
