@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -42,6 +43,7 @@ from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
 from sidecar.front.front import Front, FrontSettings
 from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
+from sidecar.kafka.security import OPEN, Security
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
 from sidecar.native import COMPILED
@@ -52,6 +54,7 @@ from sidecar.process.lag import watch_loop
 from sidecar.process.listening import listen, peer_listener
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
+from sidecar.process.reach import Reach
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
 from sidecar.process.tasks import Supervisor
@@ -138,10 +141,10 @@ def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
     )
 
 
-def own_cluster(s: Settings, client_id: str) -> Cluster:
+def own_cluster(s: Settings, client_id: str, security: Security = OPEN) -> Cluster:
     """With one listener for everything the broker's own address would lead back through this process."""
     direct = {} if s.bootstrap else {s.node_id: split(s.broker)}
-    return Cluster(s.own_bootstrap(), client_id, direct, s.limits.response_bytes)
+    return Cluster(s.own_bootstrap(), client_id, direct, s.limits.response_bytes, security)
 
 
 def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSettings:
@@ -241,6 +244,8 @@ class Coordination:
         app.tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
         follow = follower_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, app.edges.new_tail
+        if secured := app.reach.librdkafka():
+            new_tail = partial(new_tail, security=secured)
         self.follower = Follower(
             follow, leaders, control, cluster, configs, state, made, app.log, app.tasks, new_tail, peers
         )
@@ -314,6 +319,7 @@ class Shared:
         self.log = edges.new_logger(s.log.level, s.log.format, node_id=s.node_id)
         self.metrics = Metrics()
         self.tasks = Supervisor()
+        self.reach = Reach.of(s)
         try:
             self.assignors = load(s.consumer.assignors)
         except UnknownAssignor as exc:
@@ -331,7 +337,7 @@ class App:
         self.started = started
         self.shared = Shared(settings, edges, anew)
         self.log = self.shared.log
-        self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}")
+        self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}", self.shared.reach.own)
         self.loopback = Loopback(asyncio.get_running_loop().call_soon)
         self.fronts = [self._front()] if settings.role != "coordinator" else []
         self.half: Coordination | Starting = Elsewhere(*self.fronts) if settings.role == "front" else Starting()
@@ -402,6 +408,7 @@ class App:
             replicas=s.state.replicas,
             min_compaction_lag_ms=s.state.min_compaction_lag_ms,
             max_message_bytes=s.state.max_message_bytes,
+            security=self.shared.reach.broker,
         )
         control = Control(start, self.cluster)
         await find_broker(start, control, log)
