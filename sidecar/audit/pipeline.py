@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Say = Callable[[str], None]
-TASKS_PER_PROCESSOR = 2
+TASKS_PER_PROCESSOR = 4
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,8 @@ class Security:
             raise SecurityError(f"{exc.filename}: {exc.strerror}") from None
         if stamp not in self._made:
             made = _context(self.stores, own)
-            self._made.clear()
+            for former in [s for s in self._made if s[1] != stamp[1]]:
+                del self._made[former]
             self._made[stamp] = made
         return self._made[stamp]
 

@@ -60,7 +60,7 @@ def give(kafka: LocalKafka, ground: Secured) -> None:
 
 def finish(todo: list[subprocess.Popen[str]]) -> None:
     for p in todo:
-        out, _ = p.communicate(timeout=60)
+        out, _ = p.communicate(timeout=180)
         assert p.returncode == 0, out
         assert "Adding ACLs" in out, out
     todo.clear()
