@@ -9,6 +9,8 @@ from typing import Any
 
 from sidecar.audit.bronze import bronze_batch
 from sidecar.audit.errors import AuditError
+from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.properties import librdkafka_of
 
 TOPIC = "__group_state"
 TIMEOUT_S = 30.0
@@ -47,8 +49,10 @@ class KafkaOptions:
         if not bootstrap:
             raise AuditError("the address has no broker: write kafka://HOST:PORT[,HOST:PORT...]")
         client = {n[len("kafka.") :]: v for n, v in options.items() if n.startswith("kafka.")}
-        if "sasl.jaas.config" in client:
-            raise AuditError("kafka.sasl.jaas.config is of Java clients: set kafka.sasl.username and .password")
+        try:
+            librdkafka_of(client)
+        except SecurityError as exc:
+            raise AuditError(f"kafka.{exc}") from None
         wrong = sorted(FIXED.keys() & client.keys())
         if wrong:
             raise AuditError(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
@@ -56,7 +60,7 @@ class KafkaOptions:
         return cls(bootstrap, topic or options.get("topic", TOPIC), client, max(1, size))
 
     def config(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self.bootstrap, **LIBRARY, **self.client}
+        return {"bootstrap.servers": self.bootstrap, **LIBRARY, **librdkafka_of(self.client)}
 
     def consumer(self, trouble: list[str] | None = None) -> Any:
         """`trouble`: what goes wrong with connections is added, when the consumer is polled."""

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import javaproperties
 
@@ -26,6 +27,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SECURE = re.compile(r"(security|sasl|ssl|enable\.ssl|enable\.sasl)\.")
 NAMED = re.compile(r"\$\{(env|file|directory):([^}]+)\}")
 OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+ONLY_JAVA = re.compile(r"sasl\.jaas\.config|ssl\.truststore\.|ssl\.keystore\.(type|key|certificate)|ssl\.enabled\.")
 ALIASES = {
     "sasl.mechanisms": "sasl.mechanism",
     "ssl.ca.location": "ssl.truststore.location",
@@ -104,6 +106,15 @@ def of(properties: Mapping[str, str]) -> Security:
         raise SecurityError(f"{mechanism} needs a username and a password, in sasl.jaas.config or sasl.username")
     tokens = _tokens(said, login) if mechanism == "OAUTHBEARER" else None
     return Security(protocol, mechanism, user, password, tokens, _stores(said))
+
+
+def librdkafka_of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The same for librdkafka, where Java's names are among them; what has nothing to do with security stays. Raises
+    SecurityError."""
+    if not any(ONLY_JAVA.match(name) or NAMED.search(value) for name, value in properties.items()):
+        return dict(properties)
+    rest = {name: value for name, value in properties.items() if not SECURE.match(name)}
+    return rest | of(properties).librdkafka()
 
 
 def _counts(name: str) -> bool:

@@ -40,6 +40,7 @@ pytestmark = pytest.mark.kafka
 TOPIC, AUDITOR, STRANGER, SECRET = "secured", "auditor", "stranger", "a-secret-of-the-auditor"
 RIGHTS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 COUNT = 400
+LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,17 @@ class Secured:
             "kafka.sasl.username": user,
             "kafka.sasl.password": password,
             "kafka.ssl.ca.location": str(self.certificate),
+        }
+
+    def java(self) -> dict[str, str]:
+        """The same in the names of Kafka's own clients."""
+        login = f'{LOGIN} username="{AUDITOR}" password="{SECRET}";'
+        return {
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.sasl.jaas.config": login,
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(self.certificate),
         }
 
 
@@ -77,7 +89,7 @@ def certified(folder: Path) -> tuple[Path, Path]:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
     store, certificate = certified(folder)
-    login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    login = f"{LOGIN};"
     properties = {
         "listener.security.protocol.map": "CLIENTS:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "listener.name.clients.ssl.keystore.location": str(store),
@@ -115,6 +127,10 @@ def test_it_is_read_with_the_least_rights(secured: Secured, spark: SparkSession,
     """Read, Describe and DescribeConfigs of the topic, and nothing of any group."""
     done = ingest(spark, secured.address, Lake.at(tmp_path / "lake"), secured.options())
     assert done.records == COUNT
+
+
+def test_javas_names_do_as_well(secured: Secured) -> None:
+    assert open_source(secured.address, secured.java()).bounds() == {0: (0, COUNT)}
 
 
 @pytest.mark.parametrize(
