@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,9 +50,10 @@ from sidecar.process.admin import Admin
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.files import open_files
 from sidecar.process.lag import watch_loop
-from sidecar.process.listening import listen, peer_listener
+from sidecar.process.listening import Listener, listen, peer_listener
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
+from sidecar.process.principals import principals_fault, read_security
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
 from sidecar.process.tasks import Supervisor
@@ -103,6 +105,14 @@ def managed_by(settings: Settings) -> Patterns:
     return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
 
 
+def upstream_tls(s: Settings) -> ssl.SSLContext | None:
+    """For the clients' connections to `broker`.
+
+    HERE: from broker_command_config, if its security.protocol is SSL or SASL_SSL, with its truststore and never with its
+    keystore: else every client would have the sidecar's principal."""
+    return None
+
+
 def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
     return FrontSettings(
         node_id=s.node_id,
@@ -135,6 +145,8 @@ def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
         access_keep_ms=s.authorisation_cache_ms,
         hold_ms=s.takeover_hold_ms,
         modern_as_classic=s.compat.describe_modern_as_classic,
+        upstream_tls=upstream_tls(s),
+        upstream_host=split(s.broker)[0],
     )
 
 
@@ -335,7 +347,7 @@ class App:
         self.loopback = Loopback(asyncio.get_running_loop().call_soon)
         self.fronts = [self._front()] if settings.role != "coordinator" else []
         self.half: Coordination | Starting = Elsewhere(*self.fronts) if settings.role == "front" else Starting()
-        self.servers: list[asyncio.Server] = []
+        self.servers: list[Listener] = []
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
 
@@ -356,7 +368,8 @@ class App:
             loop.add_signal_handler(sig, self._stop.set)
         if self.fronts:
             open_files(self.settings.limits.connections, self.log)
-        self.servers += [await listen(self.settings, front, self.log) for front in self.fronts]
+        for front in self.fronts:
+            self.servers.append(await listen(self.settings, front, self.shared.metrics, self.log, tasks))
         if self.settings.loop_probe_ms:
             tasks.spawn(watch_loop(self.shared.metrics, self.settings.loop_probe_ms / 1000), "loop lag")
         admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners, self.group)
@@ -405,6 +418,7 @@ class App:
         )
         control = Control(start, self.cluster)
         await find_broker(start, control, log)
+        await self._knows_clients()
         leaders = await offsets_leaders(start, control, self.cluster, log)
         await state_topic(start, control, self.cluster, len(leaders), log)
         await self._keeps_records()
@@ -416,6 +430,19 @@ class App:
         else:
             self.servers.append(await serve_unix(s.link, made.coordinator, log, s.limits.link_frame_bytes))
         return {"partitions": len(leaders), "state_topic": s.state.topic}
+
+    async def _knows_clients(self) -> None:
+        """Raises StartError if the broker would know clients by certificates. Where it does not tell, nobody knows."""
+        s, broker = self.settings, split(self.settings.broker)
+        if upstream_tls(s) is None:
+            return  # without TLS there are no certificates
+        try:
+            fault = principals_fault(broker, await read_security(self.cluster, s.node_id, broker))
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self.log.warning("not known how the broker knows clients", problem=str(exc) or "timed out")
+            return
+        if fault:
+            raise StartError(fault)
 
     async def _keeps_records(self) -> None:
         """Raises StartError if the state topic is set to forget. Where the brokers do not tell, nobody knows."""
