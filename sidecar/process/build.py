@@ -108,7 +108,7 @@ def managed_by(settings: Settings) -> Patterns:
 def upstream_tls(s: Settings) -> ssl.SSLContext | None:
     """For the clients' connections to `broker`.
 
-    HERE: from broker_command_config, if its security.protocol is SSL or SASL_SSL, with its truststore and never with its
+    HERE: from broker_command_config, if its security.protocol is SSL or SASL_SSL, with its truststore and never its
     keystore: else every client would have the sidecar's principal."""
     return None
 

@@ -56,7 +56,7 @@ def principals_fault(broker: tuple[str, int], configs: Mapping[str, str]) -> str
 
 
 async def read_security(cluster: Cluster, node_id: int, broker: tuple[str, int]) -> dict[str, str]:
-    """What `principals_fault` needs. Raises ConnectionLost (if the broker does not tell, too), TimeoutError, WireError."""
+    """What `principals_fault` needs. Raises ConnectionLost (also if it does not tell), TimeoutError, WireError."""
     conn = await cluster.node(node_id)
     listeners = await _ask(conn, node_id, [LISTENERS, PROTOCOLS, CLIENT_AUTH])
     own = f"listener.name.{listener_of(broker[1], listeners).lower()}.{CLIENT_AUTH}"
