@@ -23,6 +23,8 @@ OWN = {
     "ListOffsets": "sent on a client's connection: it asks whether the client may describe these topics",
     "Metadata": "sent by the sidecar's own client",
     "Produce": "sent by the sidecar's own client",
+    "SaslAuthenticate": "sent by the sidecar's own client",
+    "SaslHandshake": "sent by the sidecar's own client",
 }
 """Messages of APIs that pass through the proxy, but that the sidecar itself sends, or its tests answer."""
 SERVED = dict(sorted((OWN | {message_name(key): spec.note for key, spec in APIS.items()}).items()))

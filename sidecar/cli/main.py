@@ -12,6 +12,7 @@ from typing import Annotated  # noqa: E402
 
 import typer  # noqa: E402
 
+from sidecar.cli.acls import acls  # noqa: E402
 from sidecar.cli.audit import audit  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(groups, name="groups")
 app.add_typer(audit, name="audit")
+app.command()(acls)
 app.command()(history)
 app.command()(owner)
 ANEW = "--anew"

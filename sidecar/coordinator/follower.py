@@ -16,14 +16,15 @@ from sidecar.coordinator.ownership import Ownership, OwnershipSettings
 from sidecar.coordinator.peers import PeerListener
 from sidecar.coordinator.start import OFFSETS, Control
 from sidecar.coordinator.state_topic import StateTopic
-from sidecar.coordinator.tail import Listener, StateLog, Tail
+from sidecar.coordinator.tail import StateLog, Tail
 from sidecar.core.turn import Now
 from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
 from sidecar.link.messages import View
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.primitives import WireError
 
-NewTail = Callable[[str, str, str, StateLog, Listener], Tail]
+NewTail = Callable[..., Tail]
+"""It is made as a Tail is."""
 QUICK_S, GONE_S = 0.1, 5.0
 """So often leaders are asked for while one cannot be reached, and so long after that was last seen."""
 LATE_MS = 200

@@ -11,6 +11,7 @@ from sidecar.coordinator.writer import BATCH_BYTES
 from sidecar.core.errors import Code
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.security import OPEN, Security
 from sidecar.link.ports import Logger
 from sidecar.wire.primitives import WireError
 
@@ -42,6 +43,8 @@ class StartSettings:
     replicas: int
     min_compaction_lag_ms: int
     max_message_bytes: int = 2 * BATCH_BYTES
+    security: Security = OPEN
+    """Of the broker's listener for clients."""
 
 
 class Control:
@@ -61,7 +64,7 @@ class Control:
         s = self._settings
         if self._conn is None or self._conn.closed:
             most = self._cluster.response_bytes
-            self._conn = await BrokerConnection.open(*s.broker, s.client_id, response_bytes=most)
+            self._conn = await BrokerConnection.open(*s.broker, s.client_id, response_bytes=most, security=s.security)
         self.view = await self._reader.read(self._conn, self._cluster if s.same_listener else None, timeout_s)
         self.address = self.view.brokers.get(s.node_id, self.address)
         return self.view

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -159,14 +159,24 @@ class Listener(Protocol):
 class Tail:
     """The thread. It starts at once and reads from the beginning."""
 
-    def __init__(self, bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        client_id: str,
+        log: StateLog,
+        listener: Listener,
+        security: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`security`: properties of librdkafka."""
         self.topic = topic
         self._log = log
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._room = threading.Semaphore(AHEAD)
-        self._config = {
+        self._config: dict[str, Any] = {
+            **(security or {}),
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
             "group.id": f"{topic}-tail-is-no-group",

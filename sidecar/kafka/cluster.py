@@ -12,6 +12,7 @@ from typing import Any
 from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
 from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost, Request
+from sidecar.kafka.security import OPEN, Security
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import create_topics as ct
@@ -79,8 +80,10 @@ class Cluster:
         client_id: str,
         direct: Mapping[int, Address],
         response_bytes: int = RESPONSE_BYTES,
+        security: Security = OPEN,
     ) -> None:
         self.bootstrap = bootstrap
+        self.security = security
         self.client_id = client_id
         self.direct = direct
         self.response_bytes = response_bytes
@@ -138,7 +141,7 @@ class Cluster:
             while left or trying:
                 if left:
                     address = left.pop(0)
-                    opening = BrokerConnection.open(*address, self.client_id, response_bytes=self.response_bytes)
+                    opening = self._open_at(address)
                     trying[asyncio.get_running_loop().create_task(opening)] = address
                 pause_s = BESIDE_S if left else None
                 done, _ = await asyncio.wait(trying, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
@@ -194,10 +197,14 @@ class Cluster:
         if address is None:
             raise ConnectionLost(f"broker {node_id} is not in the metadata")
         try:
-            return await BrokerConnection.open(*address, self.client_id, response_bytes=self.response_bytes)
+            return await self._open_at(address)
         except ConnectionLost:
             self._unreached_s[node_id] = time.monotonic()
             raise
+
+    def _open_at(self, address: Address) -> Opening:
+        most = self.response_bytes
+        return BrokerConnection.open(*address, self.client_id, response_bytes=most, security=self.security)
 
     def unreached(self, node_id: int, within_s: float) -> bool:
         """Whether this broker could not be connected to lately."""

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections import deque
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
+from sidecar.core.errors import Code, name_of
+from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.security import OPEN, Security
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
 from sidecar.wire.generated import api_versions as av
+from sidecar.wire.generated import sasl_authenticate as sa
+from sidecar.wire.generated import sasl_handshake as sh
 from sidecar.wire.primitives import WireError
 
 RESPONSE_BYTES = 256 << 20
 """A longer response closes the connection: `limits.response_bytes` unless a caller says otherwise."""
 OPEN_S = 2.0
 """For a connection and its first answer. The kernel of a broker that stands still takes connections, too."""
+AGAIN_AFTER = 0.85
+"""Part of a session's life after which the client authenticates again, as Java's does."""
+HANDSHAKE, TELLS_LIFE = 1, 1
+"""The version of SaslHandshake behind which tokens are in requests; the first of SaslAuthenticate that tells how long a
+session lives (KIP-368)."""
 
 
 class Request(Protocol):
@@ -29,13 +40,18 @@ class ConnectionLost(ConnectionError):
     """The connection is lost. What was asked for may or may not have happened."""
 
 
+class NotAuthenticated(ConnectionLost):
+    """The broker does not take who this client says it is, or the client not who the broker is."""
+
+
 class BrokerConnection(asyncio.Protocol):
     """One pipelined connection; responses come in the order of requests. Each API uses the newest version that both
     sides know."""
 
-    def __init__(self, client_id: str, response_bytes: int = RESPONSE_BYTES) -> None:
+    def __init__(self, client_id: str, response_bytes: int = RESPONSE_BYTES, security: Security = OPEN) -> None:
         self._client_id = client_id
         self._response_bytes = response_bytes
+        self._security = security
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
@@ -43,23 +59,46 @@ class BrokerConnection(asyncio.Protocol):
         self._why = ""
         self._correlation = 0
         self._versions: Mapping[int, tuple[int, int]] = {}
+        self._held: list[tuple[bytes, int, asyncio.Future[bytes]]] | None = None
+        """Requests that wait while the client authenticates again; None: it does not."""
+        self._again: asyncio.TimerHandle | None = None
+        self._authenticating: asyncio.Task[None] | None = None
         self.closed = False
 
     @classmethod
     async def open(
-        cls, host: str, port: int, client_id: str, timeout_s: float = OPEN_S, response_bytes: int = RESPONSE_BYTES
+        cls,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout_s: float = OPEN_S,
+        response_bytes: int = RESPONSE_BYTES,
+        security: Security = OPEN,
     ) -> BrokerConnection:
-        """A connection whose broker has answered. Raises ConnectionLost."""
+        """A connection whose broker has answered, and knows who this is. Raises ConnectionLost."""
         loop = asyncio.get_running_loop()
         conn: BrokerConnection | None = None
+        ready = False
         try:
+            tls: dict[str, Any] = {}
+            if (context := security.ssl_context()) is not None:
+                tls = {"ssl": context, "server_hostname": host}
+            await _token_at_hand(security)
             async with asyncio.timeout(timeout_s):
-                _, conn = await loop.create_connection(lambda: cls(client_id, response_bytes), host, port)
+                make = partial(cls, client_id, response_bytes, security)
+                _, conn = await loop.create_connection(make, host, port, **tls)
                 await conn._negotiate()
+                if security.sasl:
+                    await conn._authenticate()
+            ready = True
+        except (ssl.SSLError, SecurityError) as exc:
+            raise NotAuthenticated(f"{host}:{port}: {_plain(exc)}") from exc
+        except NotAuthenticated as exc:
+            raise NotAuthenticated(f"{host}:{port}: {exc}") from None
         except (OSError, TimeoutError, WireError) as exc:
             raise ConnectionLost(f"{host}:{port}: {str(exc) or 'timed out'}") from exc
         finally:
-            if conn is not None and not conn._versions:
+            if conn is not None and not ready:
                 conn.close()  # nobody else will
         return conn
 
@@ -67,6 +106,56 @@ class BrokerConnection(asyncio.Protocol):
         req = av.ApiVersionsRequest(client_software_name="kafka-group-sidecar", client_software_version="1")
         raw = await self._send(18, 3, req.encode(3), flexible=True)
         self._versions = _ranges(raw[8:])
+
+    # ---- SASL ---------------------------------------------------------------------------------------------
+    async def _authenticate(self) -> None:
+        """Raises NotAuthenticated, ConnectionLost, WireError, SecurityError."""
+        security = self._security
+        hello = sh.SaslHandshakeRequest(mechanism=security.mechanism).encode(HANDSHAKE)
+        raw = await self._send(Api.SASL_HANDSHAKE, HANDSHAKE, hello, flexible=False, at_once=True)
+        told = sh.SaslHandshakeResponse.decode(HANDSHAKE, raw, response_body(raw, False))
+        if told.error_code != Code.NONE:
+            knows = ", ".join(told.mechanisms) or "none"
+            raise NotAuthenticated(f"the broker's listener does not take {security.mechanism}; it takes {knows}")
+        life_ms = 0
+        exchange = security.exchange()
+        says = next(exchange, None)
+        while says is not None:
+            version = self.version(Api.SASL_AUTHENTICATE, 0, 2)
+            flexible = version >= sa.SASL_AUTHENTICATE_REQUEST_FLEXIBLE_FROM
+            body = sa.SaslAuthenticateRequest(auth_bytes=says).encode(version)
+            raw = await self._send(Api.SASL_AUTHENTICATE, version, body, flexible, at_once=True)
+            res = sa.SaslAuthenticateResponse.decode(version, raw, response_body(raw, flexible))
+            if res.error_code != Code.NONE:
+                why = res.error_message or name_of(res.error_code)
+                raise NotAuthenticated(f"the broker refuses {security.shown()}: {why}")
+            life_ms = res.session_lifetime_ms if version >= TELLS_LIFE else 0
+            try:
+                says = exchange.send(res.auth_bytes)
+            except StopIteration:
+                says = None
+        if life_ms > 0:
+            loop = asyncio.get_running_loop()
+            self._again = loop.call_later(AGAIN_AFTER * life_ms / 1000, self._authenticate_again)
+
+    def _authenticate_again(self) -> None:
+        """Before the session ends (KIP-368). What is asked meanwhile goes out afterwards: between its two steps a
+        broker takes nothing else."""
+        if not self.closed:
+            self._held = []
+            self._authenticating = asyncio.get_running_loop().create_task(self._renewed())
+
+    async def _renewed(self) -> None:
+        try:
+            await _token_at_hand(self._security)
+            await self._authenticate()
+        except (OSError, TimeoutError, WireError, SecurityError) as exc:
+            self._why = _plain(exc)
+            self.close()
+            return
+        held, self._held = self._held or [], None
+        for frame, correlation, future in held:
+            self._write(frame, correlation, future)
 
     def version(self, api_key: int, low: int, high: int) -> int:
         """Return the newest version that both sides know. Raises WireError if there is none."""
@@ -129,14 +218,25 @@ class BrokerConnection(asyncio.Protocol):
         host, port = self._transport.get_extra_info("peername")[:2]
         return str(host), int(port)
 
-    def _send(self, api_key: int, version: int, body: bytes, flexible: bool) -> asyncio.Future[bytes]:
+    def _send(
+        self, api_key: int, version: int, body: bytes, flexible: bool, at_once: bool = False
+    ) -> asyncio.Future[bytes]:
+        """`at_once`: also while the client authenticates again."""
         if self.closed or self._transport is None:
-            raise ConnectionLost("connection is closed")
+            raise ConnectionLost(self._why or "connection is closed")
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting.append((self._correlation, future))
-        self._transport.write(request_frame(api_key, version, self._correlation, self._client_id, flexible, body))
+        frame = request_frame(api_key, version, self._correlation, self._client_id, flexible, body)
+        if self._held is None or at_once:
+            self._write(frame, self._correlation, future)
+        else:
+            self._held.append((frame, self._correlation, future))
         return future
+
+    def _write(self, frame: bytes, correlation: int, future: asyncio.Future[bytes]) -> None:
+        self._waiting.append((correlation, future))
+        if self._transport is not None:
+            self._transport.write(frame)
 
     # ---- asyncio.Protocol ---------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -172,15 +272,38 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         why = self._why or str(exc or "closed by the broker")
-        for _, future in self._waiting:
+        if self._again is not None:
+            self._again.cancel()
+        if self._authenticating is not None:
+            self._authenticating.cancel()
+        futures = [future for _, future in self._waiting] + [future for *_, future in self._held or ()]
+        for future in futures:
             if not future.done():
                 future.set_exception(ConnectionLost(why))
         self._waiting.clear()
+        self._held = None
 
     def close(self) -> None:
         self.closed = True
         if self._transport is not None:
             self._transport.close()
+
+
+async def _token_at_hand(security: Security) -> None:
+    """To get a token may take a while. Raises SecurityError."""
+    if security.tokens is not None and not security.tokens.fresh:
+        await asyncio.to_thread(security.tokens.current)
+
+
+def _plain(exc: Exception) -> str:
+    """With what may be wrong, where OpenSSL's words do not say it."""
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        return f"the broker's certificate is not accepted: {exc.verify_message}; look at ssl.truststore.location"
+    if isinstance(exc, ssl.SSLError) and exc.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return "the broker's listener does not speak TLS: look at security.protocol"
+    if isinstance(exc, ssl.SSLError) and "CERTIFICATE_REQUIRED" in str(exc.reason):
+        return "the broker's listener wants a certificate: look at ssl.keystore.location"
+    return str(exc) or "timed out"
 
 
 @lru_cache(maxsize=16)

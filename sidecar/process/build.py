@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -43,6 +44,7 @@ from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
 from sidecar.front.front import Front, FrontSettings
 from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
+from sidecar.kafka.security import OPEN, Security
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
 from sidecar.native import COMPILED
@@ -53,7 +55,8 @@ from sidecar.process.lag import watch_loop
 from sidecar.process.listening import Listener, listen, peer_listener
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
-from sidecar.process.principals import principals_fault, read_security
+from sidecar.process.principals import knows_clients
+from sidecar.process.reach import Reach
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
 from sidecar.process.tasks import Supervisor
@@ -105,15 +108,7 @@ def managed_by(settings: Settings) -> Patterns:
     return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
 
 
-def upstream_tls(s: Settings) -> ssl.SSLContext | None:
-    """For the clients' connections to `broker`.
-
-    HERE: from broker_command_config, if its security.protocol is SSL or SASL_SSL, with its truststore and never its
-    keystore: else every client would have the sidecar's principal."""
-    return None
-
-
-def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
+def front_settings(s: Settings, new_id: Callable[[], str], upstream_tls: ssl.SSLContext | None = None) -> FrontSettings:
     return FrontSettings(
         node_id=s.node_id,
         broker=split(s.broker),
@@ -145,15 +140,15 @@ def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
         access_keep_ms=s.authorisation_cache_ms,
         hold_ms=s.takeover_hold_ms,
         modern_as_classic=s.compat.describe_modern_as_classic,
-        upstream_tls=upstream_tls(s),
+        upstream_tls=upstream_tls,
         upstream_host=split(s.broker)[0],
     )
 
 
-def own_cluster(s: Settings, client_id: str) -> Cluster:
+def own_cluster(s: Settings, client_id: str, security: Security = OPEN) -> Cluster:
     """With one listener for everything the broker's own address would lead back through this process."""
     direct = {} if s.bootstrap else {s.node_id: split(s.broker)}
-    return Cluster(s.own_bootstrap(), client_id, direct, s.limits.response_bytes)
+    return Cluster(s.own_bootstrap(), client_id, direct, s.limits.response_bytes, security)
 
 
 def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSettings:
@@ -253,6 +248,8 @@ class Coordination:
         app.tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
         follow = follower_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, app.edges.new_tail
+        if secured := app.reach.librdkafka():
+            new_tail = partial(new_tail, security=secured)
         self.follower = Follower(
             follow, leaders, control, cluster, configs, state, made, app.log, app.tasks, new_tail, peers
         )
@@ -326,6 +323,7 @@ class Shared:
         self.log = edges.new_logger(s.log.level, s.log.format, node_id=s.node_id)
         self.metrics = Metrics()
         self.tasks = Supervisor()
+        self.reach = Reach.of(s)
         try:
             self.assignors = load(s.consumer.assignors)
         except UnknownAssignor as exc:
@@ -343,7 +341,7 @@ class App:
         self.started = started
         self.shared = Shared(settings, edges, anew)
         self.log = self.shared.log
-        self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}")
+        self.cluster = own_cluster(settings, f"sidecar-{settings.node_id}", self.shared.reach.own)
         self.loopback = Loopback(asyncio.get_running_loop().call_soon)
         self.fronts = [self._front()] if settings.role != "coordinator" else []
         self.half: Coordination | Starting = Elsewhere(*self.fronts) if settings.role == "front" else Starting()
@@ -355,7 +353,8 @@ class App:
         s, shared = self.settings, self.shared
         most = s.limits.link_frame_bytes
         attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks, most).attach
-        settings = front_settings(s, shared.edges.new_id)
+        # Never with the sidecar's own certificate: every client would have its principal.
+        settings = front_settings(s, shared.edges.new_id, shared.reach.broker.ssl_context(own=False))
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -415,10 +414,12 @@ class App:
             replicas=s.state.replicas,
             min_compaction_lag_ms=s.state.min_compaction_lag_ms,
             max_message_bytes=s.state.max_message_bytes,
+            security=self.shared.reach.broker,
         )
         control = Control(start, self.cluster)
         await find_broker(start, control, log)
-        await self._knows_clients()
+        if self.shared.reach.broker.tls:  # without it there are no certificates
+            await knows_clients(self.cluster, s.node_id, split(s.broker), log)
         leaders = await offsets_leaders(start, control, self.cluster, log)
         await state_topic(start, control, self.cluster, len(leaders), log)
         await self._keeps_records()
@@ -430,19 +431,6 @@ class App:
         else:
             self.servers.append(await serve_unix(s.link, made.coordinator, log, s.limits.link_frame_bytes))
         return {"partitions": len(leaders), "state_topic": s.state.topic}
-
-    async def _knows_clients(self) -> None:
-        """Raises StartError if the broker would know clients by certificates. Where it does not tell, nobody knows."""
-        s, broker = self.settings, split(self.settings.broker)
-        if upstream_tls(s) is None:
-            return  # without TLS there are no certificates
-        try:
-            fault = principals_fault(broker, await read_security(self.cluster, s.node_id, broker))
-        except (ConnectionLost, TimeoutError, WireError) as exc:
-            self.log.warning("not known how the broker knows clients", problem=str(exc) or "timed out")
-            return
-        if fault:
-            raise StartError(fault)
 
     async def _keeps_records(self) -> None:
         """Raises StartError if the state topic is set to forget. Where the brokers do not tell, nobody knows."""

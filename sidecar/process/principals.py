@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import BrokerConnection
+from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
+from sidecar.wire.primitives import WireError
 
 BROKER = 4
 """The resource type of DescribeConfigs."""
@@ -53,6 +56,17 @@ def principals_fault(broker: tuple[str, int], configs: Mapping[str, str]) -> str
             "clients for certificates instead."
         )
     return None
+
+
+async def knows_clients(cluster: Cluster, node_id: int, broker: tuple[str, int], log: Logger) -> None:
+    """Raises StartError if that broker would know clients by certificates. Where it does not tell, nobody knows."""
+    try:
+        fault = principals_fault(broker, await read_security(cluster, node_id, broker))
+    except (ConnectionLost, TimeoutError, WireError) as exc:
+        log.warning("not known how the broker knows clients", problem=str(exc) or "timed out")
+        return
+    if fault:
+        raise StartError(fault)
 
 
 async def read_security(cluster: Cluster, node_id: int, broker: tuple[str, int]) -> dict[str, str]:

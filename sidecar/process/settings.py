@@ -45,6 +45,15 @@ class Settings(BaseSettings):
     bootstrap: Annotated[
         str, Field(description="Brokers for the sidecar's own clients, comma separated; empty: `broker`.")
     ] = ""
+    command_config: Path | None = Field(
+        None,
+        description="A file of Kafka's client properties, as its tools take it: how the sidecar's own clients reach `bootstrap` "
+        "(security.protocol, sasl.*, ssl.*). Unset: PLAINTEXT.",
+    )
+    broker_command_config: Path | None = Field(
+        None,
+        description="The same for `broker`, the listener for clients, if it is secured in another way. Unset: as `command_config`.",
+    )
     admin: Address | None = Field(None, description="HTTP: /metrics, /livez, /readyz, /owners. None: off.")
     broker_wait_ms: int = Field(
         60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever."
@@ -96,6 +105,12 @@ class Settings(BaseSettings):
     def _linked(self) -> Settings:
         if (self.role == "both") != (self.link is None):
             raise ValueError(f"role {self.role} and link {self.link} do not go together: two processes share a link")
+        return self
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Settings:
+        if not self.bootstrap and self.command_config is not None and self.broker_command_config is not None:
+            raise ValueError("without `bootstrap` there is one listener: set command_config or broker_command_config")
         return self
 
     @field_validator("bootstrap")

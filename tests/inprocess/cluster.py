@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost
+from sidecar.kafka.security import OPEN, Security
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_frame
 from tests.inprocess.broker import FakeBrokers, decode_request, flexible
@@ -100,7 +101,13 @@ class FakeConnection(BrokerConnection):
 
     @classmethod
     async def open(
-        cls, host: str, port: int, client_id: str, timeout_s: float = 5.0, response_bytes: int = RESPONSE_BYTES
+        cls,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout_s: float = 5.0,
+        response_bytes: int = RESPONSE_BYTES,
+        security: Security = OPEN,
     ) -> FakeConnection:
         await asyncio.sleep(0)
         node_id = cls.brokers.node_at(host, port)
@@ -116,7 +123,9 @@ class FakeConnection(BrokerConnection):
     def peer(self) -> tuple[str, int]:
         return self.brokers.address(self.node_id)
 
-    def _send(self, api_key: int, version: int, body: bytes, flexible: bool) -> asyncio.Future[bytes]:
+    def _send(
+        self, api_key: int, version: int, body: bytes, flexible: bool, at_once: bool = False
+    ) -> asyncio.Future[bytes]:
         if self.closed or self._line is None:
             raise ConnectionLost("connection is closed")
         self._correlation += 1

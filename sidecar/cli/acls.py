@@ -1,0 +1,28 @@
+"""`sidecar acls`: the commands that give a sidecar's principal the rights it needs, and no more."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def acls(
+    principal: Annotated[str, typer.Option(metavar="User:NAME", help="Who the sidecars are: `command_config`.")],
+    bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker, for the commands.")] = "localhost:9092",
+    command_config: Annotated[str, typer.Option(metavar="FILE", help="Of an administrator, for the commands.")] = "",
+    for_clients_listener: Annotated[
+        bool, typer.Option(help="Only what the principal of `broker_command_config` needs, if it is another one.")
+    ] = False,
+    topic: Annotated[str, typer.Option(help="The setting state.topic.")] = "__group_state",
+    owners_group: Annotated[str, typer.Option(help="The setting ownership.group.")] = "__group_state_owners",
+) -> None:
+    """Print the kafka-acls commands for sidecars, each with its reason. Nothing is changed by this."""
+    from sidecar.process.rights import commands, rights_of, seen_by_clients
+
+    if ":" not in principal:
+        typer.echo(f"{principal!r} is no principal: write User:{principal}", err=True)
+        raise typer.Exit(2)
+    rights = seen_by_clients() if for_clients_listener else rights_of(topic, owners_group)
+    for line in commands(rights, principal, bootstrap, command_config):
+        typer.echo(line)

@@ -1,0 +1,180 @@
+"""Kafka's own client properties, as the file that `--command-config` of its tools names: how to reach secured brokers.
+
+Java's names count, and those of librdkafka where it has others (`sasl.username`, `ssl.ca.location`). What has nothing
+to do with security is left alone, so one file serves Kafka's tools and this program. What has to do with it and is not
+known is refused: a connection must not be less secure than its file says.
+
+Values may name where they are, as Kafka's configuration providers do: ${env:NAME}, ${file:PATH:KEY}, a key of another
+properties file, and ${directory:PATH:FILE}, the contents of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import javaproperties
+
+from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.security import Security, Stores
+from sidecar.kafka.tokens import Tokens
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SECURE = re.compile(r"(security|sasl|ssl|enable\.ssl|enable\.sasl)\.")
+NAMED = re.compile(r"\$\{(env|file|directory):([^}]+)\}")
+OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+ALIASES = {
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
+}
+"""Names of librdkafka -> those of Java."""
+KNOWN = frozenset(
+    (
+        *ALIASES,
+        *ALIASES.values(),
+        "security.protocol",
+        "sasl.jaas.config",
+        "sasl.username",
+        "sasl.password",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
+        "ssl.truststore.type",
+        "ssl.truststore.password",
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+    )
+)
+WITHOUT_EFFECT = re.compile(
+    r"ssl\.protocol|ssl\.engine\.factory\.class|ssl\.secure\.random\.implementation|ssl\.(key|trust)manager\.algorithm"
+    r"|sasl\.login\.callback\.handler\.class|sasl\.oauthbearer\.method|sasl\.login\.(refresh|connect|read|retry)\..*"
+    r"|security\.providers"
+)
+"""They say how Java's client does it, or what the other properties say, too."""
+
+
+def read(path: Path) -> Security:
+    """Raises SecurityError, which names the file and the property, and no value that may be a secret."""
+    try:
+        return parse(path.read_text())
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SecurityError(f"{path}: {getattr(exc, 'strerror', None) or 'it is no text'}") from None
+    except SecurityError as exc:
+        raise SecurityError(f"{path}: {exc}") from None
+
+
+def parse(text: str) -> Security:
+    """Raises SecurityError."""
+    try:
+        return of(javaproperties.loads(text))
+    except javaproperties.InvalidUEscapeError:
+        raise SecurityError("a \\u escape has not four digits") from None
+
+
+def of(properties: Mapping[str, str]) -> Security:
+    """Raises SecurityError."""
+    said = {
+        ALIASES.get(name, name): _resolved(name, value.strip()) for name, value in properties.items() if _counts(name)
+    }
+    protocol = said.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise SecurityError(f"security.protocol is {protocol!r}, and not one of {', '.join(PROTOCOLS)}")
+    mechanism = said.get("sasl.mechanism", "GSSAPI").upper() if protocol.startswith("SASL") else ""
+    if mechanism and mechanism not in MECHANISMS:
+        raise SecurityError(f"sasl.mechanism is {mechanism}; the sidecar's own clients know {', '.join(MECHANISMS)}")
+    login = _jaas(said.get("sasl.jaas.config", ""))
+    user = login.get("username", said.get("sasl.username", ""))
+    password = login.get("password", said.get("sasl.password", ""))
+    if login.get("tokenauth", "").lower() == "true":
+        raise SecurityError("sasl.jaas.config has tokenauth: the sidecar's own clients know no delegation tokens")
+    if mechanism and mechanism != "OAUTHBEARER" and not (user and password):
+        raise SecurityError(f"{mechanism} needs a username and a password, in sasl.jaas.config or sasl.username")
+    tokens = _tokens(said, login) if mechanism == "OAUTHBEARER" else None
+    return Security(protocol, mechanism, user, password, tokens, _stores(said))
+
+
+def _counts(name: str) -> bool:
+    if not SECURE.match(name):
+        return False
+    if name in KNOWN:
+        return True
+    if WITHOUT_EFFECT.fullmatch(name):
+        return False
+    raise SecurityError(f"{name} is not known here; remove it from the file, or copy the file without it")
+
+
+def _resolved(name: str, value: str) -> str:
+    def found(match: re.Match[str]) -> str:
+        provider, where = match.groups()
+        path, _, key = where.rpartition(":") if provider != "env" else ("", "", where)
+        try:
+            if provider == "env":
+                return os.environ[key]
+            if provider == "directory":
+                return Path(path, key).read_text().strip()
+            return javaproperties.loads(Path(path).read_text())[key]
+        except (KeyError, OSError, UnicodeDecodeError) as exc:
+            why = (
+                f"there is no {key}" if isinstance(exc, KeyError) else getattr(exc, "strerror", None) or "it is no text"
+            )
+            raise SecurityError(f"{name} names {match.group()}: {why}") from None
+
+    return NAMED.sub(found, value)
+
+
+def _jaas(text: str) -> dict[str, str]:
+    """The options of a login module. Which module it is, the mechanism says."""
+    return {
+        name: re.sub(r"\\(.)", r"\1", double or single) or bare for name, double, single, bare in OPTION.findall(text)
+    }
+
+
+def _tokens(said: Mapping[str, str], login: Mapping[str, str]) -> Tokens:
+    prefix = "sasl.oauthbearer.client.credentials."
+    principal = login.get("unsecuredLoginStringClaim_sub", "")
+    url = said.get("sasl.oauthbearer.token.endpoint.url", "")
+    client_id = said.get(prefix + "client.id", login.get("clientId", ""))
+    secret = said.get(prefix + "client.secret", login.get("clientSecret", ""))
+    scope = said.get("sasl.oauthbearer.scope", login.get("scope", ""))
+    if url.startswith("file:") or principal:
+        return Tokens(url, principal=principal)
+    if not url.startswith(("http:", "https:")):
+        raise SecurityError("OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url, which is an http(s) or a file URL")
+    if not (client_id and secret):
+        raise SecurityError(f"OAUTHBEARER needs {prefix}client.id and {prefix}client.secret")
+    return Tokens(url, client_id, secret, scope)
+
+
+def _stores(said: Mapping[str, str]) -> Stores:
+    enabled = tuple(p.strip() for p in said.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(","))
+    if not set(enabled) & {"TLSv1.2", "TLSv1.3"}:
+        raise SecurityError(f"ssl.enabled.protocols is {','.join(enabled)}; TLSv1.2 and TLSv1.3 are known")
+    algorithm = said.get("ssl.endpoint.identification.algorithm", "https").lower()
+    if algorithm not in ("https", "", "none"):
+        raise SecurityError("ssl.endpoint.identification.algorithm is https, or empty for no check of the host's name")
+    return Stores(
+        trust=said.get("ssl.truststore.location", ""),
+        trust_password=said.get("ssl.truststore.password", ""),
+        trust_pem=said.get("ssl.truststore.certificates", ""),
+        keys=said.get("ssl.keystore.location", said.get("ssl.certificate.location", "")),
+        keys_password=said.get("ssl.keystore.password", ""),
+        key_file=said.get("ssl.key.location", ""),
+        key_password=said.get("ssl.key.password", ""),
+        key_pem=said.get("ssl.keystore.key", ""),
+        chain_pem=said.get("ssl.keystore.certificate.chain", ""),
+        check_host=algorithm == "https",
+        oldest="TLSv1.2" if "TLSv1.2" in enabled else "TLSv1.3",
+    )

@@ -1,0 +1,239 @@
+"""How the sidecar's own clients reach secured brokers: TLS, and who they say they are. properties.py reads it from a
+file of Kafka's properties.
+
+The same is told to two clients: to our own (`ssl_context`, `exchange`) and to librdkafka (`librdkafka`). Stores may be
+PEM or PKCS12. What is a secret is never part of a text.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.tokens import Tokens
+
+JKS = b"\xfe\xed\xfe\xed"
+Exchange = Generator[bytes, bytes, None]
+"""Yields what the client says, takes what the broker answers."""
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Certificates and keys: of whom to believe (`trust`), and the client's own (`keys`, and maybe `key_file`). A
+    location, or the PEM text itself."""
+
+    trust: str = ""
+    trust_password: str = field(default="", repr=False)
+    trust_pem: str = ""
+    keys: str = ""
+    keys_password: str = field(default="", repr=False)
+    key_file: str = ""
+    key_password: str = field(default="", repr=False)
+    key_pem: str = field(default="", repr=False)
+    chain_pem: str = ""
+    check_host: bool = True
+    oldest: str = "TLSv1.2"
+
+    def files(self) -> tuple[Path, ...]:
+        return tuple(Path(p) for p in (self.trust, self.keys, self.key_file) if p)
+
+    def authorities(self) -> str:
+        """The certificates to believe, as PEM text; "": those of the system. Raises SecurityError."""
+        if not self.trust:
+            return self.trust_pem
+        data = _read(self.trust)
+        if data.lstrip().startswith(b"-----BEGIN"):
+            return data.decode()
+        return _certificates(self.trust, data, self.trust_password)
+
+    def own(self) -> tuple[str, str]:
+        """The client's key and certificates as PEM text; "" and "" if it has none. Raises SecurityError."""
+        if self.key_pem:
+            return self.key_pem, self.chain_pem
+        if not self.keys:
+            return "", ""
+        data = _read(self.keys)
+        if data.lstrip().startswith(b"-----BEGIN"):
+            key = _read(self.key_file) if self.key_file else data
+            return key.decode(), data.decode()
+        return _key_and_chain(self.keys, data, self.keys_password)
+
+
+def _read(path: str) -> bytes:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as exc:
+        raise SecurityError(f"{path}: {exc.strerror}") from None
+    if data.startswith(JKS):
+        into = "keytool -importkeystore -srckeystore OLD -destkeystore NEW.p12 -deststoretype PKCS12"
+        raise SecurityError(f"{path} is a JKS store. Make it one of PKCS12: {into}")
+    return data
+
+
+def _loaded(path: str, data: bytes, password: str) -> Any:
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    try:
+        return pkcs12.load_pkcs12(data, password.encode() or None)
+    except ValueError:
+        raise SecurityError(f"{path} is no PEM or PKCS12 store, or its password is another one") from None
+
+
+def _pem(certificate: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return str(certificate.certificate.public_bytes(Encoding.PEM).decode())
+
+
+def _certificates(path: str, data: bytes, password: str) -> str:
+    store = _loaded(path, data, password)
+    found = [c for c in (store.cert, *store.additional_certs) if c is not None]
+    if not found:
+        raise SecurityError(f"{path} has no certificates")
+    return "".join(map(_pem, found))
+
+
+def _key_and_chain(path: str, data: bytes, password: str) -> tuple[str, str]:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    store = _loaded(path, data, password)
+    if store.key is None or store.cert is None:
+        raise SecurityError(f"{path} has no key with its certificate")
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key.decode(), "".join(map(_pem, (store.cert, *store.additional_certs)))
+
+
+@dataclass(frozen=True)
+class Security:
+    protocol: str = "PLAINTEXT"
+    mechanism: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    tokens: Tokens | None = None
+    stores: Stores = Stores()
+    _made: dict[tuple[bool, tuple[int, ...]], ssl.SSLContext] = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": {}}
+
+    @property
+    def tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    @property
+    def by_certificate(self) -> bool:
+        """Who this is, a certificate says."""
+        return self.tls and not self.sasl and bool(self.stores.keys or self.stores.key_pem)
+
+    def shown(self) -> str:
+        """For people: the protocol and the user."""
+        return f"{self.protocol} {self.mechanism} as {self.user or 'a token says'}" if self.sasl else self.protocol
+
+    # ---- our own client -----------------------------------------------------------------------------------
+    def ssl_context(self, own: bool = True) -> ssl.SSLContext | None:
+        """None without TLS. `own`: with the client's own certificate, if there is one. Files that have changed are
+        read again. Raises SecurityError."""
+        if not self.tls:
+            return None
+        try:
+            stamp = (own, tuple(path.stat().st_mtime_ns for path in self.stores.files()))
+        except OSError as exc:
+            raise SecurityError(f"{exc.filename}: {exc.strerror}") from None
+        if stamp not in self._made:
+            made = _context(self.stores, own)
+            self._made.clear()
+            self._made[stamp] = made
+        return self._made[stamp]
+
+    def exchange(self) -> Exchange:
+        """What is said in SaslAuthenticate. Raises SecurityError if the broker cannot prove that it knows the password
+        (SCRAM), or refuses a token. A token must be `fresh`."""
+        if self.mechanism == "PLAIN":
+            yield f"\0{self.user}\0{self.password}".encode()
+        elif self.mechanism == "OAUTHBEARER":
+            assert self.tokens is not None
+            token, _ = self.tokens.current()
+            refused = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+            if refused:
+                yield b"\x01"  # the broker says what is wrong only then
+        else:
+            from scramp import ScramClient, ScramException  # takes a while, and few need it
+
+            client = ScramClient([self.mechanism], self.user, self.password)
+            try:
+                client.set_server_first((yield client.get_client_first().encode()).decode())
+                client.set_server_final((yield client.get_client_final().encode()).decode())
+            except ScramException as exc:
+                raise SecurityError(f"{self.mechanism}: {exc}") from None
+
+    # ---- librdkafka ---------------------------------------------------------------------------------------
+    def librdkafka(self) -> dict[str, Any]:
+        """Its properties. Stores are read now: files that change later do not count. Raises SecurityError."""
+        found: dict[str, Any] = {} if self.protocol == "PLAINTEXT" else {"security.protocol": self.protocol}
+        if self.sasl:
+            found |= {"sasl.mechanism": self.mechanism, **self._login()}
+        if self.tls:
+            authorities, (key, chain) = self.stores.authorities(), self.stores.own()
+            if authorities:
+                found["ssl.ca.pem"] = authorities
+            if key:
+                found |= {"ssl.key.pem": key, "ssl.certificate.pem": chain}
+                if self.stores.key_password:
+                    found["ssl.key.password"] = self.stores.key_password
+            found["ssl.endpoint.identification.algorithm"] = "https" if self.stores.check_host else "none"
+        return found
+
+    def _login(self) -> dict[str, Any]:
+        if self.tokens is None:
+            return {"sasl.username": self.user, "sasl.password": self.password}
+        tokens = self.tokens
+        if tokens.url.startswith("http"):
+            oidc = {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": tokens.url}
+            scope = {"sasl.oauthbearer.scope": tokens.scope} if tokens.scope else {}
+            who = {"sasl.oauthbearer.client.id": tokens.client_id, "sasl.oauthbearer.client.secret": tokens.secret}
+            return oidc | who | scope
+        return {"oauth_cb": lambda config: tokens.current()}
+
+
+def _context(stores: Stores, own: bool) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2 if stores.oldest == "TLSv1.2" else ssl.TLSVersion.TLSv1_3
+    context.check_hostname = stores.check_host
+    authorities = stores.authorities()
+    try:
+        if authorities:
+            context.load_verify_locations(cadata=authorities)
+        else:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    except (ssl.SSLError, ValueError) as exc:
+        raise SecurityError(f"the certificates of {stores.trust or 'ssl.truststore.certificates'}: {exc}") from None
+    key, chain = stores.own() if own else ("", "")
+    if key:
+        _load(context, stores, key, chain)
+    return context
+
+
+def _load(context: ssl.SSLContext, stores: Stores, key: str, chain: str) -> None:
+    """Python takes keys from files only: from one that nobody else can read, and for a moment."""
+    with tempfile.TemporaryDirectory(prefix="sidecar-") as folder:  # of mode 0700
+        path = Path(folder, "own.pem")
+        path.write_text(f"{key}\n{chain}" if key != chain else key)
+        try:
+            context.load_cert_chain(path, password=lambda: stores.key_password)
+        except (ssl.SSLError, OSError, ValueError):
+            where = stores.keys or "ssl.keystore.key"
+            raise SecurityError(
+                f"{where}: the key cannot be read or does not fit the certificate; is ssl.key.password right?"
+            ) from None
+
+
+OPEN = Security()

@@ -1,0 +1,99 @@
+"""Tokens for OAUTHBEARER (KIP-255, KIP-768): from a server, by a client's credentials; from a file; or unsecured, which
+brokers take in tests only.
+
+A token is kept until four fifths of its life are over. To get one takes a request, so it is done in a thread, before a
+connection is opened.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.kafka.errors import SecurityError
+
+TIMEOUT_S = 10.0
+KEPT = 0.8
+LIFE_S = 3_600.0
+"""Of an unsecured token, and of one that does not tell."""
+
+
+@dataclass
+class Tokens:
+    """`url`: of the server, or a file URL; `principal`: of an unsecured token."""
+
+    url: str
+    client_id: str = ""
+    secret: str = field(default="", repr=False)
+    scope: str = ""
+    principal: str = ""
+    _token: str = field(default="", repr=False, compare=False)
+    _renew_s: float = field(default=0.0, repr=False, compare=False)
+    _ends_s: float = field(default=0.0, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether `current` answers at once."""
+        return time.time() < self._renew_s
+
+    def current(self) -> tuple[str, float]:
+        """A token, and when it ends, in seconds since 1970. Raises SecurityError. It may take TIMEOUT_S."""
+        with self._lock:
+            if not self.fresh:
+                now_s = time.time()
+                token = self._fetched(now_s)
+                self._token, self._ends_s = token, _ends_s(token, now_s)
+                self._renew_s = now_s + KEPT * (self._ends_s - now_s)
+            return self._token, self._ends_s
+
+    def _fetched(self, now_s: float) -> str:
+        if self.principal:
+            return unsecured(self.principal, now_s)
+        from urllib import parse, request  # take a while, and few need them
+
+        try:
+            if self.url.startswith("file:"):
+                with request.urlopen(self.url, timeout=TIMEOUT_S) as res:
+                    return str(res.read().decode().strip())
+            form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
+            who = f"{parse.quote_plus(self.client_id)}:{parse.quote_plus(self.secret)}".encode()
+            headers = {"Authorization": "Basic " + base64.b64encode(who).decode(), "Accept": "application/json"}
+            req = request.Request(self.url, parse.urlencode(form).encode(), headers)
+            with request.urlopen(req, timeout=TIMEOUT_S) as res:
+                return str(json.load(res)["access_token"])
+        except (OSError, ValueError, KeyError) as exc:
+            why = "its answer has no access_token" if isinstance(exc, KeyError) else str(exc)
+            raise SecurityError(f"no token from {self.url}: {why}") from None
+
+
+def unsecured(principal: str, now_s: float) -> str:
+    """A JSON web token that nobody has signed, as OAuthBearerUnsecuredLoginCallbackHandler makes it."""
+    parts = ({"alg": "none"}, {"sub": principal, "iat": int(now_s), "exp": int(now_s + LIFE_S)})
+    return ".".join(_base64(json.dumps(part).encode()) for part in parts) + "."
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _ends_s(token: str, now_s: float) -> float:
+    """What the token says of its end; one that cannot be read is kept for a short time."""
+    try:
+        middle = token.split(".")[1]
+        return float(json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))["exp"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return now_s + LIFE_S

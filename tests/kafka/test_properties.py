@@ -1,0 +1,191 @@
+"""A file of Kafka's client properties, in its own names or in librdkafka's, becomes how we reach brokers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import ssl
+from pathlib import Path
+
+import pytest
+
+from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.properties import parse, read
+from sidecar.kafka.security import OPEN
+from sidecar.kafka.tokens import Tokens
+from tests.security.ground import Authority
+
+SCRAM = """
+# as kafka-acls takes it
+bootstrap.servers=ignored:9092
+request.timeout.ms = 5000
+security.protocol: SASL_PLAINTEXT
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
+   username="side=car" \\
+   password="pass \\\\"word\\\\"; and more";
+"""
+
+
+def test_scram_in_javas_names() -> None:
+    found = parse(SCRAM)
+    assert (found.protocol, found.mechanism, found.user) == ("SASL_PLAINTEXT", "SCRAM-SHA-512", "side=car")
+    assert found.password == 'pass "word"; and more'
+    assert found.librdkafka()["sasl.password"] == found.password
+
+
+def test_librdkafkas_names() -> None:
+    found = parse("security.protocol=sasl_plaintext\nsasl.mechanisms=PLAIN\nsasl.username=u\nsasl.password=p=q\n")
+    assert (found.mechanism, found.user, found.password) == ("PLAIN", "u", "p=q")
+    exchange = found.exchange()
+    assert next(exchange) == b"\0u\0p=q"
+
+
+def test_nothing_said_is_plaintext() -> None:
+    assert parse("client.id=x\n") == OPEN
+    assert parse("").librdkafka() == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("security.protocol=SASL", "security.protocol is 'SASL'"),
+        ("security.protocol=SASL_SSL", "GSSAPI"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN", "needs a username and a password"),
+        ("security.protocol=SSL\nssl.cipher.suites=TLS_X", "ssl.cipher.suites is not known here"),
+        ("security.protocol=SSL\nssl.enabled.protocols=TLSv1.1", "TLSv1.2 and TLSv1.3 are known"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url"),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url=https://x/",
+            "client.secret",
+        ),
+        ("security.protocol=SSL\nssl.key.password=${env:NO_SUCH_NAME_HERE}", "ssl.key.password names ${env:NO_SUCH"),
+        ("sasl.jaas.config=X required tokenauth=true;\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN", "tokenauth"),
+        ("sasl.kerberos.service.name=kafka", "sasl.kerberos.service.name is not known here"),
+    ],
+)
+def test_what_is_of_no_use_is_refused(text: str, said: str) -> None:
+    with pytest.raises(SecurityError, match=said.replace("$", r"\$").replace("{", r"\{").replace(".", r"\.")):
+        parse(text)
+
+
+def test_values_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secrets.properties").write_text("password=from-a-file\n")
+    (tmp_path / "user").write_text("from-a-folder\n")
+    monkeypatch.setenv("MECHANISM", "PLAIN")
+    found = parse(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=${env:MECHANISM}\n"
+        f"sasl.username=${{directory:{tmp_path}:user}}\nsasl.password=${{file:{tmp_path}/secrets.properties:password}}\n"
+    )
+    assert (found.mechanism, found.user, found.password) == ("PLAIN", "from-a-folder", "from-a-file")
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(SecurityError, match="no-such-file: No such file"):
+        read(Path("no-such-file"))
+
+
+def test_no_secret_in_any_text() -> None:
+    found = parse(SCRAM)
+    tokens = Tokens("https://x/", "id", "S3CRET")
+    for text in (repr(found), str(found), found.shown(), repr(tokens)):
+        assert "word" not in text
+        assert "S3CRET" not in text
+
+
+def test_it_goes_to_workers_of_spark() -> None:
+    assert pickle.loads(pickle.dumps(parse(SCRAM))) == parse(SCRAM)
+
+
+# ---- stores ---------------------------------------------------------------------------------------------------------
+def pkcs12(papers: Path, key: Path | None, password: str, into: Path) -> Path:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        load_pem_private_key,
+        pkcs12,
+    )
+
+    certificates = x509.load_pem_x509_certificates(papers.read_bytes())
+    loaded = load_pem_private_key(key.read_bytes(), None) if key else None
+    assert loaded is None or hasattr(loaded, "curve") or hasattr(loaded, "key_size")
+    data = pkcs12.serialize_key_and_certificates(
+        b"name",
+        loaded,  # type: ignore[arg-type]
+        certificates[0] if key else None,
+        certificates[1:] if key else certificates,
+        BestAvailableEncryption(password.encode()),
+    )
+    into.write_bytes(data)
+    return into
+
+
+def test_pem_and_pkcs12_stores_say_the_same(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    papers = authority.issue("client", "localhost")
+    pem = f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={authority.pem}\n"
+    pem += f"ssl.keystore.type=PEM\nssl.keystore.location={papers.store}\n"
+    trust = pkcs12(authority.pem, None, "of-the-trust", tmp_path / "trust.p12")
+    keys = pkcs12(papers.certificate, papers.key, "of-the-keys", tmp_path / "keys.p12")
+    stores = f"security.protocol=SSL\nssl.truststore.location={trust}\nssl.truststore.password=of-the-trust\n"
+    stores += f"ssl.keystore.location={keys}\nssl.keystore.password=of-the-keys\n"
+    for text in (pem, stores):
+        found = parse(text)
+        assert found.by_certificate
+        context = found.ssl_context()
+        assert context is not None
+        assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+        assert "authority" in str(context.get_ca_certs())
+        assert found.ssl_context() is context
+        assert "BEGIN PRIVATE KEY" in found.librdkafka()["ssl.key.pem"]
+    wrong = stores.replace("of-the-keys", "another")
+    with pytest.raises(SecurityError, match="its password is another one"):
+        parse(wrong).ssl_context()
+
+
+def test_a_store_of_java_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    with pytest.raises(SecurityError, match="-deststoretype PKCS12"):
+        parse(f"security.protocol=SSL\nssl.truststore.location={store}\n").ssl_context()
+
+
+def test_files_that_change_are_read_again(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    found = parse(f"security.protocol=SSL\nssl.ca.location={authority.pem}\n")
+    before = found.ssl_context()
+    authority.pem.write_bytes(Authority(tmp_path / "other").pem.read_bytes())
+    import os
+
+    os.utime(authority.pem, ns=(1, 1))
+    assert found.ssl_context() is not before
+
+
+def test_a_key_that_does_not_fit(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    one, other = authority.issue("one"), authority.issue("other")
+    text = f"security.protocol=SSL\nssl.certificate.location={one.certificate}\nssl.key.location={other.key}\n"
+    with pytest.raises(SecurityError, match="does not fit the certificate"):
+        parse(text).ssl_context()
+
+
+# ---- tokens ---------------------------------------------------------------------------------------------------------
+def test_an_unsecured_token() -> None:
+    text = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+    found = parse(text + 'sasl.jaas.config=X required unsecuredLoginStringClaim_sub="me";\n')
+    assert found.tokens is not None
+    token, ends_s = found.tokens.current()
+    middle = token.split(".")[1]
+    said = json.loads(base64.urlsafe_b64decode(middle + "=="))
+    assert said["sub"] == "me"
+    assert said["exp"] == ends_s
+    assert found.tokens.current()[0] == token
+    assert next(found.exchange()) == f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+
+
+def test_a_token_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc\n")
+    assert Tokens((tmp_path / "token").as_uri()).current()[0] == "abc"
+    with pytest.raises(SecurityError, match="no token from file"):
+        Tokens((tmp_path / "none").as_uri()).current()

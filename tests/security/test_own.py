@@ -1,0 +1,207 @@
+"""The sidecar's own clients on each kind of listener, with Kafka's own properties."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from sidecar.core.errors import Code
+from sidecar.drill.local import LocalKafka
+from sidecar.drill.processes import wait_until
+from sidecar.kafka.net import BrokerConnection, ConnectionLost, NotAuthenticated
+from sidecar.kafka.properties import of
+from sidecar.kafka.security import Security
+from sidecar.wire.generated import list_groups as lg
+from tests.clients.conftest import ENV
+from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, secret_of
+
+pytestmark = pytest.mark.kafka
+REAUTH_MS = 3_000
+WRONG = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "admin",
+    "sasl.password": "S3CRET",
+}
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Secured:
+    return Secured(tmp_path_factory.mktemp("own"), reauth_ms=REAUTH_MS, authorizer=False)
+
+
+@pytest.fixture(scope="module")
+def kafka(ground: Secured) -> Iterator[LocalKafka]:
+    """Nobody is allowed to do anything by an ACL here: it is about who one is. Clients go to the broker itself."""
+    started = ground.start(brokers=1)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def security(ground: Secured, user: str, protocol: str, mechanism: str, **more: str) -> Security:
+    said = ground.java(user, protocol, mechanism)
+    if mechanism == "OAUTHBEARER":
+        login = f'{MODULE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{user}";'
+        said["sasl.jaas.config"] = login
+    return of({**said, **more})
+
+
+async def asked(port: int, how: Security) -> int:
+    conn = await BrokerConnection.open("127.0.0.1", port, "test", timeout_s=10, security=how)
+    try:
+        res = await conn.request(lg, "ListGroups", lg.ListGroupsRequest())
+        return int(res.error_code)
+    finally:
+        conn.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_on_both_listeners(kafka: LocalKafka, ground: Secured, mechanism: str) -> None:
+    node = kafka.nodes[0]
+    for port, protocol in ((node.clients_port, "SASL_PLAINTEXT"), (node.internal_port, "SASL_SSL")):
+        assert asyncio.run(asked(port, security(ground, ADMIN, protocol, mechanism))) == Code.NONE
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_said_so(kafka: LocalKafka, ground: Secured, mechanism: str) -> None:
+    login = 'X required username="admin" password="no";'
+    how = security(ground, ADMIN, "SASL_PLAINTEXT", mechanism, **{"sasl.jaas.config": login})
+    with pytest.raises(NotAuthenticated, match=f"refuses SASL_PLAINTEXT {mechanism} as admin: Authentication failed"):
+        asyncio.run(asked(kafka.nodes[0].clients_port, how))
+
+
+def test_listeners_that_speak_something_else_are_named(kafka: LocalKafka, ground: Secured) -> None:
+    node = kafka.nodes[0]
+    with pytest.raises(NotAuthenticated, match=r"does not speak TLS: look at security\.protocol"):
+        asyncio.run(asked(node.clients_port, security(ground, ADMIN, "SASL_SSL", "PLAIN")))
+    stranger = Secured(ground.folder / "stranger")
+    with pytest.raises(NotAuthenticated, match="certificate is not accepted"):
+        asyncio.run(asked(node.internal_port, security(stranger, ADMIN, "SASL_SSL", "PLAIN")))
+    with pytest.raises(ConnectionLost):
+        asyncio.run(asked(node.internal_port, security(ground, ADMIN, "SASL_PLAINTEXT", "PLAIN")))
+
+
+def test_a_connection_outlives_its_session(kafka: LocalKafka, ground: Secured) -> None:
+    """KIP-368: the broker ends a connection that does not authenticate again. Requests go on meanwhile."""
+
+    async def beyond() -> int:
+        how = security(ground, ADMIN, "SASL_PLAINTEXT", "SCRAM-SHA-256")
+        conn = await BrokerConnection.open("127.0.0.1", kafka.nodes[0].clients_port, "test", security=how)
+        count, until = 0, time.monotonic() + 2.5 * REAUTH_MS / 1000
+        while time.monotonic() < until:
+            answers = await asyncio.gather(*(conn.request(lg, "ListGroups", lg.ListGroupsRequest()) for _ in range(5)))
+            assert {a.error_code for a in answers} == {Code.NONE}
+            count += len(answers)
+            await asyncio.sleep(0.005)
+        conn.close()
+        return count
+
+    assert asyncio.run(beyond()) > 100
+
+
+# ---- a whole sidecar ------------------------------------------------------------------------------------------------
+def started(ground: Secured, **more: Any) -> LocalKafka:
+    own = ground.file("own", ground.java(ADMIN, ground.internal, "SCRAM-SHA-512"))
+    seen = ground.file("seen", ground.java(ADMIN, ground.clients, "SCRAM-SHA-256"))
+    env = {**ENV, "SIDECAR_COMMAND_CONFIG": str(own), "SIDECAR_BROKER_COMMAND_CONFIG": str(seen), **more.pop("env", {})}
+    kafka = ground.start(brokers=1, sidecar_env=env, **more)
+    try:
+        kafka.start_sidecar(kafka.nodes[0])
+        kafka.wait_ready()
+    except BaseException:
+        kafka.stop()
+        raise
+    return kafka
+
+
+def consumed(kafka: LocalKafka, client: dict[str, str], group: str, topic: str) -> list[TopicPartition]:
+    config = {"bootstrap.servers": kafka.bootstrap, "group.id": group, "group.protocol": "consumer", "log_level": 2}
+    consumer = Consumer({**config, **client})
+
+    def assigned() -> bool:
+        consumer.poll(0.1)
+        return bool(consumer.assignment())
+
+    try:
+        consumer.subscribe([topic])
+        wait_until("an assignment", assigned, 30)
+        return list(consumer.assignment())
+    finally:
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalKafka, Secured]]:
+    ground = Secured(tmp_path_factory.mktemp("sidecar"), reauth_ms=REAUTH_MS, authorizer=True)
+    kafka = started(ground)
+    try:
+        for future in ground.admin(kafka).create_topics([NewTopic("secured", 3, 1)]).values():
+            future.result(30)
+        yield kafka, ground
+    finally:
+        kafka.stop()
+
+
+def test_a_sidecar_between_secured_listeners(sidecar: tuple[LocalKafka, Secured]) -> None:
+    kafka, ground = sidecar
+    client = ground.client(ADMIN, "SASL_PLAINTEXT", "SCRAM-SHA-512")
+    assert len(consumed(kafka, client, "managed-secured", "secured")) == 3
+    time.sleep(2 * REAUTH_MS / 1000)
+    assert len(consumed(kafka, client, "managed-secured", "secured")) == 3
+    assert kafka.problems(kafka.nodes[0]) == []
+
+
+def test_no_secret_is_told(sidecar: tuple[LocalKafka, Secured]) -> None:
+    kafka, _ = sidecar
+    node = kafka.nodes[0]
+    assert node.sidecar is not None
+    texts = [node.sidecar.log.read_text()]
+    with urllib.request.urlopen(f"http://127.0.0.1:{node.admin_port}/metrics") as res:
+        texts.append(res.read().decode())
+    for text in texts:
+        assert text
+        assert secret_of(ADMIN) not in text
+        assert "S3CRET" not in text
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "/no/such.pem"}, "/no/such.pem: No such file"),
+        (WRONG, "refuses SASL_PLAINTEXT PLAIN as admin"),
+    ],
+)
+def test_a_start_that_cannot_succeed_says_why(
+    sidecar: tuple[LocalKafka, Secured], tmp_path: Path, properties: dict[str, str], said: str
+) -> None:
+    kafka, ground = sidecar
+    env = kafka.sidecar_settings(kafka.nodes[0])
+    env |= {"SIDECAR_BROKER_COMMAND_CONFIG": str(ground.file("wrong", properties)), "SIDECAR_BROKER_WAIT_MS": "1500"}
+    env["SIDECAR_LISTEN"] = f"127.0.0.1:{kafka.nodes[0].peer_port}"
+    del env["SIDECAR_ADMIN"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sidecar.cli.main", "run"],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "S3CRET" not in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
