@@ -103,7 +103,8 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         env |= {"SIDECAR_TLS__CERTIFICATE": str(papers.certificate), "SIDECAR_TLS__KEY": str(papers.key)}
     kafka = ground.start(brokers=1, sidecar_env=env)
     try:
-        for future in ground.admin(kafka).create_topics([NewTopic(TOPIC, 3, 1)]).values():
+        admin = ground.admin(kafka)  # must outlive its answers
+        for future in admin.create_topics([NewTopic(TOPIC, 3, 1)]).values():
             future.result(30)
         rights = [(ResourceType.TOPIC, TOPIC, AclOperation.ALL), (ResourceType.GROUP, "*", AclOperation.ALL)]
         for user in ("Diana", "slow"):
