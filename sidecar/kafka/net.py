@@ -27,6 +27,7 @@ OPEN_S = 2.0
 """For a connection and its first answer. The kernel of a broker that stands still takes connections, too."""
 AGAIN_AFTER = 0.85
 """Part of a session's life after which the client authenticates again, as Java's does."""
+NO_TLS = "the broker's listener does not speak TLS: look at security.protocol"
 HANDSHAKE, TELLS_LIFE = 1, 1
 """The version of SaslHandshake behind which tokens are in requests; the first of SaslAuthenticate that tells how long a
 session lives (KIP-368)."""
@@ -96,6 +97,8 @@ class BrokerConnection(asyncio.Protocol):
         except NotAuthenticated as exc:
             raise NotAuthenticated(f"{host}:{port}: {exc}") from None
         except (OSError, TimeoutError, WireError) as exc:
+            if security.tls and conn is None and isinstance(exc, ConnectionResetError):
+                raise NotAuthenticated(f"{host}:{port}: {NO_TLS}") from exc
             raise ConnectionLost(f"{host}:{port}: {str(exc) or 'timed out'}") from exc
         finally:
             if conn is not None and not ready:
@@ -300,7 +303,7 @@ def _plain(exc: Exception) -> str:
     if isinstance(exc, ssl.SSLCertVerificationError):
         return f"the broker's certificate is not accepted: {exc.verify_message}; look at ssl.truststore.location"
     if isinstance(exc, ssl.SSLError) and exc.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-        return "the broker's listener does not speak TLS: look at security.protocol"
+        return NO_TLS
     if isinstance(exc, ssl.SSLError) and "CERTIFICATE_REQUIRED" in str(exc.reason):
         return "the broker's listener wants a certificate: look at ssl.keystore.location"
     return str(exc) or "timed out"

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -176,6 +177,11 @@ class Secured:
     def admin(self, kafka: LocalKafka) -> AdminClient:
         how = self.client(ADMIN, self.internal)
         return AdminClient({"bootstrap.servers": kafka.internal, "log_level": 2, **how})
+
+    def create(self, kafka: LocalKafka, topic: str, partitions: int) -> None:
+        admin = self.admin(kafka)  # must outlive its answers
+        for future in admin.create_topics([NewTopic(topic, partitions, min(3, kafka.brokers))]).values():
+            future.result(30)
 
     def allow(self, kafka: LocalKafka, user: str, rights: Iterable[tuple[ResourceType, str, AclOperation]]) -> None:
         """Literal names; "*" for all."""

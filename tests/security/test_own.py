@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
@@ -148,8 +147,7 @@ def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalKaf
     ground = Secured(tmp_path_factory.mktemp("sidecar"), reauth_ms=REAUTH_MS, authorizer=True)
     kafka = started(ground)
     try:
-        for future in ground.admin(kafka).create_topics([NewTopic("secured", 3, 1)]).values():
-            future.result(30)
+        ground.create(kafka, "secured", 3)
         yield kafka, ground
     finally:
         kafka.stop()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from sidecar.cli.main import app
@@ -75,8 +75,7 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalKafka,
     env = {**ENV, "SIDECAR_COMMAND_CONFIG": str(own), "SIDECAR_BROKER_COMMAND_CONFIG": str(looks)}
     kafka = ground.start(sidecar_env=env)
     try:
-        for future in ground.admin(kafka).create_topics([NewTopic("orders", 3, 3)]).values():
-            future.result(30)
+        ground.create(kafka, "orders", 3)
         give(kafka, ground)
         for node in kafka.nodes:
             kafka.start_sidecar(node)
