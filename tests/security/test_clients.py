@@ -12,12 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclOperation,
-    AdminClient,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # type: ignore[attr-defined]
 
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
@@ -103,9 +98,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         env |= {"SIDECAR_TLS__CERTIFICATE": str(papers.certificate), "SIDECAR_TLS__KEY": str(papers.key)}
     kafka = ground.start(brokers=1, sidecar_env=env)
     try:
-        admin = ground.admin(kafka)  # must outlive its answers
-        for future in admin.create_topics([NewTopic(TOPIC, 3, 1)]).values():
-            future.result(30)
+        ground.create(kafka, TOPIC, 3)
         rights = [(ResourceType.TOPIC, TOPIC, AclOperation.ALL), (ResourceType.GROUP, "*", AclOperation.ALL)]
         for user in ("Diana", "slow"):
             ground.allow(kafka, user, rights)
