@@ -49,12 +49,12 @@ class Door:
         for why in PAUSES:
             figures("paused", why).set_function(partial(self.pauses.__getitem__, why))
         self._from: Counter[str] = Counter()
-        self._so_far = 0
+        self._so_far = self._arriving = 0
         self._turn_s = float("-inf")
         """When the last connection was read first, or will be; not before a second ago."""
         self._looking = self._large = False
-        self._said: dict[str, tuple[float, int]] = {}
-        """Reason -> when it may be logged again, and how often it was not since the last line."""
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+        """Event and reason -> when it may be logged again, and how often it was not since the last line."""
 
     def opened(self, session: Session) -> str:
         """Returns why this connection is one too many; "": it is not."""
@@ -72,29 +72,54 @@ class Door:
             return "too_many_connections"
         if self._from[host] > s.per_address.get(host, s.per_address_max):
             return "too_many_from_address"
-        return self._in_line(session)
+        wait_s = 0.0 if session.had_turn else self._turn()
+        if wait_s is None:
+            return "connection_rate"
+        if wait_s > 0:  # a session that comes too early waits for its turn
+            session.waits_for_turn = True
+            asyncio.get_running_loop().call_later(wait_s, session.let_in)
+        return ""
 
-    def _in_line(self, session: Session) -> str:
-        """A session that comes too early waits for its turn."""
-        loop = asyncio.get_running_loop()
-        gap_s, now_s = 1 / self.settings.rate, loop.time()
+    def arriving(self, host: str) -> tuple[str, float]:
+        """Of a connection that has to prove itself before it becomes a session: why it is one too many, or "" and for
+        how many seconds it has to wait for its turn. One that need not go counts until `let_go`."""
+        s = self.settings
+        if len(self.sessions) + self._arriving >= s.connections_max:
+            return "too_many_connections", 0.0
+        if self._from[host] >= s.per_address.get(host, s.per_address_max):
+            return "too_many_from_address", 0.0
+        wait_s = self._turn()
+        if wait_s is None:
+            return "connection_rate", 0.0
+        self._arriving += 1
+        self._from[host] += 1
+        return "", wait_s
+
+    def let_go(self, host: str) -> None:
+        """It is a session in a moment, or gone."""
+        self._arriving -= 1
+        self._one_less(host)
+
+    def _turn(self) -> float | None:
+        """In how many seconds it is the next connection's turn; None: the line is too long."""
+        gap_s, now_s = 1 / self.settings.rate, asyncio.get_running_loop().time()
         turn_s = max(self._turn_s, now_s - 1.0) + gap_s
         if turn_s - now_s > self.settings.line * gap_s:
-            return "connection_rate"
+            return None
         self._turn_s = turn_s
-        if turn_s > now_s:
-            session.waits_for_turn = True
-            loop.call_at(turn_s, session.let_in)
-        return ""
+        return max(turn_s - now_s, 0.0)
 
     def gone(self, session: Session, cause: str) -> None:
         if session in self.sessions:
             del self.sessions[session]
             self._active.inc(-1)
             self._figures("closed", cause).inc()
-            self._from[session.host] -= 1
-            if not self._from[session.host]:
-                del self._from[session.host]
+            self._one_less(session.host)
+
+    def _one_less(self, host: str) -> None:
+        self._from[host] -= 1
+        if not self._from[host]:
+            del self._from[host]
 
     def large(self) -> bool:
         """To read a large request may take a good part of a second. Between two of them, whoever sent them, the loop
@@ -111,14 +136,22 @@ class Door:
     def refused(self, session: Session, close: Close) -> None:
         """Bytes that close their connection: counted each time, logged now and then."""
         self._figures("refused", close.cause).inc()
-        again_s, silent = self._said.get(close.cause, (0.0, 0))
+        self.say("frame refused", session.host, close.cause, close.detail)
+
+    def broker_refused(self, session: Session, detail: str) -> None:
+        """There is a broker, but TLS with it does not come about: no client has any use of this sidecar."""
+        self.say("no TLS with the broker", session.host, "broker_tls", detail)
+
+    def say(self, event: str, host: str, cause: str, detail: str) -> None:
+        """Log it, but of the same cause only now and then."""
+        again_s, silent = self._said.get((event, cause), (0.0, 0))
         now_s = time.monotonic()
         if now_s < again_s:
-            self._said[close.cause] = (again_s, silent + 1)
+            self._said[event, cause] = (again_s, silent + 1)
             return
-        self._said[close.cause] = (now_s + self.settings.repeat_s, 0)
+        self._said[event, cause] = (now_s + self.settings.repeat_s, 0)
         more = {"not_logged": silent} if silent else {}
-        self._log.warning("frame refused", client=session.host, cause=close.cause, detail=close.detail, **more)
+        self._log.warning(event, client=host, cause=cause, detail=detail, **more)
 
     def _look(self) -> None:
         """Close what nothing has moved on for too long. A request that the coordinator parks is no silence."""

@@ -7,6 +7,7 @@ broker; for the coordinator. Nothing here knows a group. Of the coordinator a fr
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
@@ -79,7 +80,8 @@ are refused."""
 @dataclass(frozen=True)
 class FrontSettings:
     """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`, `unread_bytes`: of
-    one session; `memory_bytes`: of requests of all sessions that are not handled yet, 0: no limit."""
+    one session; `memory_bytes`: of requests of all sessions that are not handled yet, 0: no limit. `upstream_tls`: for
+    the clients' connections to the broker, whose certificate is to name `upstream_host` ("": the host of `broker`)."""
 
     node_id: int
     broker: Address
@@ -97,6 +99,8 @@ class FrontSettings:
     access_keep_ms: int = 10_000
     hold_ms: int = 3_000
     modern_as_classic: bool = False
+    upstream_tls: ssl.SSLContext | None = None
+    upstream_host: str = ""
 
 
 def now_ms() -> int:
@@ -131,6 +135,7 @@ class Front:
         another broker."""
         self.settings = settings
         self.broker = settings.broker
+        self.upstream_tls, self.upstream_host = settings.upstream_tls, settings.upstream_host
         self.limits = settings.limits
         self.header_timeout_s = settings.header_timeout_s
         self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
@@ -140,6 +145,7 @@ class Front:
         self.sessions, self.pauses = self.door.sessions, self.door.pauses
         self.stopping = False
         self.gone, self.refused, self.large = self.door.gone, self.door.refused, self.door.large
+        self.broker_refused = self.door.broker_refused
         self.log = log
         self._cluster = cluster
         self._figures = figures
@@ -183,6 +189,10 @@ class Front:
         """Why this connection is one too many; "": it is not."""
         cause = self.door.opened(session)
         return "shutdown" if self.stopping else cause
+
+    def arriving(self, host: str) -> tuple[str, float]:
+        """The same of a connection that has to prove itself first, and for how many seconds it waits for its turn."""
+        return ("shutdown", 0.0) if self.stopping else self.door.arriving(host)
 
     # ---- requests -----------------------------------------------------------------------------------------
     def dispatch(self, session: Session, got: Got) -> None:

@@ -13,6 +13,7 @@ A client is read no further (`flow`) while one of these is so, and each time it 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
@@ -35,6 +36,10 @@ class Desk(Protocol):
 
     @property
     def broker(self) -> tuple[str, int]: ...
+    @property
+    def upstream_tls(self) -> ssl.SSLContext | None: ...
+    @property
+    def upstream_host(self) -> str: ...
     @property
     def limits(self) -> Limits: ...
     @property
@@ -59,6 +64,8 @@ class Desk(Protocol):
     def gone(self, session: Session, cause: str) -> None: ...
 
     def refused(self, session: Session, close: Close) -> None: ...
+
+    def broker_refused(self, session: Session, detail: str) -> None: ...
 
     def dispatch(self, session: Session, got: Got) -> None: ...
 
@@ -111,6 +118,8 @@ class Session(asyncio.Protocol):
         self.waits_for_memory = False
         self.waits_for_turn = False
         """Nothing of it is read yet: others have connected before it."""
+        self.had_turn = False
+        """It has waited for that already, before its handshake."""
         self.reserved_bytes = 0
         self._connecting: asyncio.Task[None] | None = None
         self._backlog: list[bytes] = []
@@ -160,8 +169,11 @@ class Session(asyncio.Protocol):
         self.flow()
 
     def eof_received(self) -> bool:
-        """The client sends no more; what it asked for is still answered."""
+        """The client sends no more; what it asked for is still answered. TLS ends with its client's half, here as at a
+        broker."""
         self.facts.left = True
+        if self.client is None or not self.client.can_write_eof():
+            return False
         self._pass_eof()
         return True
 
@@ -208,9 +220,15 @@ class Session(asyncio.Protocol):
 
     async def _connect(self) -> None:
         host, port = self.front.broker
+        tls = self.front.upstream_tls
+        name = (self.front.upstream_host or host) if tls is not None else None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await asyncio.get_running_loop().create_connection(lambda: _Upstream(self), host, port)
+                loop = asyncio.get_running_loop()
+                await loop.create_connection(lambda: _Upstream(self), host, port, ssl=tls, server_hostname=name)
+        except ssl.SSLError as exc:
+            self.front.broker_refused(self, str(exc))
+            self.close("broker_unreachable", str(exc))
         except (OSError, TimeoutError) as exc:
             self.close("broker_unreachable", str(exc) or "timed out")
 
@@ -234,6 +252,8 @@ class Session(asyncio.Protocol):
                 return  # a reply under way may still need the broker; flow() comes back here
             if self.upstream.can_write_eof():
                 self.upstream.write_eof()
+            elif self.conn.idle:
+                self.close("client_closed")
         elif self._connecting is None and self.conn.idle:
             self.close("client_closed")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,9 +52,10 @@ from sidecar.process.admin import Admin
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.files import open_files
 from sidecar.process.lag import watch_loop
-from sidecar.process.listening import listen, peer_listener
+from sidecar.process.listening import Listener, listen, peer_listener
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
+from sidecar.process.principals import knows_clients
 from sidecar.process.reach import Reach
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
@@ -106,7 +108,7 @@ def managed_by(settings: Settings) -> Patterns:
     return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
 
 
-def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
+def front_settings(s: Settings, new_id: Callable[[], str], upstream_tls: ssl.SSLContext | None = None) -> FrontSettings:
     return FrontSettings(
         node_id=s.node_id,
         broker=split(s.broker),
@@ -138,6 +140,8 @@ def front_settings(s: Settings, new_id: Callable[[], str]) -> FrontSettings:
         access_keep_ms=s.authorisation_cache_ms,
         hold_ms=s.takeover_hold_ms,
         modern_as_classic=s.compat.describe_modern_as_classic,
+        upstream_tls=upstream_tls,
+        upstream_host=split(s.broker)[0],
     )
 
 
@@ -341,7 +345,7 @@ class App:
         self.loopback = Loopback(asyncio.get_running_loop().call_soon)
         self.fronts = [self._front()] if settings.role != "coordinator" else []
         self.half: Coordination | Starting = Elsewhere(*self.fronts) if settings.role == "front" else Starting()
-        self.servers: list[asyncio.Server] = []
+        self.servers: list[Listener] = []
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
 
@@ -349,7 +353,8 @@ class App:
         s, shared = self.settings, self.shared
         most = s.limits.link_frame_bytes
         attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks, most).attach
-        settings = front_settings(s, shared.edges.new_id)
+        # Never with the sidecar's own certificate: every client would have its principal.
+        settings = front_settings(s, shared.edges.new_id, shared.reach.broker.ssl_context(own=False))
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -362,7 +367,8 @@ class App:
             loop.add_signal_handler(sig, self._stop.set)
         if self.fronts:
             open_files(self.settings.limits.connections, self.log)
-        self.servers += [await listen(self.settings, front, self.log) for front in self.fronts]
+        for front in self.fronts:
+            self.servers.append(await listen(self.settings, front, self.shared.metrics, self.log, tasks))
         if self.settings.loop_probe_ms:
             tasks.spawn(watch_loop(self.shared.metrics, self.settings.loop_probe_ms / 1000), "loop lag")
         admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners, self.group)
@@ -412,6 +418,8 @@ class App:
         )
         control = Control(start, self.cluster)
         await find_broker(start, control, log)
+        if self.shared.reach.broker.tls:  # without it there are no certificates
+            await knows_clients(self.cluster, s.node_id, split(s.broker), log)
         leaders = await offsets_leaders(start, control, self.cluster, log)
         await state_topic(start, control, self.cluster, len(leaders), log)
         await self._keeps_records()

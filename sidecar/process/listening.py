@@ -3,26 +3,77 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import ssl
+from typing import Protocol
 
 from sidecar.coordinator.peers import PeerListener
 from sidecar.coordinator.start import StartError
+from sidecar.front.certificates import Certificates, TlsError, TlsSettings
 from sidecar.front.front import Front
 from sidecar.front.session import Session
-from sidecar.link.ports import Logger
+from sidecar.front.tls import TlsListener
+from sidecar.link.ports import Figures, Logger, Tasks
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
 
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
-async def listen(s: Settings, front: Front, log: Logger) -> asyncio.Server:
-    host, port = split(s.listen)
-    loop = asyncio.get_running_loop()
+
+class Listener(Protocol):
+    def close(self) -> None: ...
+
+
+async def listen(s: Settings, front: Front, figures: Figures, log: Logger, tasks: Tasks) -> Listener:
+    """Raises StartError."""
+    settings = tls_settings(s)
     try:
-        server = await loop.create_server(
-            lambda: Session(front), host, port, backlog=s.limits.accept_backlog, reuse_address=True
-        )
+        if settings is None:
+            return await _plain(s, front, log)
+        return await _tls(s, settings, front, figures, log, tasks)
     except OSError as exc:
         raise StartError(f"cannot listen on {s.listen}: {exc.strerror or exc}") from None
+
+
+def tls_settings(s: Settings) -> TlsSettings | None:
+    t = s.tls
+    if t.certificate is None:
+        return None
+    return TlsSettings(
+        certificate=t.certificate,
+        key=t.key,
+        password_file=t.key_password_file,
+        clients_from=t.ca,
+        min_version=VERSIONS[t.min_version],
+        ciphers=t.ciphers,
+        reload_s=t.reload_ms / 1000,
+        handshake_s=t.handshake_timeout_ms / 1000,
+        handshakes=t.handshakes,
+    )
+
+
+async def _tls(
+    s: Settings, settings: TlsSettings, front: Front, figures: Figures, log: Logger, tasks: Tasks
+) -> Listener:
+    try:
+        certificates = Certificates(settings, figures, log)
+    except TlsError as exc:
+        raise StartError(str(exc)) from None
+    listener = TlsListener(front, certificates, figures, log, tasks)
+    await listener.open(*split(s.listen), s.limits.accept_backlog)
+    tasks.spawn(certificates.watch(), "TLS files")
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificates.reload)
+    log.info("listening", listen=s.listen, broker=s.broker, tls=s.tls.min_version)
+    return listener
+
+
+async def _plain(s: Settings, front: Front, log: Logger) -> Listener:
+    host, port = split(s.listen)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: Session(front), host, port, backlog=s.limits.accept_backlog, reuse_address=True
+    )
     for sock in server.sockets:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     log.info("listening", listen=s.listen, broker=s.broker)

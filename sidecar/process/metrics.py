@@ -29,6 +29,21 @@ METRICS: dict[str, _Metric] = {
     "active": _Metric(Gauge, "sidecar_connections_active", "Client connections open now."),
     "requests": _Metric(Counter, "sidecar_requests", "Requests the sidecar looked into.", ("api", "decision")),
     "refused": _Metric(Counter, "sidecar_frames_refused", "Frames that closed their connection.", ("reason",)),
+    "tls_handshakes": _Metric(
+        Counter,
+        "sidecar_tls_handshakes",
+        "Clients that came for TLS, by what became of them: done, or why it did not come about.",
+        ("outcome",),
+    ),
+    "tls_under_way": _Metric(Gauge, "sidecar_tls_handshakes_under_way", "TLS handshakes that have begun."),
+    "tls_reloads": _Metric(
+        Counter, "sidecar_tls_reloads", "How often the listener's TLS files were read again.", ("result",)
+    ),
+    "tls_expiry": _Metric(
+        Gauge,
+        "sidecar_tls_certificate_expiry_seconds",
+        "When the listener's certificate ends, in Unix time; 0: it has none.",
+    ),
     "paused": _Metric(
         Counter, "sidecar_reading_paused", "How often a client was read no further for a while, by reason.", ("why",)
     ),

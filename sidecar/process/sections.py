@@ -3,6 +3,7 @@ where values come from."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import re2
@@ -329,6 +330,43 @@ class LimitsSection(Section):
     header_timeout_ms: int = Field(
         30_000, ge=100, description="A group request not whole by then closes its connection."
     )
+
+
+class TlsSection(Section):
+    certificate: Path | None = Field(
+        None, description="PEM file with the listener's certificate and those that lead to its authority. None: no TLS."
+    )
+    key: Path | None = Field(
+        None, description="PEM file with the certificate's key; None: it is in the file of the certificate."
+    )
+    key_password_file: Path | None = Field(None, description="A file with the password of the key, if it has one.")
+    ca: Path | None = Field(None, description="PEM file with the authorities of the clients, for client_auth.")
+    client_auth: Literal["none", "required"] = Field(
+        "none",
+        description="required: only clients with a certificate of `ca` may connect. Who they are, the broker still learns "
+        "from SASL alone.",
+    )
+    min_version: Literal["TLSv1.2", "TLSv1.3"] = Field("TLSv1.2", description="The oldest version that is spoken.")
+    ciphers: str = Field("", description="Ciphers of TLS 1.2 in OpenSSL's notation; empty: those that it recommends.")
+    reload_ms: int = Field(
+        10_000,
+        ge=0,
+        description="How often is looked whether the files have changed; new connections then use them. SIGHUP does the "
+        "same at once. 0: only that.",
+    )
+    handshake_timeout_ms: int = Field(
+        10_000, ge=10, description="A connection whose handshake is not done by then is closed."
+    )
+    handshakes: int = Field(256, ge=1, description="Handshakes under way at once; others wait in line.")
+
+    @model_validator(mode="after")
+    def _together(self) -> TlsSection:
+        given = sorted(name for name in ("key", "key_password_file", "ca") if getattr(self, name) is not None)
+        if self.certificate is None and (given or self.client_auth != "none"):
+            raise ValueError(f"{given or ['client_auth']} without tls.certificate: there would be no TLS")
+        if (self.client_auth == "required") != (self.ca is not None):
+            raise ValueError("client_auth: required and ca go together: the authorities that clients must be known to")
+        return self
 
 
 class LogSection(Section):

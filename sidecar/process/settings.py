@@ -26,6 +26,7 @@ from sidecar.process.sections import (
     OffsetsSection,
     OwnershipSection,
     State,
+    TlsSection,
     address_of,
     split,
 )
@@ -97,6 +98,7 @@ class Settings(BaseSettings):
     offsets: OffsetsSection = OffsetsSection()  # type: ignore[call-arg]
     ownership: OwnershipSection = OwnershipSection()  # type: ignore[call-arg]
     limits: LimitsSection = LimitsSection()  # type: ignore[call-arg]
+    tls: TlsSection = TlsSection()  # type: ignore[call-arg]
     log: LogSection = LogSection()  # type: ignore[call-arg]
 
     @model_validator(mode="after")

@@ -14,6 +14,9 @@ A request that the sidecar handles (`Got`) holds back what the client sent after
 just as a broker handles the requests of a connection one by one. So no later request can get to the broker before one
 that the answer still has to send there, and a response never waits for one behind it.
 
+A SaslHandshake of version 0 holds back what is behind it, too: once the broker has accepted it, tokens follow that are
+no requests (raw_sasl.py).
+
 Only so many requests are looked at before others have their turn (`more`, `go_on`), and only so many may be under way.
 """
 
@@ -22,14 +25,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
 from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api, ApiSpec
 from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
 from sidecar.wire.primitives import WireError
 
 TLS_HELLO, HTTP_METHODS = b"\x16\x03", (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"CONN")
 """What a client that speaks something else sends first. As the size of a frame it is above every sensible limit."""
-SASL, LAST_KEY = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE), 1_000
-"""Requests that authenticate a client, and a number that no API has."""
+SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
+"""Requests that authenticate a client."""
 
 
 @dataclass(slots=True)  # not frozen: one or two are made for each request
@@ -88,6 +92,12 @@ class _Slot:
         self.reply: bytes | None = None
 
 
+class _Token(_Slot):
+    """Of a token of SASL without a header, whose answer has none either: it may be of any size."""
+
+    __slots__ = ()
+
+
 class ClientConnection:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -104,6 +114,8 @@ class ClientConnection:
         self._client_pass = 0  # bytes of a passed request still to come
         self._broker_rest: bytes | bytearray = b""
         self._broker_pass = 0  # bytes of a passed response still to come
+        self._mechanism = ""  # of the last SaslHandshake of version 0
+        self._exchange: Exchange | None = None  # tokens are due; `_whole_max` is 0 then, so that none is `_alone`
         self.closed = False
         # What a reader of sockets needs to know, true after each call.
         self.in_flight = 0
@@ -183,7 +195,7 @@ class ClientConnection:
 
     def _parse(self) -> list[Action]:
         out: list[Action] = []
-        if self._local or self.stopped:
+        if self._local or self.stopped or (self._exchange is not None and not self._pass_tokens(self._exchange, out)):
             return out
         buf, end = self._held, len(self._held)
         pos = run = self._at  # [run, pos) is a run of passed requests, sent on as one piece
@@ -209,8 +221,8 @@ class ClientConnection:
                 out.append(self._got(api_key, version, correlation, bytes(buf[pos:whole])))
                 self._held, self._at = (buf, whole) if whole < end else (b"", 0)
                 return out
-            if api_key in SASL or not 0 <= api_key <= LAST_KEY:
-                self.authenticates = True
+            if (api_key in SASL or not 0 <= api_key <= LAST_KEY) and self._authenticating(api_key, version):
+                return self._raw_handshake(out, run, pos, size)
             silent = api_key == Api.PRODUCE and self._is_silent(buf, pos, version, size)
             if silent is None:
                 break
@@ -234,6 +246,70 @@ class ClientConnection:
         if pos == end:
             self._held, self._at = b"", 0
         return out
+
+    # ---- SASL without headers -----------------------------------------------------------------------------
+    def _authenticating(self, api_key: int, version: int) -> bool:
+        """Returns whether tokens without headers are to follow."""
+        self.authenticates = True
+        return api_key == Api.SASL_HANDSHAKE and version == 0
+
+    def _raw_handshake(self, out: list[Action], run: int, pos: int, size: int) -> list[Action]:
+        """Of this request, which begins at `pos`, the answer is read."""
+        buf, whole = self._held, pos + 4 + size
+        if run < pos:
+            out.append(ToUpstream(bytes(buf[run:pos])))
+        self._at = pos
+        if size > self._whole_max:
+            out.append(self._close("frame_too_large", f"SaslHandshake, {size} bytes"))
+        elif whole <= len(buf):
+            self._left -= 1
+            self.requests = token = self.requests + 1
+            slot = _Slot()
+            self._order.append(slot)
+            self._local[token] = slot
+            self._upstream.append(-token)
+            frame = bytes(buf[pos:whole])
+            self._mechanism = mechanism_of(frame)
+            out.append(ToUpstream(frame))
+            self._held, self._at = (buf, whole) if whole < len(buf) else (b"", 0)
+        return out
+
+    def _shaken(self, token: int, frame: bytes) -> list[Action]:
+        if accepted(frame):
+            self._exchange, self._whole_max = Exchange(self._mechanism), 0
+        return self.answer(token, frame)
+
+    def _pass_tokens(self, exchange: Exchange, out: list[Action]) -> bool:
+        """Pass what the client has sent as far as it is tokens. Returns whether what is left begins with a request."""
+        buf, end, pos = self._held, len(self._held), self._at
+        while end - pos >= 4 and self._left > 0 and len(self._order) < self._in_flight_max:
+            (size,) = SIZE.unpack_from(buf, pos)
+            if not 0 <= size <= self._frame_max:
+                out.append(self._bad_size(bytes(buf[pos : pos + 4]), size))
+                return False
+            api_key = 0
+            if not exchange.due and size >= HEADER_BYTES:
+                if end - pos < PREFIX.size:
+                    break
+                api_key = PREFIX.unpack_from(buf, pos)[1]
+            if not exchange.takes(size, api_key):
+                limits = self._limits
+                self._exchange = None
+                self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
+                return True
+            self._left -= 1
+            self.requests += 1
+            if exchange.answered:
+                slot = _Token()
+                self._order.append(slot)
+                self._upstream.append(slot)
+            stop = min(pos + 4 + size, end)
+            self._client_pass = pos + 4 + size - stop
+            out.append(ToUpstream(bytes(buf[pos:stop])))
+            self._at = pos = stop
+        if pos == end:
+            self._held, self._at = b"", 0
+        return False
 
     def _refused(
         self, buf: bytes | bytearray, pos: int, size: int, api_key: int, version: int, spec: ApiSpec | None
@@ -317,11 +393,15 @@ class ClientConnection:
                 out += self._flush()
         while end - pos >= 4 and not self._broker_pass:
             if not self._upstream:
-                return [*out, self._close("unexpected_response")]
+                if self._exchange is None or self._order:
+                    return [*out, self._close("unexpected_response")]
+                answered = _Token()  # that this token has an answer is known when it comes
+                self._order.append(answered)
+                self._upstream.append(answered)
             first = self._upstream[0]
             (size,) = SIZE.unpack_from(buf, pos)
             whole = pos + 4 + size
-            if size < 4:
+            if size < 4 and not (size >= 0 and type(first) is _Token):
                 return [*out, self._close("bad_response_size", f"size {size}")]
             if isinstance(first, int):
                 if size > self._limits.group_frame_bytes:
@@ -329,7 +409,8 @@ class ClientConnection:
                 if whole > end:
                     break
                 self._upstream.popleft()
-                out.append(Answered(first, bytes(buf[pos:whole])))
+                frame = bytes(buf[pos:whole])
+                out += [Answered(first, frame)] if first > 0 else self._shaken(-first, frame)
                 pos = whole
                 continue
             assert self._order[0] is first, "a passed response is due only when all before it are answered"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -33,6 +34,8 @@ class Reception:
 
     def __init__(self) -> None:
         self.broker = ("127.0.0.1", 1)
+        self.upstream_tls: ssl.SSLContext | None = None
+        self.upstream_host = ""
         self.limits = Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8)
         self.header_timeout_s = 0.02
         self.held_bytes, self.unread_bytes = 65_536, 1 << 20
@@ -58,6 +61,9 @@ class Reception:
 
     def refused(self, session: Session, close: Close) -> None:
         self.refusals.append(close)
+
+    def broker_refused(self, session: Session, detail: str) -> None:
+        raise AssertionError(detail)
 
     def dispatch(self, session: Session, got: Got) -> None:
         self.got.append(got)

@@ -224,7 +224,7 @@ def test_so_does_one_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
     async def whole() -> None:
         loop = asyncio.get_running_loop()
 
-        async def never(*args: object) -> None:
+        async def never(*args: object, **how: object) -> None:
             await asyncio.Event().wait()
 
         monkeypatch.setattr(loop, "create_connection", never)

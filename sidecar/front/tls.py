@@ -1,0 +1,262 @@
+"""A listener that ends TLS. A connection becomes a session once its handshake is done.
+
+A handshake takes a millisecond of the event loop, so it must be earned. Before it begins, the connection is let in by
+the door (limits of connections, of an address, of a second), and its first bytes are there and look like TLS; until
+then it costs a socket. One begins in each turn of the loop, and only so many are under way; who comes then waits in
+line, and the oldest one under way gives its place up once it has had it for `CROWDED_S`. A client that is there needs
+less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+
+from sidecar.front.certificates import Certificates
+from sidecar.front.front import Front
+from sidecar.front.session import Session
+from sidecar.link.ports import Figures, Logger, Tasks
+
+ACCEPTS = 16
+"""Connections accepted before the loop turns."""
+AGAIN_S = 1.0
+"""When there are no files for more connections, nobody is accepted for so long."""
+CROWDED_S = 0.5
+SHUTDOWN_S = 5.0
+"""For a client to say that it has heard the end."""
+HANDSHAKE = 0x16
+"""The first byte of what a client of TLS says."""
+CAUSES = {
+    "NO_SHARED_CIPHER": "no_shared_cipher",
+    "UNSUPPORTED_PROTOCOL": "version",
+    "VERSION_TOO_LOW": "version",
+    "WRONG_SSL_VERSION": "version",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "client_certificate",
+    "CERTIFICATE_VERIFY_FAILED": "client_certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "not_trusted",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "not_trusted",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "not_trusted",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "not_trusted",
+}
+"""OpenSSL's reason -> the one in the metric; others are `broken`. What clients that do not know our authority say."""
+
+
+class _Arrival:
+    """A connection whose handshake is not done."""
+
+    def __init__(self, sock: socket.socket, host: str, until_s: float) -> None:
+        self.sock = sock
+        self.host = host
+        self.until_s = until_s
+        self.since_s = 0.0
+        """When it got its place."""
+        self.begun = False
+        """The socket belongs to a transport."""
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.listened = False
+        self.over = False
+        """It has become a session, or nothing."""
+
+
+class _Arrived(Session):
+    def __init__(self, front: Front, let_go: Callable[[], None]) -> None:
+        super().__init__(front)
+        self._let_go = let_go
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._let_go()
+        self.had_turn = True
+        super().connection_made(transport)
+
+
+class TlsListener:
+    def __init__(self, front: Front, certificates: Certificates, figures: Figures, log: Logger, tasks: Tasks) -> None:
+        self._front = front
+        self._certificates = certificates
+        self._settings = certificates.settings
+        self._figures = figures
+        self._log = log
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._arrivals: dict[_Arrival, None] = {}
+        self._under_way: dict[_Arrival, None] = {}
+        self._line: deque[_Arrival] = deque()
+        self._next: asyncio.Handle | None = None
+        self._relief: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.sockets: list[socket.socket] = []
+        figures("tls_under_way").set_function(lambda: len(self._under_way))
+
+    async def open(self, host: str, port: int, backlog: int) -> None:
+        """Raises OSError."""
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, kind, proto, _, address in dict.fromkeys(found):
+                sock = socket.socket(family, kind, proto)
+                self.sockets.append(sock)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                sock.bind(address)
+                sock.listen(backlog)
+                sock.setblocking(False)
+        except OSError:
+            for sock in self.sockets:
+                sock.close()
+            raise
+        for sock in self.sockets:
+            self._loop.add_reader(sock, self._accept, sock)
+
+    def close(self) -> None:
+        """Nobody is accepted any more, and handshakes under way end."""
+        self._closed = True
+        for sock in self.sockets:
+            self._loop.remove_reader(sock)
+            sock.close()
+        for arrival in list(self._arrivals):
+            self._end(arrival)
+        for handle in (self._next, self._relief):
+            if handle is not None:
+                handle.cancel()
+
+    # ---- arrival ------------------------------------------------------------------------------------------
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                self._log.error("no connection accepted for a while", error=exc.strerror or str(exc))
+                self._loop.remove_reader(listening)
+                self._loop.call_later(AGAIN_S, self._accept_again, listening)
+                return
+            self._arrived(sock, str(address[0]))
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if not self._closed:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _arrived(self, sock: socket.socket, host: str) -> None:
+        cause, turn_s = self._front.arriving(host)
+        if cause:
+            self._figures("tls_handshakes", cause).inc()
+            sock.close()
+            return
+        sock.setblocking(False)
+        wait_s = turn_s + self._settings.handshake_s
+        arrival = _Arrival(sock, host, self._loop.time() + wait_s)
+        self._arrivals[arrival] = None
+        arrival.timer = self._loop.call_later(wait_s, self._late, arrival)
+        if turn_s:
+            self._loop.call_later(turn_s, self._listen_to, arrival)
+        else:
+            self._listen_to(arrival)
+
+    def _listen_to(self, arrival: _Arrival) -> None:
+        if not arrival.over:
+            arrival.listened = True
+            self._loop.add_reader(arrival.sock, self._heard, arrival)
+
+    def _heard(self, arrival: _Arrival) -> None:
+        """Its first bytes are there, or its end. They are looked at and left where they are."""
+        self._loop.remove_reader(arrival.sock)
+        arrival.listened = False
+        try:
+            first = arrival.sock.recv(1, socket.MSG_PEEK)
+        except OSError:
+            first = b""
+        if not first:
+            self._fail(arrival, "closed")
+        elif first[0] != HANDSHAKE:
+            self._fail(
+                arrival, "not_tls", "the client does not speak TLS, this listener does: look at its security.protocol"
+            )
+        else:
+            self._line.append(arrival)
+            self._go_on()
+
+    # ---- handshakes ---------------------------------------------------------------------------------------
+    def _go_on(self) -> None:
+        """Begin the next handshake in the next turn of the loop, if there is a place."""
+        if not self._line or self._next is not None or self._closed:
+            return
+        if len(self._under_way) < self._settings.handshakes:
+            self._next = self._loop.call_soon(self._begin)
+        elif self._relief is None:
+            oldest = next(iter(self._under_way))
+            self._relief = self._loop.call_at(max(oldest.since_s + CROWDED_S, self._loop.time()), self._relieve, oldest)
+
+    def _relieve(self, oldest: _Arrival) -> None:
+        self._relief = None
+        if self._line and not oldest.over and len(self._under_way) >= self._settings.handshakes:
+            self._fail(oldest, "crowded_out", "others waited, and this handshake was the oldest one under way")
+        self._go_on()
+
+    def _begin(self) -> None:
+        self._next = None
+        arrival = self._line.popleft()
+        if not arrival.over:
+            if arrival.timer is not None:
+                arrival.timer.cancel()
+            arrival.since_s = self._loop.time()
+            self._under_way[arrival] = None
+            arrival.task = self._tasks.spawn(self._shake(arrival), "TLS handshake")
+        self._go_on()
+
+    async def _shake(self, arrival: _Arrival) -> None:
+        arrival.begun = True
+        left_s = max(arrival.until_s - self._loop.time(), 0.001)
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: _Arrived(self._front, lambda: self._done(arrival)),
+                arrival.sock,
+                ssl=self._certificates.context,
+                ssl_handshake_timeout=left_s,
+                ssl_shutdown_timeout=SHUTDOWN_S,
+            )
+        except ssl.SSLError as exc:
+            self._fail(arrival, CAUSES.get(exc.reason or "", "broken"), exc.reason or str(exc))
+        except OSError as exc:  # the client has gone; asyncio says so, too, when the time is over
+            late = self._loop.time() >= arrival.until_s
+            self._late(arrival) if late else self._fail(arrival, "closed", exc.strerror or str(exc))
+
+    def _done(self, arrival: _Arrival) -> None:
+        if not arrival.over:
+            self._figures("tls_handshakes", "done").inc()
+            arrival.task = None  # it goes on as the session's
+            self._forget(arrival)
+
+    def _late(self, arrival: _Arrival) -> None:
+        self._fail(arrival, "timeout", "limited by tls.handshake_timeout_ms")
+
+    def _fail(self, arrival: _Arrival, cause: str, detail: str = "") -> None:
+        if arrival.over:
+            return
+        self._figures("tls_handshakes", cause).inc()
+        if detail:
+            self._front.door.say("TLS handshake failed", arrival.host, cause, detail)
+        self._end(arrival)
+
+    def _end(self, arrival: _Arrival) -> None:
+        if arrival.listened:
+            self._loop.remove_reader(arrival.sock)
+        self._forget(arrival)
+        if arrival.task is not None and arrival.task is not asyncio.current_task(self._loop):
+            arrival.task.cancel()  # the transport closes with it
+        if not arrival.begun:
+            arrival.sock.close()
+
+    def _forget(self, arrival: _Arrival) -> None:
+        arrival.over = True
+        if arrival.timer is not None:
+            arrival.timer.cancel()
+        del self._arrivals[arrival]
+        self._under_way.pop(arrival, None)
+        self._front.door.let_go(arrival.host)
+        self._go_on()

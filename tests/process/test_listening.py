@@ -1,0 +1,102 @@
+"""The settings of the listener's TLS, and what stops a start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator.start import StartError
+from sidecar.process.listening import listen, tls_settings
+from sidecar.process.settings import Settings, SettingsError, load
+from tests.inprocess.desk import Desk
+from tests.inprocess.house import until
+from tests.security.ground import Authority
+
+GIVEN = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:19092", "node_id": 1}
+
+
+def told(tls: dict[str, Any], listening: str = "127.0.0.1:1") -> Settings:
+    return Settings.model_validate({**GIVEN, "listen": listening, "tls": tls})
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("tls", "words"),
+    [
+        ("{key: k.pem}", "without tls.certificate"),
+        ("{client_auth: required}", "without tls.certificate"),
+        ("{certificate: c.pem, client_auth: required}", "go together"),
+        ("{certificate: c.pem, ca: ca.pem}", "go together"),
+        ("{certificate: c.pem, min_version: TLSv1}", "TLSv1.2"),
+        ("{certificate: c.pem, handshakes: 0}", "tls.handshakes"),
+    ],
+)
+def test_settings_that_contradict_each_other(tmp_path: Path, tls: str, words: str) -> None:
+    config = tmp_path / "sidecar.yaml"
+    config.write_text(f"tls: {tls}")
+    with pytest.raises(SettingsError, match=words):
+        load(config, GIVEN)
+
+
+def test_settings_reach_the_listener() -> None:
+    assert tls_settings(told({})) is None
+    found = tls_settings(
+        told({"certificate": "c", "client_auth": "required", "ca": "a", "min_version": "TLSv1.3", "reload_ms": 500})
+    )
+    assert found is not None and found.clients_from == Path("a") and found.reload_s == 0.5
+    assert found.min_version is ssl.TLSVersion.TLSv1_3 and found.handshakes == 256 and found.handshake_s == 10
+
+
+def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
+    async def whole() -> None:
+        desk = Desk()
+        papers = Authority(tmp_path).issue("sidecar")
+        for tls, words in (
+            ({"certificate": tmp_path / "no.pem"}, "no.pem: No such file"),
+            ({"certificate": papers.certificate}, "no certificate and key"),
+        ):
+            with pytest.raises(StartError, match=words):
+                await listen(told(tls), desk.front, desk.metrics, desk.lines, desk.tasks)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            where = f"127.0.0.1:{taken.getsockname()[1]}"
+            for given in ({}, {"certificate": papers.store}):
+                with pytest.raises(StartError, match=f"cannot listen on {where}: .*ddress already in use"):
+                    await listen(told(given, where), desk.front, desk.metrics, desk.lines, desk.tasks)
+
+    asyncio.run(whole())
+
+
+def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
+    async def whole() -> None:
+        desk = Desk()
+        port = free_port()
+        papers = Authority(tmp_path).issue("sidecar")
+        given = {"certificate": papers.certificate, "key": papers.key, "reload_ms": 0}
+        listener = await listen(told(given, f"127.0.0.1:{port}"), desk.front, desk.metrics, desk.lines, desk.tasks)
+        assert desk.lines.fields("listening")["tls"] == "TLSv1.2"
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: desk.metrics.value("tls_reloads", "done") == 1)
+        context = ssl.create_default_context(cafile=str(papers.authority))
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        writer.close()
+        listener.close()
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: not desk.front.sessions)
+        assert not desk.tasks.failed.done()
+
+    asyncio.run(whole())

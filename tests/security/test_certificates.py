@@ -1,0 +1,70 @@
+"""A broker that knows clients by their certificates: a sidecar in front of it does not start, and says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from sidecar.drill.local import LocalKafka
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.properties import of
+from sidecar.process.principals import principals_fault, read_security
+from tests.clients.conftest import ENV
+from tests.security.ground import ADMIN, Secured
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module", params=["required", "requested"])
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Secured, LocalKafka]]:
+    ground = Secured(tmp_path_factory.mktemp("certificates"), clients="SSL", client_auth=request.param)
+    kafka = ground.start(brokers=1)
+    try:
+        yield ground, kafka
+    finally:
+        kafka.stop()
+
+
+def test_it_is_refused_with_two_ways_out(place: tuple[Secured, LocalKafka]) -> None:
+    """The sidecar itself may have a certificate: that does not make it its clients."""
+    ground, kafka = place
+    node = kafka.nodes[0]
+    own = ground.authority.issue("the-sidecar")
+    seen = ground.java(ADMIN, "SSL") | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(own.store)}
+    env = {
+        **ENV,
+        **kafka.sidecar_settings(node),
+        "SIDECAR_COMMAND_CONFIG": str(ground.file("own", ground.java(ADMIN, ground.internal))),
+        "SIDECAR_BROKER_COMMAND_CONFIG": str(ground.file("seen", seen)),
+    }
+    command = [sys.executable, "-m", "sidecar.cli.main", "run"]
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 1, done.stderr
+    assert f"listener CLIENTS at 127.0.0.1:{node.clients_port} takes principals from the certificates" in done.stderr
+    assert f"ssl.client.auth={ground.client_auth}" in done.stderr
+    assert "(a)" in done.stderr and "SASL_SSL" in done.stderr and "(b)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_its_other_listener_is_not(place: tuple[Secured, LocalKafka]) -> None:
+    ground, kafka = place
+    node = kafka.nodes[0]
+
+    async def asked(port: int) -> str | None:
+        how = of(ground.java(ADMIN, ground.internal))
+        cluster = Cluster([("127.0.0.1", node.internal_port)], "test", {}, 1 << 20, how)
+        try:
+            broker = ("127.0.0.1", port)
+            return principals_fault(broker, await read_security(cluster, node.node_id, broker))
+        finally:
+            cluster.close()
+
+    assert asyncio.run(asked(node.internal_port)) is None
+    assert asyncio.run(asked(node.clients_port)) is not None

@@ -1,0 +1,415 @@
+"""Clients of a secured broker, through the sidecar: who they are passes, and what the broker says to it comes back.
+
+Once over SASL_PLAINTEXT on both legs, once over SASL_SSL on both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # type: ignore[attr-defined]
+
+from sidecar.drill.local import LocalKafka
+from sidecar.drill.processes import wait_until
+from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import metadata as md
+from tests.clients.conftest import ENV
+from tests.clients.wire import join_request
+from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, secret_of
+from tests.security.raw import RawClient, plain
+
+pytestmark = pytest.mark.kafka
+REAUTH_MS, CACHE_MS, RECORDS = 4_000, 1_000, 20
+GROUPS, CONSOLE = (
+    "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "org.apache.kafka.tools.consumer.ConsoleConsumer",
+)
+TOKENS, CONFIGS = "org.apache.kafka.tools.DelegationTokenCommand", "kafka.admin.ConfigCommand"
+TOPIC = "guarded"
+USERS = ("Diana", "mallory", "slow")
+"""Diana: her PLAIN token begins as a ConsumerGroupHeartbeat does. mallory may do nothing."""
+
+
+@dataclass
+class Guarded:
+    ground: Secured
+    kafka: LocalKafka
+
+    @property
+    def protocol(self) -> str:
+        return self.ground.clients
+
+    @property
+    def direct(self) -> str:
+        """The broker's own listener for clients."""
+        return f"127.0.0.1:{self.kafka.nodes[0].clients_port}"
+
+    def librdkafka(self, user: str, mechanism: str, **more: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self.ground.client(user, self.protocol, mechanism)
+        if mechanism == "OAUTHBEARER":
+            del found["sasl.username"], found["sasl.password"]
+            found |= {"enable.sasl.oauthbearer.unsecure.jwt": True, "sasl.oauthbearer.config": f"principal={user}"}
+        return {"bootstrap.servers": self.kafka.bootstrap, "log_level": 2, **found, **more}
+
+    def java(self, name: str, user: str, mechanism: str, **more: str) -> str:
+        said = self.ground.java(user, self.protocol, mechanism)
+        if mechanism == "OAUTHBEARER":
+            login = f'{MODULE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{user}";'
+            said["sasl.jaas.config"] = login
+        return str(self.ground.file(name, {**said, **more}))
+
+    def raw(self, direct: bool = False) -> RawClient:
+        node = self.kafka.nodes[0]
+        authority = str(self.ground.authority.pem) if self.protocol.endswith("SSL") else ""
+        return RawClient(node.clients_port if direct else node.sidecar_port, authority)
+
+    def closed_by_broker(self) -> float:
+        return figure(self.kafka, 'sidecar_connections_closed_total{cause="broker_closed"}')
+
+
+def figure(kafka: LocalKafka, name: str) -> float:
+    import urllib.request
+
+    with urllib.request.urlopen(f"http://127.0.0.1:{kafka.nodes[0].admin_port}/metrics", timeout=5) as res:
+        for line in res.read().decode().splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.split()[-1])
+    return 0.0
+
+
+@pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("clients")
+    more = {"delegation.token.secret.key": "of-tests"}
+    ground = Secured(folder, clients=request.param, users=USERS, reauth_ms=REAUTH_MS, more=more)
+    env = {
+        **ENV,
+        "SIDECAR_COMMAND_CONFIG": str(ground.file("own", ground.java(ADMIN, ground.internal, "SCRAM-SHA-512"))),
+        "SIDECAR_BROKER_COMMAND_CONFIG": str(ground.file("seen", ground.java(ADMIN, request.param, "PLAIN"))),
+        "SIDECAR_AUTHORISATION_CACHE_MS": str(CACHE_MS),
+    }
+    if request.param.endswith("SSL"):
+        papers = ground.authority.issue("sidecar")
+        env |= {"SIDECAR_TLS__CERTIFICATE": str(papers.certificate), "SIDECAR_TLS__KEY": str(papers.key)}
+    kafka = ground.start(brokers=1, sidecar_env=env)
+    try:
+        ground.create(kafka, TOPIC, 3)
+        rights = [(ResourceType.TOPIC, TOPIC, AclOperation.ALL), (ResourceType.GROUP, "*", AclOperation.ALL)]
+        for user in ("Diana", "slow"):
+            ground.allow(kafka, user, rights)
+        kafka.start_sidecar(kafka.nodes[0])
+        kafka.wait_ready()
+        made = Guarded(ground, kafka)
+        producer = Producer(made.librdkafka("Diana", "SCRAM-SHA-256"))
+        for n in range(RECORDS):
+            producer.produce(TOPIC, str(n), str(n))
+        assert producer.flush(30) == 0
+        yield made
+    finally:
+        kafka.stop()
+
+
+def read_all(group: str, lost: list[Any] | None = None, **config: Any) -> Consumer:
+    """A consumer that has read everything; the caller closes it. `lost`: takes what it had and has no more."""
+    consumer = Consumer({"group.id": group, "auto.offset.reset": "earliest", **config})
+    taken = [] if lost is None else lost
+    consumer.subscribe([TOPIC], on_revoke=lambda c, p: taken.append(p), on_lost=lambda c, p: taken.append(p))
+    count = 0
+
+    def done() -> bool:
+        nonlocal count
+        message = consumer.poll(0.2)
+        if message is not None:
+            assert message.error() is None, message.error()
+            count += 1
+        return count >= RECORDS
+
+    wait_until("all records", done, 40)
+    return consumer
+
+
+# ---- every mechanism
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_librdkafka(place: Guarded, mechanism: str, protocol: str) -> None:
+    group = f"managed-{mechanism}-{protocol}"
+    consumer = read_all(group, **place.librdkafka("Diana", mechanism, **{"group.protocol": protocol}))
+    consumer.commit(asynchronous=False)
+    owned = place.kafka.owners(place.kafka.nodes[0], group)
+    assert owned is not None and owned["groups"][group] == 1
+    consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "protocol"), [(m, "consumer" if n % 2 else "classic") for n, m in enumerate(MECHANISMS)]
+)
+def test_java(place: Guarded, mechanism: str, protocol: str) -> None:
+    how = place.java(f"console-{mechanism}", "Diana", mechanism, **{"group.protocol": protocol})
+    group = f"managed-java-{mechanism}"
+    bootstrap = ("--bootstrap-server", place.kafka.bootstrap)
+    wanted = ("--topic", TOPIC, "--group", group, "--from-beginning", "--max-messages", str(RECORDS))
+    code, out = place.kafka.run_tool(CONSOLE, *bootstrap, *wanted, "--timeout-ms", "40000", "--command-config", how)
+    assert code == 0 and f"Processed a total of {RECORDS} messages" in out, out
+    code, out = place.kafka.run_tool(GROUPS, *bootstrap, "--command-config", how, "--describe", "--group", group)
+    assert code == 0 and out.count(TOPIC) == 3, out
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_the_same_error_as_at_the_broker(place: Guarded, mechanism: str) -> None:
+    def told(bootstrap: str) -> tuple[int, str]:
+        heard: list[KafkaError] = []
+        more = {"bootstrap.servers": bootstrap, "sasl.password": "no", "error_cb": heard.append}
+        client = AdminClient(place.librdkafka("Diana", mechanism, **more))
+        end = time.monotonic() + 20
+        while not any(e.code() == KafkaError._AUTHENTICATION for e in heard):
+            assert time.monotonic() < end, heard
+            client.poll(0.1)
+        error = next(e for e in heard if e.code() == KafkaError._AUTHENTICATION)
+        return error.code(), error.str().partition("SASL authentication error: ")[2].partition(" (after")[0]
+
+    through, direct = told(place.kafka.bootstrap), told(place.direct)
+    assert through == direct and "Authentication failed" in through[1]
+
+
+def test_a_wrong_password_of_a_java_client_too(place: Guarded) -> None:
+    login = f'{MODULE}.plain.PlainLoginModule required username="Diana" password="no";'
+    how = place.java("wrong", "Diana", "PLAIN", **{"sasl.jaas.config": login})
+    said = []
+    for bootstrap in (place.kafka.bootstrap, place.direct):
+        _, out = place.kafka.run_tool(GROUPS, "--bootstrap-server", bootstrap, "--command-config", how, "--list")
+        said.append(next(line for line in out.splitlines() if "SaslAuthenticationException" in line))
+    assert said[0] == said[1] and "Authentication failed: Invalid username or password" in said[0]
+
+
+def test_each_client_is_itself(place: Guarded) -> None:
+    """mallory is let in and may do nothing; Diana's connections beside hers do not help her."""
+    diana = read_all("managed-of-diana", **place.librdkafka("Diana", "PLAIN", **{"group.protocol": "consumer"}))
+    for protocol in ("consumer", "classic"):
+        config = place.librdkafka("mallory", "SCRAM-SHA-512", **{"group.protocol": protocol})
+        mallory = Consumer({**config, "group.id": "managed-of-diana"})
+        mallory.subscribe([TOPIC])
+        refused = set()
+        end = time.monotonic() + 15
+        while time.monotonic() < end and KafkaError.GROUP_AUTHORIZATION_FAILED not in refused:
+            try:
+                message = mallory.poll(0.2)
+            except KafkaException as exc:
+                refused.add(exc.args[0].code())
+                continue
+            error = message.error() if message is not None else None
+            if error is not None:
+                refused.add(error.code())
+        mallory.close()
+        assert refused & {KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+    assert len(diana.assignment()) == 3
+    diana.close()
+
+
+# ---- tokens without headers
+def talk_v0(place: Guarded, direct: bool, say: Callable[[RawClient], None], mechanism: str) -> list[str]:
+    client = place.raw(direct)
+    try:
+        assert client.handshake(mechanism, 0) == 0
+        say(client)
+        req = md.MetadataRequest(topics=[md.MetadataRequestTopic(name=TOPIC)])
+        res = client.call(md, "Metadata", 3, 4, req)
+        return [f"{t.name} {t.error_code} {len(t.partitions)}" for t in res.topics]
+    finally:
+        client.close()
+
+
+BEARER = b"n,,\1auth=Bearer eyJhbGciOiJub25lIn0.%s.\1\1"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_handshakes_of_version_0(place: Guarded, mechanism: str) -> None:
+    """Old clients: PLAIN's token of Diana would be a ConsumerGroupHeartbeat, and its answer has no bytes."""
+    from base64 import urlsafe_b64encode
+
+    def say(client: RawClient) -> None:
+        if mechanism == "PLAIN":
+            assert client.token(plain("Diana")) == b""
+        elif mechanism == "OAUTHBEARER":
+            now = int(time.time())
+            claims = b'{"sub":"Diana","iat":%d,"exp":%d}' % (now, now + 3_600)
+            assert client.token(BEARER % urlsafe_b64encode(claims).rstrip(b"=")) == b""
+        else:
+            client.scram("Diana", mechanism)
+
+    assert talk_v0(place, False, say, mechanism) == talk_v0(place, True, say, mechanism) == [f"{TOPIC} 0 3"]
+
+
+def test_a_wrong_password_behind_a_handshake_of_version_0_ends_the_connection(place: Guarded) -> None:
+    for direct in (False, True):
+        client = place.raw(direct)
+        assert client.handshake("PLAIN", 0) == 0
+        with pytest.raises((EOFError, ConnectionError)):
+            client.token(plain("Diana", "no"))
+        client.close()
+        client = place.raw(direct)
+        assert client.handshake("NONE-SUCH", 0) == 33
+        with pytest.raises((EOFError, ConnectionError)):
+            client.token(plain("Diana"))
+        client.close()
+
+
+def test_nothing_is_served_before_a_client_has_authenticated(place: Guarded) -> None:
+    client = place.raw()
+    with pytest.raises((EOFError, ConnectionError)):
+        client.call(ch, "ConsumerGroupHeartbeat", 68, 1, join_request("managed-x", "m" * 22, [TOPIC]), True)
+    client.close()
+
+
+# ---- sessions that end (KIP-368)
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_members_outlive_their_sessions(place: Guarded, protocol: str) -> None:
+    """They authenticate again on the same connections; nothing is revoked, and no connection is lost."""
+    lost: list[Any] = []
+    before = place.closed_by_broker()
+    config = place.librdkafka("Diana", "SCRAM-SHA-256", **{"group.protocol": protocol})
+    consumer = read_all(f"managed-long-{protocol}", lost, **config)
+    until = time.monotonic() + 3.2 * REAUTH_MS / 1000
+    while time.monotonic() < until:
+        message = consumer.poll(0.2)
+        assert message is None or message.error() is None, message.error()
+    assert not lost and len(consumer.assignment()) == 3
+    assert place.closed_by_broker() == before
+    consumer.close()
+
+
+def test_a_java_member_outlives_its_sessions(place: Guarded) -> None:
+    how = place.java("long", "Diana", "PLAIN")
+    group = "managed-java-long"
+    before = place.closed_by_broker()
+    member = place.kafka.tool(
+        "org.apache.kafka.tools.VerifiableConsumer",
+        *("--bootstrap-server", place.kafka.bootstrap, "--topic", TOPIC, "--group-id", group),
+        *("--group-protocol", "consumer", "--reset-policy", "earliest", "--command-config", how),
+        name=f"verifiable-{place.protocol}",
+        lines=True,
+    ).start()
+    heard = []
+    assert member.stdout is not None
+    for line in member.stdout:
+        heard.append(line)
+        if "partitions_assigned" in line and TOPIC in line:
+            break
+    time.sleep(3.2 * REAUTH_MS / 1000)
+    assert member.alive
+    assert place.closed_by_broker() == before
+    member.stop(timeout_s=15)
+    heard += list(member.stdout)
+    events = "".join(heard)
+    assert events.count('"partitions_assigned"') == 1 and "lost" not in events, events
+
+
+def heartbeats_until_the_end(place: Guarded, direct: bool, again_s: float) -> tuple[float, int]:
+    """Of a member that does not authenticate again: after how many seconds its connection ended, and how often it was
+    answered in that time."""
+    client = place.raw(direct)
+    group = "direct" if direct else "managed-short"
+    assert client.handshake("PLAIN", 1) == 0
+    since = time.monotonic()
+    assert client.authenticate(plain("Diana")).session_lifetime_ms > 0
+    req = join_request(group, "AAAAAAAAAAAAAAAAAAAAAA", [TOPIC])
+    res = client.call(ch, "ConsumerGroupHeartbeat", 68, 1, req, True)
+    assert res.error_code == 0, res
+    answers = 0
+    try:
+        while time.monotonic() - since < 30:
+            req = ch.ConsumerGroupHeartbeatRequest(group, res.member_id, member_epoch=res.member_epoch)
+            res = client.call(ch, "ConsumerGroupHeartbeat", 68, 1, req, True)
+            assert res.error_code == 0, res
+            answers += 1
+            time.sleep(again_s)
+    except (EOFError, ConnectionError):
+        return time.monotonic() - since, answers
+    finally:
+        client.close()
+    return float("inf"), answers
+
+
+def test_who_does_not_authenticate_again_is_not_served_for_ever(place: Guarded) -> None:
+    """The front answers steady heartbeats by itself, but not for longer than the broker's word is kept."""
+    ended_s, answers = heartbeats_until_the_end(place, False, 0.1)
+    assert REAUTH_MS / 1000 * 0.8 <= ended_s <= (REAUTH_MS + CACHE_MS) / 1000 + 1.0, ended_s
+    assert answers > 20
+    ended_s, _ = heartbeats_until_the_end(place, True, 0.1)
+    assert REAUTH_MS / 1000 * 0.8 <= ended_s <= REAUTH_MS / 1000 + 1.0, "and so does the broker"
+
+
+def test_a_raw_client_that_does_is_served_on(place: Guarded) -> None:
+    """Between two of its heartbeats, and with a handshake of either version."""
+    client = place.raw()
+    assert client.handshake("PLAIN", 1) == 0
+    client.authenticate(plain("Diana"))
+    req = join_request("managed-again", "AAAAAAAAAAAAAAAAAAAAAA", [TOPIC])
+    res = client.call(ch, "ConsumerGroupHeartbeat", 68, 1, req, True)
+    until, version = time.monotonic() + 3 * REAUTH_MS / 1000, 0
+    again = time.monotonic() + 1.5
+    while time.monotonic() < until:
+        if time.monotonic() > again:
+            version, again = 1 - version, time.monotonic() + 1.5
+            assert client.handshake("PLAIN", version) == 0
+            if version:
+                assert client.authenticate(plain("Diana")).error_code == 0
+            else:
+                assert client.token(plain("Diana")) == b""
+        req = ch.ConsumerGroupHeartbeatRequest("managed-again", res.member_id, member_epoch=res.member_epoch)
+        res = client.call(ch, "ConsumerGroupHeartbeat", 68, 1, req, True)
+        assert res.error_code == 0, res
+        time.sleep(0.1)
+    client.close()
+
+
+# ---- delegation tokens, quotas
+def test_a_delegation_token(place: Guarded) -> None:
+    """Diana has one made through the sidecar, and a client that has nothing else is Diana."""
+    how = place.java("maker", "Diana", "SCRAM-SHA-256")
+    bootstrap = ("--bootstrap-server", place.kafka.bootstrap)
+    made = ("--create", "--max-life-time-period", "-1", "--command-config", how)
+    code, out = place.kafka.run_tool(TOKENS, *bootstrap, *made)
+    assert code == 0, out
+    line = next(ln for ln in out.splitlines() if "User:Diana" in ln)
+    token_id, hmac = line.split()[:2]
+    login = f'{MODULE}.scram.ScramLoginModule required username="{token_id}" password="{hmac}" tokenauth="true";'
+    how = place.java("token", "Diana", "SCRAM-SHA-256", **{"sasl.jaas.config": login})
+    wanted = ("--topic", TOPIC, "--group", "managed-token", "--from-beginning", "--max-messages", str(RECORDS))
+    code, out = place.kafka.run_tool(CONSOLE, *bootstrap, *wanted, "--timeout-ms", "40000", "--command-config", how)
+    assert code == 0 and f"Processed a total of {RECORDS} messages" in out, out
+
+
+def test_a_quota_is_the_principals_own(place: Guarded) -> None:
+    how = str(place.ground.file("admin", place.ground.java(ADMIN, place.ground.internal)))
+    quota = ("--alter", "--add-config", "request_percentage=0.01", "--entity-type", "users", "--entity-name", "slow")
+    code, out = place.kafka.run_tool(
+        CONFIGS, "--bootstrap-server", place.kafka.internal, "--command-config", how, *quota
+    )
+    assert code == 0, out
+
+    def throttled(user: str) -> int:
+        client = place.raw()
+        assert client.handshake("PLAIN", 1) == 0
+        client.authenticate(plain(user))
+        req = md.MetadataRequest(topics=[md.MetadataRequestTopic(name=TOPIC)])
+        most = 0
+        end = time.monotonic() + 3
+        while time.monotonic() < end and not most:
+            most = client.call(md, "Metadata", 3, 4, req).throttle_time_ms
+        client.close()
+        return int(most)
+
+    assert throttled("slow") > 0
+    assert throttled("Diana") == 0
+
+
+def test_no_secret_is_told(place: Guarded) -> None:
+    node = place.kafka.nodes[0]
+    assert node.sidecar is not None
+    text = node.sidecar.log.read_text()
+    assert text and "S3CRET" not in text and secret_of("Diana") not in text
