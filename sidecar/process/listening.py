@@ -12,20 +12,24 @@ from sidecar.front.session import Session
 from sidecar.link.ports import Logger
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
+from sidecar.process.systemd import inherited_socket
 
 
 async def listen(s: Settings, front: Front, log: Logger) -> asyncio.Server:
     host, port = split(s.listen)
     loop = asyncio.get_running_loop()
+    inherited = inherited_socket(s.listen)
+    backlog = s.limits.accept_backlog
     try:
-        server = await loop.create_server(
-            lambda: Session(front), host, port, backlog=s.limits.accept_backlog, reuse_address=True
-        )
+        if inherited is None:
+            server = await loop.create_server(lambda: Session(front), host, port, backlog=backlog, reuse_address=True)
+        else:
+            server = await loop.create_server(lambda: Session(front), sock=inherited, backlog=backlog)
     except OSError as exc:
         raise StartError(f"cannot listen on {s.listen}: {exc.strerror or exc}") from None
     for sock in server.sockets:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    log.info("listening", listen=s.listen, broker=s.broker)
+    log.info("listening", listen=s.listen, broker=s.broker, inherited=inherited is not None)
     return server
 
 
