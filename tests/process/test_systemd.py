@@ -1,5 +1,5 @@
-"""The socket that systemd hands over, and what the sidecar tells systemd. The launcher does what systemd does: socket as
-descriptor 3, LISTEN_* of the very process that becomes the sidecar."""
+"""The socket that systemd hands over, and what the sidecar tells systemd. The launcher does what systemd does: socket
+as descriptor 3, LISTEN_* of the very process that becomes the sidecar."""
 
 from __future__ import annotations
 
