@@ -1,8 +1,8 @@
-"""The chart and the manifests: the real helm renders them, kubeconform judges them with the vendored schemas, and what they
-say to the sidecar is loaded with its real settings. No network, no cluster.
+"""The chart and the manifests: the real helm renders them, kubeconform judges them with the vendored schemas, and what
+they say to the sidecar is loaded with its real settings. No network, no cluster.
 
-Go builds both tools. Without it these tests fail: a test that did not run is not green. SIDECAR_WITHOUT_GO=1 leaves them
-out."""
+Go builds both tools. Without it these tests fail: a test that did not run is not green. SIDECAR_WITHOUT_GO=1 leaves
+them out."""
 
 from __future__ import annotations
 
