@@ -38,6 +38,7 @@ SERVICE_KEYS = {
     "user",
     "tmpfs",
 }
+ROOT = Path(__file__).resolve().parents[2]
 ROOTLESS = re.compile(r"[1-9][0-9]*(:[1-9][0-9]*)?")
 PINNED = re.compile(r"[a-z/-]+:v?[0-9]+\.[0-9]+\.[0-9]+(@sha256:[0-9a-f]{64})?")
 
@@ -152,6 +153,31 @@ def test_the_audit_is_started_with_options_that_it_knows(compose: dict[str, Any]
     volume, _, folder = audit["volumes"][0].partition(":")
     assert parsed["lake"] == folder and volume in compose["volumes"]
     assert parsed["metrics"].split(":")[1] in audit["ports"][0]
+
+
+@pytest.mark.xfail(
+    not (ROOT / "deploy/prometheus/prometheus.yml").exists(),
+    reason="deploy/prometheus is of another branch",
+    strict=True,
+)
+def test_prometheus_and_grafana_find_what_they_read(compose: dict[str, Any], root: Path) -> None:
+    services = compose["services"]
+    scraped = yaml.safe_load((root / "deploy/prometheus/prometheus.yml").read_text())
+    for rules in scraped["rule_files"]:
+        assert (root / "deploy/prometheus" / rules).is_file()
+    targets = {t for job in scraped["scrape_configs"] for group in job["static_configs"] for t in group["targets"]}
+    assert targets == {f"sidecar-{n}:9400" for n in (1, 2, 3)} | {"audit:9410"}
+    mounts = dict(m.split(":")[:2] for m in services["grafana"]["volumes"] + services["prometheus"]["volumes"])
+    for source in (m for m in mounts if m.startswith("./")):
+        assert any((root / source).iterdir()), source
+    assert mounts["./deploy/prometheus"] == "/etc/prometheus"
+    assert mounts["./deploy/grafana/provisioning"] == "/etc/grafana/provisioning"
+    folder = root / "deploy/grafana/provisioning"
+    for file in (folder / "dashboards").glob("*.yml"):
+        for provider in yaml.safe_load(file.read_text())["providers"]:
+            assert mounts["./deploy/grafana/dashboards"] == provider["options"]["path"]
+    sources = [yaml.safe_load(f.read_text()) for f in (folder / "datasources").glob("*.yml")]
+    assert [d["url"] for s in sources for d in s["datasources"]] == ["http://prometheus:9090"]
 
 
 def _brokers(compose: dict[str, Any]) -> list[dict[str, str]]:

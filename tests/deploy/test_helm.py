@@ -244,6 +244,8 @@ def test_selectors_find_the_pods_and_ports_that_there_are() -> None:
     for kind in ("PodDisruptionBudget", "PodMonitor"):
         assert kinds[kind]["spec"]["selector"]["matchLabels"].items() <= labels
     assert {e["port"] for e in kinds["PodMonitor"]["spec"]["podMetricsEndpoints"]} <= set(ports)
+    scraped = kinds["PodMonitor"]["spec"]["podMetricsEndpoints"][0]
+    assert scraped["relabelings"] == [{"targetLabel": "job", "replacement": "kafka-group-sidecar"}]
     policy = kinds["NetworkPolicy"]["spec"]
     assert policy["podSelector"]["matchLabels"].items() <= labels
     rules = {tuple(p["port"] for p in rule["ports"]): rule["from"] for rule in policy["ingress"]}
@@ -263,8 +265,8 @@ def test_dashboards_and_rules_are_taken_from_their_folders(tmp_path: Path) -> No
     }
     for folder in ("grafana", "prometheus"):
         shutil.rmtree(chart / folder)
-        (chart / folder).mkdir()
-    (chart / "grafana/Sidecar_Groups.json").write_text(json.dumps(board, indent=2))
+        (chart / folder / "dashboards").mkdir(parents=True)
+    (chart / "grafana/dashboards/Sidecar_Groups.json").write_text(json.dumps(board, indent=2))
     on = ["--set", "dashboards.enabled=true,prometheusRule.enabled=true"]
     with pytest.raises(ToolError, match=r"no prometheus/rules\.yml"):
         template("k", on, chart)
