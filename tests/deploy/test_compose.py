@@ -69,6 +69,10 @@ def test_every_container_is_pinned_and_can_do_little(compose: dict[str, Any]) ->
         assert s["read_only"] is True and s["cap_drop"] == ["ALL"], name
         assert s["security_opt"] == ["no-new-privileges:true"], name
         assert ROOTLESS.fullmatch(s["user"]), name
+        if "kafka" in s["image"] and "tmpfs" in s:
+            assert "/tmp:exec" in s["tmpfs"], (
+                f"{name}: Java loads native libraries from there, and Docker's default is noexec"
+            )
         for mount in s.get("volumes", ()):
             source = mount.partition(":")[0]
             if source.startswith("."):

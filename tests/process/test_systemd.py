@@ -31,7 +31,7 @@ os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES=na
 os.execv(sys.executable, [sys.executable, *command])
 """
 READS = """
-import sys
+import os, sys
 from sidecar.coordinator.start import StartError
 from sidecar.process.systemd import inherited_socket
 try:
@@ -39,6 +39,9 @@ try:
     print("socket", sock.getsockname()[1], sock.fileno() != 3, sock.get_inheritable())
 except StartError as exc:
     print("refused", exc)
+if len(sys.argv) > 2:
+    sys.stdout.flush()
+    os.execv(sys.executable, [*sys.orig_argv[:-1]])
 """
 
 
@@ -62,14 +65,20 @@ def bound(listening: bool = True) -> Iterator[tuple[socket.socket, int]]:
         yield sock, int(sock.getsockname()[1])
 
 
-def told(sock: socket.socket, listen: str, name: str = "clients") -> str:
-    out, _ = launch(sock, "-c", READS, listen, name=name).communicate(timeout=60)
+def told(sock: socket.socket, listen: str, *more: str, name: str = "clients") -> str:
+    out, _ = launch(sock, "-c", READS, listen, *more, name=name).communicate(timeout=60)
     return out.strip()
 
 
 def test_the_socket_is_taken_as_a_duplicate_that_a_child_does_not_inherit() -> None:
     with bound() as (sock, port):
         assert told(sock, f"0.0.0.0:{port}") == f"socket {port} True False"
+
+
+def test_who_starts_anew_in_the_same_process_finds_it_again() -> None:
+    with bound() as (sock, port):
+        once, again = told(sock, f"0.0.0.0:{port}", "anew").splitlines()
+        assert once == again == f"socket {port} True False"
 
 
 def test_what_does_not_fit_is_refused_with_a_remedy() -> None:
