@@ -5,17 +5,20 @@ N      ?= 10
 SEEDS  ?= 1000
 SCRIPTS ?= 2000
 PROTOCOL ?= classic
+# `make LOCKED=1 ...` sets up the versions of requirements/dev.lock instead of the newest ones that fit.
+LOCKED ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test bench drill audit wire sim differential exactly-once house clients clean
+.PHONY: demo test bench drill audit wire sim differential exactly-once house clients lock vulnerabilities manifests clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kernel.c sidecar/native/_wire.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "setting up $(VENV): once, about a minute"
 	@$(PYTHON) -m venv $(VENV)
+	@test -z '$(LOCKED)' || $(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	@PYTHONWARNINGS=ignore $(BIN)/pip install -q --disable-pip-version-check -e '.[audit,dev]'
 	@touch $@
 
@@ -59,6 +62,22 @@ wire: $(READY)
 
 house: $(READY)
 	@$(BIN)/python -m tools.house $(ARGS)
+
+# Versions and hashes of all dependencies, for the images and for CI; tests/deploy/test_locks.py says when it is time.
+LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
+lock: $(READY)
+	@$(LOCK) requirements/build.in -o requirements/build.lock
+	@$(LOCK) pyproject.toml -o requirements/sidecar.lock
+	@$(LOCK) pyproject.toml --extra audit -o requirements/audit.lock
+	@$(LOCK) pyproject.toml --extra audit --extra dev -o requirements/dev.lock
+
+# 0: none known; 1: at least one; 3: no service answered, so nothing has passed.
+vulnerabilities: $(READY)
+	@$(BIN)/python -m tools.vulnerabilities
+
+# deploy/kubernetes from the chart. It needs Go, which builds helm once.
+manifests: $(READY)
+	@$(BIN)/python -m tools.deploy_tools manifests
 
 clean:
 	rm -rf out build dist *.egg-info $(VENV)

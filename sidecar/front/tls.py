@@ -91,8 +91,18 @@ class TlsListener:
         self.sockets: list[socket.socket] = []
         figures("tls_under_way").set_function(lambda: len(self._under_way))
 
-    async def open(self, host: str, port: int, backlog: int) -> None:
-        """Raises OSError."""
+    async def open(self, host: str, port: int, backlog: int, inherited: socket.socket | None = None) -> None:
+        """`inherited`: a socket that somebody else has bound, in the place of a new one. Raises OSError."""
+        if inherited is None:
+            await self._bind(host, port, backlog)
+        else:
+            inherited.listen(backlog)
+            inherited.setblocking(False)
+            self.sockets.append(inherited)
+        for sock in self.sockets:
+            self._loop.add_reader(sock, self._accept, sock)
+
+    async def _bind(self, host: str, port: int, backlog: int) -> None:
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
             for family, kind, proto, _, address in dict.fromkeys(found):
@@ -109,8 +119,6 @@ class TlsListener:
             for sock in self.sockets:
                 sock.close()
             raise
-        for sock in self.sockets:
-            self._loop.add_reader(sock, self._accept, sock)
 
     def close(self) -> None:
         """Nobody is accepted any more, and handshakes under way end."""

@@ -59,6 +59,7 @@ from sidecar.process.principals import knows_clients
 from sidecar.process.reach import Reach
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
+from sidecar.process.systemd import Notifier, keep_alive
 from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import UnixClient, serve_unix
 from sidecar.state.codec import StateCodec
@@ -348,6 +349,7 @@ class App:
         self.servers: list[Listener] = []
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
+        self._manager = Notifier(self.log)
 
     def _front(self) -> Front:
         s, shared = self.settings, self.shared
@@ -363,6 +365,8 @@ class App:
         loop = asyncio.get_running_loop()
         tasks = self.shared.tasks
         tasks.watch(loop)
+        if self._manager.watchdog_s:
+            tasks.spawn(keep_alive(self._manager), "watchdog")
         for sig in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sig, self._stop.set)
         if self.fronts:
@@ -397,6 +401,7 @@ class App:
             await asyncio.sleep(READY_TICK_S)
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
         self.shared.edges.started()
+        self._manager.ready()
         kernel = "compiled" if COMPILED else "python"
         self.log.info("ready", role=self.settings.role, kernel=kernel, ms=self.ready_ms, **told)
 
@@ -456,6 +461,8 @@ class App:
     async def _end(self, admin: Admin) -> None:
         """Nothing new is taken; what was asked is answered, by this sidecar or by a word that sends clients on."""
         self.log.info("stopping")
+        if self._stop.is_set():  # not if it starts anew: the manager would count until it ends
+            self._manager.stopping()
         for front in self.fronts:
             front.stopping = True
         await self.half.stop()

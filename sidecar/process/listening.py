@@ -17,6 +17,7 @@ from sidecar.front.tls import TlsListener
 from sidecar.link.ports import Figures, Logger, Tasks
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
+from sidecar.process.systemd import inherited_socket
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -28,10 +29,11 @@ class Listener(Protocol):
 async def listen(s: Settings, front: Front, figures: Figures, log: Logger, tasks: Tasks) -> Listener:
     """Raises StartError."""
     settings = tls_settings(s)
+    inherited = inherited_socket(s.listen)
     try:
         if settings is None:
-            return await _plain(s, front, log)
-        return await _tls(s, settings, front, figures, log, tasks)
+            return await _plain(s, inherited, front, log)
+        return await _tls(s, settings, inherited, front, figures, log, tasks)
     except OSError as exc:
         raise StartError(f"cannot listen on {s.listen}: {exc.strerror or exc}") from None
 
@@ -54,29 +56,37 @@ def tls_settings(s: Settings) -> TlsSettings | None:
 
 
 async def _tls(
-    s: Settings, settings: TlsSettings, front: Front, figures: Figures, log: Logger, tasks: Tasks
+    s: Settings,
+    settings: TlsSettings,
+    inherited: socket.socket | None,
+    front: Front,
+    figures: Figures,
+    log: Logger,
+    tasks: Tasks,
 ) -> Listener:
     try:
         certificates = Certificates(settings, figures, log)
     except TlsError as exc:
         raise StartError(str(exc)) from None
     listener = TlsListener(front, certificates, figures, log, tasks)
-    await listener.open(*split(s.listen), s.limits.accept_backlog)
+    await listener.open(*split(s.listen), s.limits.accept_backlog, inherited)
     tasks.spawn(certificates.watch(), "TLS files")
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificates.reload)
-    log.info("listening", listen=s.listen, broker=s.broker, tls=s.tls.min_version)
+    log.info("listening", listen=s.listen, broker=s.broker, tls=s.tls.min_version, inherited=inherited is not None)
     return listener
 
 
-async def _plain(s: Settings, front: Front, log: Logger) -> Listener:
+async def _plain(s: Settings, inherited: socket.socket | None, front: Front, log: Logger) -> Listener:
     host, port = split(s.listen)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: Session(front), host, port, backlog=s.limits.accept_backlog, reuse_address=True
-    )
+    backlog = s.limits.accept_backlog
+    if inherited is None:
+        server = await loop.create_server(lambda: Session(front), host, port, backlog=backlog, reuse_address=True)
+    else:
+        server = await loop.create_server(lambda: Session(front), sock=inherited, backlog=backlog)
     for sock in server.sockets:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    log.info("listening", listen=s.listen, broker=s.broker)
+    log.info("listening", listen=s.listen, broker=s.broker, inherited=inherited is not None)
     return server
 
 

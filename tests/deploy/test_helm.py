@@ -1,0 +1,302 @@
+"""The chart and the manifests: the real helm renders them, kubeconform judges them with the vendored schemas, and what
+they say to the sidecar is loaded with its real settings. No network, no cluster.
+
+Go builds both tools. Without it these tests fail: a test that did not run is not green. SIDECAR_WITHOUT_GO=1 leaves
+them out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sidecar.process.sections import split
+from sidecar.process.settings import Settings, load
+from tools import deploy_tools
+from tools.deploy_tools import CHART, KUBECONFORM, MANIFESTS, ToolError, helm, manifest, template, tool
+
+pytestmark = [
+    pytest.mark.skipif(os.environ.get("SIDECAR_WITHOUT_GO") == "1", reason="SIDECAR_WITHOUT_GO=1"),
+    pytest.mark.timeout(1200),  # the first one builds both
+]
+SCHEMAS = Path(__file__).parent / "schemas"
+VERSIONS = sorted(folder.name.removeprefix("v") for folder in SCHEMAS.glob("v*"))
+BESIDE = ["--set", "mode=beside,beside.broker=b-$(NODE_ID).b:9092,beside.bootstrap=b:9094"]
+EXISTING = ["--set", "mode=existing,existing.podLabels.app=kafka"]
+EVERYTHING = ["--set", "podMonitor.enabled=true,networkPolicy.internal[0].podSelector.matchLabels.app=audit"]
+CASES = {
+    "cluster": [],
+    "everything": EVERYTHING,
+    "single": ["--set", "brokers.replicas=1,networkPolicy.enabled=false,podDisruptionBudget.enabled=false"],
+    "beside": [*BESIDE, "--set", "podMonitor.enabled=true,beside.firstNodeId=3"],
+    "existing": [*EXISTING, "--set", "podMonitor.enabled=true"],
+    "pinned": ["--set", f"image.digest=sha256:{'0' * 64},brokers.storage.className=fast,nodeSelector.disk=ssd"],
+}
+Doc = dict[str, Any]
+
+
+def docs(text: str) -> list[Doc]:
+    return [d for d in yaml.safe_load_all(text) if d]
+
+
+def judged(text: str, version: str) -> dict[str, int]:
+    """What kubeconform counts. It knows the vendored schemas only; a kind without one is an error."""
+    places = [f"{SCHEMAS}/v{version}", f"{SCHEMAS}/crd"]
+    where = [x for p in places for x in ("-schema-location", p + "/{{.ResourceKind}}{{.KindSuffix}}.json")]
+    command = [str(tool(KUBECONFORM)), "-strict", "-summary", "-output", "json", "-kubernetes-version", version, *where]
+    done = subprocess.run([*command, "-"], input=text, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)
+    assert (done.returncode == 0) == (not found["resources"]), found
+    return dict(found["summary"])
+
+
+def all_valid(text: str) -> dict[str, int]:
+    return {"valid": len(docs(text)), "invalid": 0, "errors": 0, "skipped": 0}
+
+
+def test_there_are_schemas_of_two_versions() -> None:
+    assert len(VERSIONS) == 2 and VERSIONS[0] == deploy_tools.KUBERNETES
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_linter_has_nothing_to_say(case: str) -> None:
+    done = helm("lint", "--strict", str(CHART), "--kube-version", deploy_tools.KUBERNETES, *CASES[case])
+    assert done.returncode == 0 and "[WARNING]" not in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_rendered_is_valid(case: str, version: str) -> None:
+    text = template("k", CASES[case])
+    assert len(docs(text)) >= 2
+    assert judged(text, version) == all_valid(text)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("file", [*MANIFESTS, "deploy/kubernetes/strimzi/kafka.yaml"])
+def test_manifests_are_valid(root: Path, file: str, version: str) -> None:
+    text = (root / file).read_text()
+    assert judged(text, version) == all_valid(text)
+
+
+@pytest.mark.parametrize("file", MANIFESTS)
+def test_manifests_are_what_the_chart_renders(root: Path, file: str) -> None:
+    assert (root / file).read_text() == manifest(file), "run `python -m tools.deploy_tools manifests`"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_schemas_refuse_what_the_api_server_would(version: str, root: Path) -> None:
+    good = (root / "deploy/kubernetes/cluster.yaml").read_text()
+    strimzi = (root / "deploy/kubernetes/strimzi/kafka.yaml").read_text()
+    wrong = [
+        good.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem"),
+        good.replace("replicas: 3", "replicas: three"),
+        good.replace("kind: PodMonitor", "kind: PodMonitors"),
+        good.replace("podMetricsEndpoints", "endpoints"),
+        strimzi.replace(
+            "template:\n      pod:", "template:\n      pod:\n        initContainers: []"
+        ),  # as kafka.yaml says
+        strimzi.replace("advertisedHostTemplate", "advertisedHost"),
+    ]
+    for text in wrong:
+        assert text not in (good, strimzi)
+        found = judged(text, version)
+        assert found["invalid"] + found["errors"] >= 1, found
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("mode=else", "mode"),
+        ("mode=beside", "beside"),
+        ("mode=beside,beside.broker=b:9092,beside.bootstrap=b:9094", "NODE_ID"),
+        ("mode=existing", "podLabels"),
+        ("sidecar.settings.listen=0.0.0.0:1", "listen"),
+        ("brokers.replicas=0", "replicas"),
+        ("typo=1", "typo"),
+        ("prometheusRule.enabled=true,image.digest=latest", "digest"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused(given: str, said: str) -> None:
+    with pytest.raises(ToolError, match=re.escape(said)):
+        template("k", ["--set", given])
+
+
+# ---- what it says to the sidecar ------------------------------------------------------------------------------
+def stateful(found: list[Doc]) -> Doc:
+    return next(d for d in found if d["kind"] == "StatefulSet")
+
+
+def containers(found: list[Doc]) -> Iterator[Doc]:
+    pod = stateful(found)["spec"]["template"]["spec"]
+    yield from pod.get("initContainers", [])
+    yield from pod["containers"]
+
+
+def environment(container: Doc, name: str, index: int) -> dict[str, str]:
+    """The variables of one pod, as the kubelet makes them."""
+    known = {"metadata.name": f"{name}-{index}", "metadata.labels['apps.kubernetes.io/pod-index']": str(index)}
+    made: dict[str, str] = {}
+    for entry in container["env"]:
+        value = entry["value"] if "value" in entry else known[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+        made[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda m: made[m[1]], value)
+    return made
+
+
+def settings_of(found: list[Doc], index: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    container = next(c for c in containers(found) if c["name"] == "sidecar")
+    config = folder / "sidecar.yaml"
+    config.write_text(next(d for d in found if d["kind"] == "ConfigMap")["data"]["sidecar.yaml"])
+    mount = next(m for m in container["volumeMounts"] if m["name"] == "sidecar-settings")["mountPath"]
+    assert container["args"] == ["run", "--config", f"{mount}/sidecar.yaml"]
+    for name in [k for k in os.environ if k.startswith("SIDECAR_")]:
+        monkeypatch.delenv(name)
+    for name, value in environment(container, stateful(found)["metadata"]["name"], index).items():
+        if name.startswith("SIDECAR_"):
+            monkeypatch.setenv(name, value)
+    return load(config, {})
+
+
+def listeners(text: str) -> dict[str, str]:
+    return dict(x.split("://") for x in text.split(","))
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_each_sidecar_stands_on_the_advertised_address_of_its_broker(
+    root: Path, index: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = docs((root / "deploy/kubernetes/cluster.yaml").read_text())
+    s = settings_of(found, index, tmp_path, monkeypatch)
+    broker = environment(next(c for c in containers(found) if c["name"] == "broker"), "kafka", index)
+    bound, advertised = listeners(broker["KAFKA_LISTENERS"]), listeners(broker["KAFKA_ADVERTISED_LISTENERS"])
+    service = stateful(found)["spec"]["serviceName"]
+    assert any(d["kind"] == "Service" and d["metadata"]["name"] == service for d in found)
+    host = f"kafka-{index}.{service}.kafka.svc.cluster.local"
+    assert advertised["CLIENTS"] == f"{host}:{split(s.listen)[1]}"
+    assert s.broker == bound["CLIENTS"]
+    assert advertised["INTERNAL"] in s.bootstrap.split(",")
+    assert str(s.node_id) == broker["KAFKA_NODE_ID"]
+    assert f"{index}@{host}:9093" in broker["KAFKA_CONTROLLER_QUORUM_VOTERS"].split(",")
+    assert s.groups.include == ("payments.*",)
+
+
+def test_strimzi_advertises_the_sidecars(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = root / "deploy/kubernetes/strimzi"
+    found = docs((folder / "sidecars.yaml").read_text())
+    *pools, kafka = docs((folder / "kafka.yaml").read_text())
+    brokers = next(p for p in pools if p["spec"]["roles"] == ["broker"])
+    cluster, pool = kafka["metadata"]["name"], brokers["metadata"]["name"]
+    assert brokers["spec"]["replicas"] == stateful(found)["spec"]["replicas"]
+    clients, direct = kafka["spec"]["kafka"]["listeners"]
+    s = settings_of(found, 2, tmp_path, monkeypatch)
+    assert s.broker == f"{cluster}-{pool}-2.{cluster}-kafka-brokers.kafka.svc.cluster.local:{clients['port']}"
+    assert s.bootstrap == f"{cluster}-kafka-bootstrap.kafka.svc.cluster.local:{direct['port']}"
+    name, service = stateful(found)["metadata"]["name"], stateful(found)["spec"]["serviceName"]
+    told = clients["configuration"]
+    assert told["advertisedHostTemplate"] == f"{name}-{{nodeId}}.{service}.kafka.svc.cluster.local"
+    assert int(told["advertisedPortTemplate"]) == split(s.listen)[1]
+    labels = stateful(found)["spec"]["template"]["metadata"]["labels"].items()
+    for listener in (clients, direct):
+        assert listener["networkPolicyPeers"][0]["podSelector"]["matchLabels"].items() <= labels
+
+
+# ---- what it allows -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", ["everything", "beside"])
+def test_containers_can_do_little_and_tell_their_health(case: str) -> None:
+    found = docs(template("k", CASES[case]))
+    pod = stateful(found)["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False and pod["enableServiceLinks"] is False
+    for container in containers(found):
+        context = container["securityContext"]
+        assert context["runAsUser"] > 0 and context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False and context["capabilities"]["drop"] == ["ALL"]
+        assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
+        assert "memory" in container["resources"]["limits"]
+        ports = {p["name"] for p in container["ports"]}
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            asked = container[probe].get("httpGet") or container[probe]["tcpSocket"]
+            assert asked["port"] in ports
+        assert {m["name"] for m in container["volumeMounts"]} <= {v["name"] for v in pod["volumes"]} | {"data"}
+
+
+def test_the_sidecar_is_native_where_a_broker_is_in_the_pod() -> None:
+    pod = stateful(docs(template("k")))["spec"]["template"]["spec"]
+    assert [c["name"] for c in pod["initContainers"]] == ["sidecar"]
+    assert pod["initContainers"][0]["restartPolicy"] == "Always"
+    beside = stateful(docs(template("k", BESIDE)))["spec"]["template"]["spec"]
+    assert "initContainers" not in beside and "restartPolicy" not in beside["containers"][0]
+
+
+def test_selectors_find_the_pods_and_ports_that_there_are() -> None:
+    found = docs(template("k", EVERYTHING))
+    labels = stateful(found)["spec"]["template"]["metadata"]["labels"].items()
+    ports = {p["name"]: p["containerPort"] for c in containers(found) for p in c["ports"]}
+    kinds = {d["kind"]: d for d in found}
+    for kind in ("PodDisruptionBudget", "PodMonitor"):
+        assert kinds[kind]["spec"]["selector"]["matchLabels"].items() <= labels
+    assert {e["port"] for e in kinds["PodMonitor"]["spec"]["podMetricsEndpoints"]} <= set(ports)
+    scraped = kinds["PodMonitor"]["spec"]["podMetricsEndpoints"][0]
+    assert scraped["relabelings"] == [{"targetLabel": "job", "replacement": "kafka-group-sidecar"}]
+    policy = kinds["NetworkPolicy"]["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels
+    rules = {tuple(p["port"] for p in rule["ports"]): rule["from"] for rule in policy["ingress"]}
+    assert {p for allowed in rules for p in allowed} == set(ports.values())
+    assert rules[(ports["clients"],)] == [{"podSelector": {}}]
+    own = rules[(ports["peers"], ports["internal"], ports["controller"])]
+    assert [peer["podSelector"]["matchLabels"].items() <= labels for peer in own] == [True]
+    assert rules[(ports["internal"],)] == [{"podSelector": {"matchLabels": {"app": "audit"}}}]
+
+
+def test_dashboards_and_rules_are_taken_from_their_folders(tmp_path: Path) -> None:
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    board = {"title": "Groups {{ not a template }}", "panels": []}
+    rules = {
+        "groups": [{"name": "g", "rules": [{"alert": "Down", "expr": "up == 0", "annotations": {"a": "{{ $value }}"}}]}]
+    }
+    for folder in ("grafana", "prometheus"):
+        shutil.rmtree(chart / folder)
+        (chart / folder / "dashboards").mkdir(parents=True)
+    (chart / "grafana/dashboards/Sidecar_Groups.json").write_text(json.dumps(board, indent=2))
+    on = ["--set", "dashboards.enabled=true,prometheusRule.enabled=true"]
+    with pytest.raises(ToolError, match=r"no prometheus/rules\.yml"):
+        template("k", on, chart)
+    (chart / "prometheus/rules.yml").write_text(yaml.safe_dump(rules))
+    text = template("k", on, chart)
+    found = {(d["kind"], d["metadata"]["name"]): d for d in docs(text)}
+    config = found["ConfigMap", "k-dashboard-sidecar-groups"]
+    assert json.loads(config["data"]["Sidecar_Groups.json"]) == board
+    assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert found["PrometheusRule", "k-sidecar"]["spec"] == rules
+    assert judged(text, VERSIONS[0]) == all_valid(text)
+
+
+def test_for_existing_pods_the_notes_print_the_container(tmp_path: Path) -> None:
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    (chart / "templates/NOTES.txt").rename(chart / "notes.txt")  # helm prints notes only where there is a cluster
+    (chart / "templates/notes.yaml").write_text(
+        'kind: Notes\ntext: |\n  {{- tpl (.Files.Get "notes.txt") . | nindent 2 }}\n'
+    )
+    notes = next(d["text"] for d in docs(template("k", EXISTING, chart)) if d["kind"] == "Notes")
+    spec = yaml.safe_load(notes[notes.index("\nspec:\n") : notes.index("\nNo group is managed yet")])["spec"]
+    native = stateful(docs(template("k")))["spec"]["template"]["spec"]["initContainers"][0]
+    (sidecar,) = spec["initContainers"]
+    assert {k: v for k, v in sidecar.items() if k != "env"} == {k: v for k, v in native.items() if k != "env"}
+    assert [e["name"] for e in sidecar["env"]] == [e["name"] for e in native["env"]]
+    assert spec["volumes"][0]["configMap"]["name"] == "k-settings"
+
+
+def test_versions_of_chart_and_package_are_one(root: Path) -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    found = re.search(r'^version = "(.+)"$', (root / "pyproject.toml").read_text(), re.M)
+    assert found and chart["version"] == chart["appVersion"] == found[1]

@@ -1,0 +1,106 @@
+"""helm and kubeconform, built once by Go from its module proxy into the cache folder, and the manifests that helm makes.
+
+    python -m tools.deploy_tools build        build both, if they are not there yet
+    python -m tools.deploy_tools manifests    write deploy/kubernetes/*.yaml anew from the chart
+
+A tool that is installed is not used: versions are pinned, so that everybody renders the same text.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from sidecar.drill.artifacts import cache_dir
+
+ROOT = Path(__file__).resolve().parent.parent
+CHART = ROOT / "deploy" / "helm" / "kafka-group-sidecar"
+HELM, KUBECONFORM = "helm", "kubeconform"
+MODULES = {
+    HELM: ("helm.sh/helm/v3/cmd/helm", "v3.22.0"),
+    KUBECONFORM: ("github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0"),
+}
+MANIFESTS = {
+    "deploy/kubernetes/cluster.yaml": ("kafka", "deploy/kubernetes/values.yaml"),
+    "deploy/kubernetes/strimzi/sidecars.yaml": ("sidecars", "deploy/kubernetes/strimzi/values.yaml"),
+}
+"""File -> release and values; all are for the namespace kafka."""
+HEAD = """# Made by `python -m tools.deploy_tools manifests` from the Helm chart with {values}: change these, not this.
+#   kubectl create namespace kafka && kubectl -n kafka apply -f {name}
+"""
+KUBERNETES = "1.29.0"
+"""A helm that go builds does not know for which version of Kubernetes it is to render."""
+
+
+class ToolError(Exception):
+    """Says what is missing and how to get it."""
+
+
+def tool(name: str) -> Path:
+    """The program, built if it is not there yet: with two cores that takes minutes for helm. Raises ToolError."""
+    module, version = MODULES[name]
+    found = cache_dir() / "go-tools" / f"{name}-{version}"
+    if found.exists():
+        return found
+    go = shutil.which("go")
+    if go is None:
+        raise ToolError(f"{name} is built by Go, which is not installed: install Go 1.26 or later")
+    found.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=found.parent) as folder:
+        env = {**os.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
+        command = ["nice", go, "install", "-trimpath", "-ldflags=-s -w", f"{module}@{version}"]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ToolError(f"{name} {version} could not be built:\n{done.stderr[-2000:]}")
+        os.replace(Path(folder, name), found)
+    return found
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run helm with a home of its own, so that it neither sees nor leaves anything."""
+    with tempfile.TemporaryDirectory() as home:
+        homes = {f"HELM_{kind}_HOME": f"{home}/{kind.lower()}" for kind in ("CACHE", "CONFIG", "DATA")}
+        env = {**os.environ, **homes, "KUBECONFIG": f"{home}/none"}
+        command = [str(tool(HELM)), *arguments]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def template(release: str, options: Sequence[str] = (), chart: Path = CHART) -> str:
+    """What the chart renders, in the namespace kafka. Raises ToolError with helm's message."""
+    where = ("--namespace", "kafka", "--kube-version", KUBERNETES)
+    done = helm("template", release, str(chart), *where, *options)
+    if done.returncode != 0:
+        raise ToolError(done.stderr)
+    return done.stdout
+
+
+def manifest(file: str) -> str:
+    release, values = MANIFESTS[file]
+    rendered = template(release, ["--values", str(ROOT / values)])
+    return HEAD.format(values=values, name=Path(file).name) + rendered
+
+
+def main(arguments: Sequence[str]) -> int:
+    if list(arguments) == ["build"]:
+        for name in MODULES:
+            print(tool(name))
+        return 0
+    if list(arguments) == ["manifests"]:
+        for file in MANIFESTS:
+            (ROOT / file).write_text(manifest(file))
+            print(file)
+        return 0
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ToolError as exc:
+        sys.exit(f"deploy_tools: {exc}")
