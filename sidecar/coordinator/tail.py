@@ -51,7 +51,10 @@ class StateLog:
         which is no record and has an offset."""
         self._codec = codec
         self._log = log
+        self.end_of: Callable[[int], int] = lambda partition: 0
+        """As far as the brokers have told the tail."""
         figures("void_records").set_function(lambda: sum(p.owners.void for p in self.partitions))
+        figures("tail_lag").set_function(self.behind)
         self._waiters: list[list[tuple[int, asyncio.Future[None]]]] = [[] for _ in range(partitions)]
 
     def groups(self, partition: int) -> Collection[str]:
@@ -94,6 +97,10 @@ class StateLog:
     def _read(self, partition: int) -> int:
         """Up to this offset the tail has seen everything."""
         return max(self.partitions[partition].position, self.ends[partition])
+
+    def behind(self) -> int:
+        """Offsets that the tail has not come to yet."""
+        return sum(max(0, self.end_of(p) - self._read(p)) for p in range(len(self.partitions)))
 
     def apply(
         self, partition: int, offset: int, key: StateKey | None, value: bytes | None, owner_epoch: int = -1
@@ -192,6 +199,8 @@ class Tail:
             broke=lambda exc: self._post(listener.tail_broke, exc),
         )
         log.late = self._late
+        self._consumer = Consumer(self._config)
+        log.end_of = self._end_of
         self._thread = threading.Thread(target=self._guarded, name="state-tail", daemon=True)
         self._thread.start()
 
@@ -205,6 +214,16 @@ class Tail:
         if position <= offset < position + FAR:
             self._ahead.read(Want(partition, position, offset))
 
+    def _end_of(self, partition: int) -> int:
+        """From what librdkafka has kept of the brokers' last answer; it asks nobody."""
+        if self._stop.is_set():
+            return 0
+        try:
+            ends = self._consumer.get_watermark_offsets(TopicPartition(self.topic, partition), cached=True)
+        except (KafkaException, RuntimeError):  # not fetched yet; closed
+            return 0
+        return ends[1] if ends else 0
+
     # ---- the thread ---------------------------------------------------------------------------------------
     def _guarded(self) -> None:
         try:
@@ -213,7 +232,7 @@ class Tail:
             self._post(self._listener.tail_broke, exc)
 
     def _run(self) -> None:
-        consumer = Consumer(self._config)
+        consumer = self._consumer
         partitions = range(len(self._log.partitions))
         consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in partitions])
         while not self._stop.is_set():

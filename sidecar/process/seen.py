@@ -1,0 +1,27 @@
+"""What a process tells of itself, and of which groups it exports offsets and lags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import version
+
+from sidecar.coordinator.exporter import ExporterSettings
+from sidecar.core.patterns import Patterns
+from sidecar.link.ports import Figures
+from sidecar.native import COMPILED
+from sidecar.process.settings import Settings
+
+KERNEL = "compiled" if COMPILED else "python"
+
+
+def tell_figures(figures: Figures, s: Settings, ready: Callable[[], bool]) -> None:
+    figures("build", version("kafka-group-sidecar"), KERNEL).set(1)
+    figures("ready").set_function(lambda: float(ready()))
+    figures("limit", "connections").set(s.limits.connections)
+    figures("limit", "parked_replies").set(s.limits.parked_replies)
+
+
+def exporter_settings(s: Settings) -> ExporterSettings:
+    e = s.exporter
+    named = Patterns(e.include, e.exclude, [s.ownership.group])
+    return ExporterSettings(s.node_id, e.interval_ms / 1000, e.series, named, e.topics)
