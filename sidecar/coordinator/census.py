@@ -22,6 +22,7 @@ from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.consumer.group import ConsumerGroup, GroupState
 from sidecar.core.effects import Count, Observe
 from sidecar.core.owner import Phase
+from sidecar.core.reasons import Reason
 from sidecar.core.service import Service
 from sidecar.link.ports import Figures
 
@@ -48,6 +49,13 @@ def show(figures: Figures, service: Service, waiting: Callable[[], int]) -> None
     for owner in owners:
         serves = partial(lambda o: float(o.phase is Phase.SERVING), owner)
         figures("partition_owned", str(owner.partition)).set_function(serves)
+    # A counter that is not there before its first step hides that step from rates.
+    for kind in STATES:
+        figures("settle_seconds", kind)
+        for reason in Reason:
+            figures("rebalances", kind, reason)
+    for why in ("fenced", "write lost"):
+        figures("fenced", why)
     for phase in Phase:
         figures("partitions", phase).set_function(partial(lambda p: sum(o.phase is p for o in owners), phase))
 

@@ -17,6 +17,10 @@ KERNEL = "compiled" if COMPILED else "python"
 def tell_figures(figures: Figures, s: Settings, ready: Callable[[], bool]) -> None:
     figures("build", version("kafka-group-sidecar"), KERNEL).set(1)
     figures("ready").set_function(lambda: float(ready()))
+    for assignor in s.consumer.assignors:
+        for name in ("assignments", "assignor_failures", "partitions_moved"):
+            figures(name, assignor)
+    figures("commits", "accepted")
     figures("limit", "connections").set(s.limits.connections)
     figures("limit", "parked_replies").set(s.limits.parked_replies)
 
