@@ -90,6 +90,11 @@ FRONT: dict[str, Metric] = {
         "Kafka's at all.",
         ("reason",),
     ),
+    "tls_expiry": Metric(
+        Gauge,
+        "sidecar_tls_certificate_expiry_seconds",
+        "When the listener's certificate ends, in Unix time; 0: it has none.",
+    ),
     "paused": Metric(
         Counter,
         "sidecar_reading_paused",

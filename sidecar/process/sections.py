@@ -360,5 +360,9 @@ class ExporterSection(Section):
 
 class LogSection(Section):
     level: str = Field("info", pattern="^(debug|info|warning|error)$", description="The least that is logged.")
-    format: str = Field("text", pattern="^(text|json)$", description="text: key=value lines; json: one object a line.")
+    format: str = Field(
+        "auto",
+        pattern="^(auto|text|json)$",
+        description="text: key=value lines; json: one object a line; auto: text if stderr is a terminal, else json.",
+    )
     repeat_ms: int = Field(10_000, ge=0, description="A refused frame is logged so often for each reason; 0: each one.")
