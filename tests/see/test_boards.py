@@ -104,9 +104,11 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
             "group-state-audit": [f"127.0.0.1:{audit_port}"],
         }
         stopped = threading.Event()
-        work = [threading.Thread(target=produce, args=(kafka, stopped))]
+        work = [threading.Thread(target=produce, args=(kafka, stopped), daemon=True)]
         for group, protocol in ((MODERN, "consumer"), (CLASSIC, "classic")):
-            work += [threading.Thread(target=consume, args=(kafka, group, protocol, stopped)) for _ in range(2)]
+            work += [
+                threading.Thread(target=consume, args=(kafka, group, protocol, stopped), daemon=True) for _ in range(2)
+            ]
         for thread in work:
             thread.start()
         try:

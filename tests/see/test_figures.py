@@ -77,7 +77,7 @@ def test_a_group_forms_commits_and_ends() -> None:
 def test_the_tail_says_how_far_behind_it_is() -> None:
     async def test(house: House) -> None:
         assert house.state.behind() == 0
-        house.state.end_of = lambda partition: house.state.partitions[partition].position + 7
+        house.state.told_ends = [part.position + 7 for part in house.state.partitions]
         assert total(house, "sidecar_tail_lag_records") == 14
 
     run(test)
