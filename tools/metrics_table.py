@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def page() -> str:
-    parts = [HEAD.format(slice="a few milliseconds")]
+    parts = [HEAD.format(slice="some 10 milliseconds")]
     for title, table in PARTS.items():
         parts.append(f"## {title}\n")
         parts.append(_table([_row(m) for m in table.values()]))

@@ -54,7 +54,7 @@ from sidecar.process.listening import listen, peer_listener
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
 from sidecar.process.sections import split
-from sidecar.process.seen import KERNEL, exporter_settings, tell_figures
+from sidecar.process.seen import KERNEL, exporter_settings, in_slices, tell_figures
 from sidecar.process.settings import Settings
 from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import UnixClient, serve_unix
@@ -335,7 +335,7 @@ class Shared:
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None
         self.background = edges.new_background(s.background_threads)
-        self.metrics.registry.register(BackgroundCollector(self.background))
+        self.metrics.add(BackgroundCollector(self.background))
 
 
 class App:
@@ -473,7 +473,7 @@ class App:
     async def metrics(self) -> bytes:
         """All of them, as Prometheus reads them."""
         exported = await self.half.metrics()
-        return self.shared.metrics.text() + exported
+        return await in_slices(self.shared.metrics.parts()) + exported
 
     def problems(self) -> tuple[list[str], int | None]:
         """Why this sidecar is not ready, and how long its start took."""

@@ -6,7 +6,7 @@ What is counted often is counted where it happens, in plain integers, and handed
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import HistogramMetricFamily
@@ -81,6 +81,13 @@ class _Counted:
         self._settled.append(settle)
 
 
+class _Alone:
+    """What of a registry is needed to write one collector out."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collect = collector.collect
+
+
 def _make(m: Metric, registry: CollectorRegistry) -> Counter | Gauge | _Spreads:
     if m.kind is Histogram:
         spreads = _Spreads(m)
@@ -97,7 +104,13 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._made = {key: _make(m, self.registry) for key, m in METRICS.items()}
         self._settled: list[Callable[[], None]] = []
-        ProcessCollector(registry=self.registry)
+        self._collectors: list[Collector] = [*self._made.values()]
+        self.add(ProcessCollector(registry=None))
+
+    def add(self, collector: Collector) -> None:
+        """One that has names of its own."""
+        self.registry.register(collector)
+        self._collectors.append(collector)
 
     def __call__(self, name: str, *labels: str) -> Figure:
         """Raises KeyError for a name that is not in the table."""
@@ -120,6 +133,11 @@ class Metrics:
         for settle in self._settled:
             settle()
 
-    def text(self) -> bytes:
+    def parts(self) -> Iterator[bytes]:
+        """The text, a family at a time: whoever writes it out may do something else in between."""
         self.settle()
-        return generate_latest(self.registry)
+        for collector in self._collectors:
+            yield generate_latest(_Alone(collector))
+
+    def text(self) -> bytes:
+        return b"".join(self.parts())

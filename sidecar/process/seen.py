@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import time
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 
+from sidecar.coordinator.census import SLICE_S
 from sidecar.coordinator.exporter import ExporterSettings
 from sidecar.core.patterns import Patterns
 from sidecar.link.ports import Figures
@@ -23,6 +26,17 @@ def tell_figures(figures: Figures, s: Settings, ready: Callable[[], bool]) -> No
     figures("commits", "accepted")
     figures("limit", "connections").set(s.limits.connections)
     figures("limit", "parked_replies").set(s.limits.parked_replies)
+
+
+async def in_slices(parts: Iterable[bytes]) -> bytes:
+    """All of them, while whatever else there is to do goes on in between."""
+    text, until = bytearray(), time.perf_counter() + SLICE_S
+    for part in parts:
+        text += part
+        if time.perf_counter() > until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + SLICE_S
+    return bytes(text)
 
 
 def exporter_settings(s: Settings) -> ExporterSettings:
