@@ -6,6 +6,7 @@ Alerts that say how busy this machine is are not judged here. promtool tries tho
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import threading
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
@@ -26,7 +28,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from sidecar.audit.continuous import Metrics as AuditMetrics
 from sidecar.audit.source_lag import Lag
 from sidecar.drill.local import Broker, LocalKafka
-from sidecar.kafka.net import BrokerConnection
+from sidecar.drill.processes import DrillError
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from tests.clients.conftest import ENV, make_topic
 from tests.clients.wire import join_request, owner_node, talk
@@ -89,6 +92,27 @@ def produce(kafka: LocalKafka, stopped: threading.Event) -> None:
     producer.flush(10)
 
 
+def visit(kafka: LocalKafka, stopped: threading.Event) -> None:
+    """A new group forms and ends every few seconds: else there would be no rebalances and no appends to show."""
+
+    async def come_and_go(conn: BrokerConnection, group: str) -> None:
+        res = await conn.request(ch, "ConsumerGroupHeartbeat", join_request(group, "visitor", [TOPIC]))
+        for _ in range(3):
+            beat = ch.ConsumerGroupHeartbeatRequest(group, "visitor", max(res.member_epoch, 0))
+            res = await conn.request(ch, "ConsumerGroupHeartbeat", beat)
+            await asyncio.sleep(0.3)
+        await conn.request(ch, "ConsumerGroupHeartbeat", ch.ConsumerGroupHeartbeatRequest(group, "visitor", -1))
+
+    visits = 0
+    while not stopped.wait(2):
+        visits += 1
+        group = f"managed-visit-{visits}"
+        try:
+            talk(kafka, partial(come_and_go, group=group), owner_node(kafka, group))
+        except (ConnectionLost, TimeoutError, DrillError):
+            continue  # its sidecar is the one to which something happens
+
+
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     folder = tmp_path_factory.mktemp("see")
@@ -104,7 +128,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
             "group-state-audit": [f"127.0.0.1:{audit_port}"],
         }
         stopped = threading.Event()
-        work = [threading.Thread(target=produce, args=(kafka, stopped), daemon=True)]
+        work = [threading.Thread(target=f, args=(kafka, stopped), daemon=True) for f in (produce, visit)]
         for group, protocol in ((MODERN, "consumer"), (CLASSIC, "classic")):
             work += [
                 threading.Thread(target=consume, args=(kafka, group, protocol, stopped), daemon=True) for _ in range(2)
