@@ -106,7 +106,7 @@ FRONT: dict[str, Metric] = {
         Gauge,
         "sidecar_reserved_bytes",
         "What sessions have together of the common half of limits.queued_bytes.",
-        kafka="socket-server-metrics: MemoryPoolUsed",
+        kafka="kafka.network:type=SocketServer,name=MemoryPoolUsed",
     ),
     "handler_faults": Metric(
         Counter,
