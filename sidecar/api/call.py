@@ -127,6 +127,8 @@ class Scope:
     moved: Callable[[str], bool] = lambda group_id: False
     """Whether something else was said of this group than the patterns say; "": whether patterns were stored."""
     learnt: Learnt = field(default_factory=Learnt)
+    committed: Callable[[int], None] = lambda code: None
+    """Told of each commit of a managed group that is answered: the first error in its answer, or NONE."""
 
 
 @dataclass(slots=True)

@@ -76,8 +76,11 @@ def offset_commit(call: Call) -> Handler:
         sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id = _in_whose_name(check.seat)
         body = yield from _send(call, req.group_id, check, version, sent.encode(version))
         res = oc.OffsetCommitResponse.decode(version, body)
-        code = _unseated(check.seat, {p.error_code for t in res.topics for p in t.partitions})
+        codes = {p.error_code for t in res.topics for p in t.partitions}
+        code = _unseated(check.seat, codes)
         if code == Code.NONE:
+            refused = (*codes, *hidden.values(), check.partition_code if check.partitions else 0)
+            call.scope.committed(next(filter(None, refused), Code.NONE))
             if version == call.version and not check.partitions and not hidden:
                 return body
             _merge(res, {**dict.fromkeys(check.partitions, check.partition_code), **hidden})
@@ -85,7 +88,9 @@ def offset_commit(call: Call) -> Handler:
         check = yield from _check_again(event, check.seat, code)
         event.again = True
     yield from _not_sent(check)
-    return _failed(req, check.code or Code.COORDINATOR_NOT_AVAILABLE).encode(call.version)
+    code = check.code or Code.COORDINATOR_NOT_AVAILABLE
+    call.scope.committed(code)
+    return _failed(req, code).encode(call.version)
 
 
 def txn_offset_commit(call: Call) -> Handler:
@@ -103,8 +108,11 @@ def txn_offset_commit(call: Call) -> Handler:
         req.generation_id, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
         body = yield from _send(call, req.group_id, check, version, req.encode(version))
         res = tc.TxnOffsetCommitResponse.decode(version, body)
-        code = _unseated(check.seat, {p.error_code for t in res.topics for p in t.partitions})
+        codes = {p.error_code for t in res.topics for p in t.partitions}
+        code = _unseated(check.seat, codes)
         if code == Code.NONE:
+            codes.update(p.error_code for t in hidden for p in t.partitions)
+            call.scope.committed(next(filter(None, codes), Code.NONE))
             res.topics += hidden
             return body if version == call.version and not hidden else res.encode(call.version)
         check = yield from _check_again(event, check.seat, code)
@@ -112,6 +120,7 @@ def txn_offset_commit(call: Call) -> Handler:
     yield from _not_sent(check)
     # A transaction stands or falls as a whole.
     code = check.code or check.partition_code or Code.COORDINATOR_NOT_AVAILABLE
+    call.scope.committed(code)
     return _txn_failed(req, code).encode(call.version)
 
 

@@ -142,22 +142,38 @@ class Background:
             return sorted(value for at, value in samples if at >= begin)
 
 
+PREFIX = "kafka_server_group_coordinator_metrics_background_"
+IDLE = PREFIX + "thread_idle_ratio_avg"
+TIMES = ("queue_time_ms", "processing_time_ms")
+BACKGROUND: dict[str, tuple[str, str]] = {
+    IDLE: (
+        "Idle share of the background threads. Near 0, either background_threads is too low or an assignor is slow.",
+        "background-thread-idle-ratio-avg",
+    ),
+    **{
+        f"{PREFIX}{name}_{suffix}": (
+            f"{name.replace('_', ' ').capitalize()} of background tasks, {suffix}.",
+            f"background-{name.replace('_', '-')}-{suffix}",
+        )
+        for name in TIMES
+        for suffix, _ in QUANTILES
+    },
+}
+"""Name -> what it is, and KIP-1263's name."""
+
+
 class BackgroundCollector(Collector):
     """KIP-1263's metrics, named as Kafka's are by the usual JMX exporter."""
-
-    PREFIX = "kafka_server_group_coordinator_metrics_background_"
 
     def __init__(self, background: Background) -> None:
         self.background = background
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         b = self.background
-        yield GaugeMetricFamily(
-            self.PREFIX + "thread_idle_ratio_avg", "Idle share of the background threads, 30 s.", value=b.idle_ratio()
-        )
-        for name, samples in (("queue_time_ms", b.queue_ms), ("processing_time_ms", b.processing_ms)):
+        yield GaugeMetricFamily(IDLE, BACKGROUND[IDLE][0], value=b.idle_ratio())
+        for name, samples in zip(TIMES, (b.queue_ms, b.processing_ms), strict=True):
             values = b.recent(samples)
             for suffix, q in QUANTILES:
                 at = min(len(values) - 1, int(len(values) * q)) if values else -1
-                what = f"{name.replace('_', ' ')} of background tasks, {suffix} of the last 30 s."
-                yield GaugeMetricFamily(f"{self.PREFIX}{name}_{suffix}", what, value=values[at] if values else 0.0)
+                called = f"{PREFIX}{name}_{suffix}"
+                yield GaugeMetricFamily(called, BACKGROUND[called][0], value=values[at] if values else 0.0)

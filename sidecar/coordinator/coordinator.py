@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from sidecar.assign.spec import Assignor
 from sidecar.coordinator.assigning import assigning
 from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.background import Background
+from sidecar.coordinator.census import count, observe, show
 from sidecar.coordinator.clock import now, wall_ms
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.encoder import Encoder
@@ -34,7 +36,7 @@ from sidecar.coordinator.writer import Fenced, FencedWriter, WriteLost
 from sidecar.core.commands import Append, Claim, Fence, Follow, Occupied, Renew, Stop, TookOver, Void, Work
 from sidecar.core.consumer.regexes import ResolveRegex
 from sidecar.core.consumer.target import RunAssignor
-from sidecar.core.effects import Count, Log, Reply
+from sidecar.core.effects import Count, Log, Observe, Reply
 from sidecar.core.errors import Code
 from sidecar.core.events import Event
 from sidecar.core.kinds import REGISTRY
@@ -94,6 +96,7 @@ class Coordinator:
         self._codec, self._state = codec, state
         self._configs, self._background, self._figures = configs, background, figures
         self._log, self._tasks = log, tasks
+        self._append_took = figures("append_seconds").observe
         limits = (settings.batch_bytes, settings.lease_ms, settings.anew)
         ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
@@ -114,7 +117,8 @@ class Coordinator:
             Reply: self._reply,
             Append: self._append,
             Log: self._tell,
-            Count: self._count,
+            Count: partial(count, figures),
+            Observe: partial(observe, figures),
             Void: self._broadcast,
             Fence: self._fence,
             Renew: self._renew,
@@ -125,9 +129,7 @@ class Coordinator:
             TookOver: self._took_over,
             Occupied: self._occupied,
         }
-        figures("parked").set_function(lambda: self.service.tally.open + self.moves.waiting)
-        figures("unreadable_groups").set_function(lambda: sum(len(o.unreadable) for o in self.service.owners))
-        figures("owned").set_function(lambda: len(self.service.serving()))
+        show(figures, self.service, lambda: self.moves.waiting)
         tasks.spawn(self._tick(), "tick")
         tasks.spawn(Proofs(self.service, self.tenures, settings.lease_ms).rounds(), "proofs")
 
@@ -264,9 +266,6 @@ class Coordinator:
     def _tell(self, line: Log) -> None:
         getattr(self._log, line.level)(line.event, **line.fields)
 
-    def _count(self, count: Count) -> None:
-        self._figures(count.metric, *count.labels).inc()
-
     def _took_over(self, c: TookOver) -> None:
         self._figures("takeover_seconds").observe(c.ms / 1000)
         self._turns.ends(c.partition)
@@ -304,7 +303,7 @@ class Coordinator:
         def failed(why: WriteLost) -> None:
             self._failed(p, attempt, why)
 
-        how = (s.write_timeout_s, self._tasks, written, failed, s.batch_bytes)
+        how = (s.write_timeout_s, self._tasks, written, failed, s.batch_bytes, self._append_took)
         return FencedWriter(self.cluster, self.appender, s.topic, p, *how)
 
     def _renew(self, c: Renew) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +28,7 @@ AHEAD = 2
 long as the topic is large, and do nothing in between."""
 LOOKED_AT = 64
 """Keys."""
+NOTE_ENDS_S = 0.5
 LATE_S, FAR = 0.1, 10_000
 """Who has waited for so long is helped (ahead.py), but not over so many records."""
 Item = tuple[int, int, StateKey | None, bytes | None, int]
@@ -51,7 +53,10 @@ class StateLog:
         which is no record and has an offset."""
         self._codec = codec
         self._log = log
+        self.told_ends: list[int] = []
+        """By partition, as far as the brokers have told the tail."""
         figures("void_records").set_function(lambda: sum(p.owners.void for p in self.partitions))
+        figures("tail_lag").set_function(self.behind)
         self._waiters: list[list[tuple[int, asyncio.Future[None]]]] = [[] for _ in range(partitions)]
 
     def groups(self, partition: int) -> Collection[str]:
@@ -94,6 +99,10 @@ class StateLog:
     def _read(self, partition: int) -> int:
         """Up to this offset the tail has seen everything."""
         return max(self.partitions[partition].position, self.ends[partition])
+
+    def behind(self) -> int:
+        """Offsets that the tail has not come to yet."""
+        return sum(max(0, end - self._read(p)) for p, end in enumerate(self.told_ends))
 
     def apply(
         self, partition: int, offset: int, key: StateKey | None, value: bytes | None, owner_epoch: int = -1
@@ -202,6 +211,7 @@ class Tail:
             broke=lambda exc: self._post(listener.tail_broke, exc),
         )
         log.late = self._late
+        self._note_again_s = 0.0
         self._thread = threading.Thread(target=self._guarded, name="state-tail", daemon=True)
         self._thread.start()
 
@@ -232,6 +242,7 @@ class Tail:
             except KafkaException as exc:
                 self._post(self._listener.tail_trouble, str(exc))
                 continue
+            self._note_ends(consumer)
             if messages:
                 items = [self._item(m) for m in messages]
                 while not self._room.acquire(timeout=0.2):
@@ -239,6 +250,18 @@ class Tail:
                         break
                 self._post(self._taken, items)
         consumer.close()
+
+    def _note_ends(self, consumer: Consumer) -> None:
+        """From what librdkafka has kept of the brokers' last answers; nobody is asked. Only this thread may look: while
+        the consumer is being polled, the call would wait for the end of that and keep the interpreter meanwhile."""
+        if time.monotonic() < self._note_again_s:
+            return
+        self._note_again_s = time.monotonic() + NOTE_ENDS_S
+        ends = []
+        for p in range(len(self._log.partitions)):
+            found = consumer.get_watermark_offsets(TopicPartition(self.topic, p), cached=True)
+            ends.append(found[1] if found else 0)
+        self._log.told_ends = ends
 
     def _post(self, fn: Callable[..., None], arg: object) -> None:
         try:

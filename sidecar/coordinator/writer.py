@@ -98,7 +98,9 @@ class FencedWriter:
         written: Callable[[int, int], None],
         failed: Callable[[WriteLost], None],
         batch_bytes: int = BATCH_BYTES,
+        took: Callable[[float], None] = lambda seconds: None,
     ) -> None:
+        """`took`: told how long each batch took to be committed."""
         self.topic = topic
         self.partition = partition
         self.producer_id = -1
@@ -110,6 +112,7 @@ class FencedWriter:
         self._tasks = tasks
         self._on_written = written
         self._on_failed = failed
+        self._on_took = took
         self._sequence = 0
         self._queue: list[_Entry] = []
         self._sending: list[_Entry] = []
@@ -356,6 +359,7 @@ class FencedWriter:
 
     def _written(self, offset: int) -> None:
         sent, self._sending = self._sending, []
+        self._on_took(self._write_timeout_s - self._deadline + time.monotonic())
         if self._claims:
             self.claim_at = offset
         self._batch, self._marker_due, self._claims = b"", False, False

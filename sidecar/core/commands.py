@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from sidecar.core.effects import Background, Count, Log, Reply
+from sidecar.core.effects import Background, Count, Log, Observe, Reply
 from sidecar.core.records import Record
 
 
@@ -101,4 +101,6 @@ class Occupied:
     members: bool
 
 
-Command = Fence | Renew | Claim | Follow | Append | Stop | Work | Void | TookOver | Occupied | Reply | Log | Count
+Command = (
+    Fence | Renew | Claim | Follow | Append | Stop | Work | Void | TookOver | Occupied | Reply | Log | Count | Observe
+)

@@ -56,9 +56,19 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A metric goes up by one. `metric` is a name in process/metrics.py, `labels` are its label values."""
+    """A metric goes up. `metric` is a name in process/metrics.py, `labels` are its label values."""
 
     metric: str
+    labels: tuple[str, ...] = ()
+    by: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """A time that one of the metrics has the distribution of."""
+
+    metric: str
+    ms: int
     labels: tuple[str, ...] = ()
 
 
@@ -71,10 +81,13 @@ class Effects:
     voided: list[str] = field(default_factory=list)
     """Groups whose grants end now."""
     replies: list[Reply] = field(default_factory=list)
-    notes: list[Log | Count] = field(default_factory=list)
+    notes: list[Log | Count | Observe] = field(default_factory=list)
 
     def log(self, event: str, level: str = "info", **fields: object) -> None:
         self.notes.append(Log(event, fields, level))
 
-    def count(self, metric: str, *labels: str) -> None:
-        self.notes.append(Count(metric, labels))
+    def count(self, metric: str, *labels: str, by: int = 1) -> None:
+        self.notes.append(Count(metric, labels, by))
+
+    def observe(self, metric: str, ms: int, *labels: str) -> None:
+        self.notes.append(Observe(metric, ms, labels))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.assign.spec import Assignor
@@ -15,6 +15,8 @@ from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
 
 RECORD_BYTES = 8 << 20
+REBALANCES_KEPT = 64
+"""Of a group, the last ones: a metric names the groups that have too many."""
 
 
 @dataclass(slots=True)
@@ -34,6 +36,17 @@ class Soft:
     """Rises with each change of the group; a remembered answer of an older revision is void."""
     granted: bool = False
     """Some front may hold a grant of this revision."""
+    unsettled_since_ms: int | None = None
+    """Monotonic: when the first rebalance began since the group was last stable; None: it is, or nobody knows."""
+    rebalanced_ms: list[int] = field(default_factory=list)
+    """Monotonic: when the last rebalances began."""
+
+    def rebalances(self, now_ms: int) -> None:
+        if self.unsettled_since_ms is None:
+            self.unsettled_since_ms = now_ms
+        if len(self.rebalanced_ms) == REBALANCES_KEPT:
+            del self.rebalanced_ms[0]
+        self.rebalanced_ms.append(now_ms)
 
 
 class Computed(dict[tuple[str, str], Any]):

@@ -218,6 +218,7 @@ class LocalKafka:
             "SIDECAR_BROKER": f"127.0.0.1:{self.told(n.clients_port)}",
             "SIDECAR_NODE_ID": str(n.node_id),
             "SIDECAR_ADMIN": f"127.0.0.1:{n.admin_port}",
+            "SIDECAR_LOG__FORMAT": "text",
             **self.sidecar_env,
         }
         if n.peer_port in self.proxied:

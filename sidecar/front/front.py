@@ -10,7 +10,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -18,7 +18,7 @@ from uuid import uuid4
 from sidecar.api.access import hidden_topics
 from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Settle, Store, Tell, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
-from sidecar.core.errors import TEXT, Code
+from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, Event
 from sidecar.core.offsets import CheckReply
 from sidecar.front.door import Door, DoorSettings
@@ -119,6 +119,7 @@ class _Run(Call):
     grant: Grant | None = None
     owed: CommitEnded | None = None
     """What the coordinator must hear if this ends before its time."""
+    began_s: float = field(default_factory=time.perf_counter)
 
 
 class Front:
@@ -155,6 +156,9 @@ class Front:
         for api in SERVED:
             seen = partial(self._seen.__getitem__, api)
             figures("requests", Api(api).name.lower(), SERVED[api].decision).set_function(seen)
+        self._took = {api: figures("request_seconds", Api(api).name.lower()).observe for api in SERVED}
+        self._steady_replies = 0
+        figures("steady").set_function(lambda: self._steady_replies)
         self._managed = Managed(settings.managed, settings.managing)
         self._scope = Scope(
             settings.node_id,
@@ -164,6 +168,7 @@ class Front:
             settings.new_id,
             settings.modern_as_classic,
             self._managed.moved,
+            committed=lambda code: figures("commits", name_of(code).lower() if code else "accepted").inc(),
         )
         self._doubtful = replace(self._scope, managed=lambda group_id: True, moved=lambda group_id: False)
         """For requests that have waited in vain for the word on which groups are managed: any group may be."""
@@ -203,6 +208,7 @@ class Front:
             if touch_due(steady, at_ms):
                 self._send(steady.touch)
             session.reply(got.token, steady.head + SIZE.pack(got.correlation_id) + steady.tail)
+            self._steady_replies += 1
             return
         api_key, frame = got.api_key, got.frame
         client_id, pos = None, HEADER
@@ -300,6 +306,7 @@ class Front:
         if run.grant is not None:
             self._remember(run, run.grant, frame)
         session.reply(got.token, frame)
+        self._took[run.api_key](time.perf_counter() - run.began_s)
 
     def _remember(self, run: _Run, grant: Grant, frame: bytes) -> None:
         steady, room = run.session.steady, self.settings.steady_replies

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sidecar.process.sections import split
@@ -18,7 +18,7 @@ class Admin:
     def __init__(
         self,
         address: str | None,
-        metrics: Callable[[], bytes],
+        metrics: Callable[[], Awaitable[bytes]],
         problems: Callable[[], tuple[list[str], int | None]],
         owners: Callable[[list[str]], dict[str, object]],
         group: Callable[[str], dict[str, object] | None] = lambda group_id: None,
@@ -37,7 +37,7 @@ class Admin:
         from aiohttp import web
 
         async def metrics(request: web.Request) -> web.Response:
-            return web.Response(body=self._metrics_text(), headers={"Content-Type": "text/plain; version=0.0.4"})
+            return web.Response(body=await self._metrics_text(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
         async def livez(request: web.Request) -> web.Response:
             return web.json_response({"live": True})

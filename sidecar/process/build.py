@@ -16,9 +16,11 @@ from uuid import uuid4
 
 from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
 from sidecar.coordinator.background import Background, BackgroundCollector
+from sidecar.coordinator.census import Census
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.exporter import Exporter, ExporterPorts
 from sidecar.coordinator.follower import Follower, FollowerSettings, NewTail
 from sidecar.coordinator.ownership import OwnershipSettings
 from sidecar.coordinator.peers import PeerListener, PeerSettings
@@ -47,7 +49,6 @@ from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.kafka.security import OPEN, Security
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
-from sidecar.native import COMPILED
 from sidecar.process.admin import Admin
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.files import open_files
@@ -58,6 +59,7 @@ from sidecar.process.metrics import Metrics
 from sidecar.process.principals import knows_clients
 from sidecar.process.reach import Reach
 from sidecar.process.sections import split
+from sidecar.process.seen import KERNEL, exporter_settings, in_slices, tell_figures
 from sidecar.process.settings import Settings
 from sidecar.process.systemd import Notifier, keep_alive
 from sidecar.process.tasks import Supervisor
@@ -255,6 +257,12 @@ class Coordination:
             follow, leaders, control, cluster, configs, state, made, app.log, app.tasks, new_tail, peers
         )
 
+        self._census = Census(made.service, app.metrics)
+        ports = ExporterPorts(made.leader_of, lambda: control.view)
+        self._exporter = Exporter(exporter_settings(s), made.service, cluster, ports, app.metrics, app.log)
+        if s.admin is not None and s.exporter.interval_ms:
+            app.tasks.spawn(self._exporter.rounds(), "exporter")
+
     def _abandoned(self, s: Settings, configs: Configs, cluster: Cluster, app: Shared) -> Abandoned:
         made, own_ms = self.coordinator, s.offsets.empty_group_check_ms
         ports = AbandonedPorts(
@@ -267,6 +275,11 @@ class Coordination:
 
     def problems(self) -> list[str]:
         return self.follower.problems()
+
+    async def metrics(self) -> bytes:
+        """Bring what is counted only when somebody asks up to date; returns what the exporter has."""
+        await self._census.take()
+        return self._exporter.page.text
 
     def owners(self, groups: list[str]) -> dict[str, object]:
         service, assignment = self.coordinator.service, self.coordinator.assignment
@@ -294,6 +307,9 @@ class Starting:
 
     def problems(self) -> list[str]:
         return ["starting: broker or topics not there yet"]
+
+    async def metrics(self) -> bytes:
+        return b""
 
     def owners(self, groups: list[str]) -> dict[str, object]:
         return {"generation": -1, "owners": [], "active": [], "groups": dict.fromkeys(groups)}
@@ -330,7 +346,7 @@ class Shared:
         except UnknownAssignor as exc:
             raise StartError(str(exc)) from None
         self.background = edges.new_background(s.background_threads)
-        self.metrics.registry.register(BackgroundCollector(self.background))
+        self.metrics.add(BackgroundCollector(self.background))
 
 
 class App:
@@ -350,6 +366,7 @@ class App:
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
         self._manager = Notifier(self.log)
+        tell_figures(self.shared.metrics, settings, lambda: not self.half.problems())
 
     def _front(self) -> Front:
         s, shared = self.settings, self.shared
@@ -375,7 +392,7 @@ class App:
             self.servers.append(await listen(self.settings, front, self.shared.metrics, self.log, tasks))
         if self.settings.loop_probe_ms:
             tasks.spawn(watch_loop(self.shared.metrics, self.settings.loop_probe_ms / 1000), "loop lag")
-        admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners, self.group)
+        admin = Admin(self.settings.admin, self.metrics, self.problems, self.owners, self.group)
         if self.settings.admin is not None:
             tasks.spawn(self._start_admin(admin), "admin")
         work = loop.create_task(self._start())
@@ -402,8 +419,7 @@ class App:
         self.ready_ms = round((time.monotonic() - self.started) * 1000)
         self.shared.edges.started()
         self._manager.ready()
-        kernel = "compiled" if COMPILED else "python"
-        self.log.info("ready", role=self.settings.role, kernel=kernel, ms=self.ready_ms, **told)
+        self.log.info("ready", role=self.settings.role, kernel=KERNEL, ms=self.ready_ms, **told)
 
     async def _coordinate(self) -> dict[str, object]:
         """Find what must be there, then coordinate."""
@@ -476,6 +492,11 @@ class App:
         self.log.info("stopped")
 
     # ---- what operators ask -------------------------------------------------------------------------------
+    async def metrics(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        exported = await self.half.metrics()
+        return await in_slices(self.shared.metrics.parts()) + exported
+
     def problems(self) -> tuple[list[str], int | None]:
         """Why this sidecar is not ready, and how long its start took."""
         return self.half.problems(), self.ready_ms

@@ -20,6 +20,9 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 def make_logger(level: str, form: str, **bound: Any) -> Logger:
+    """`form`: text, json, or auto for what suits stderr."""
+    if form == "auto":
+        form = "text" if sys.stderr.isatty() else "json"
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if form == "json"

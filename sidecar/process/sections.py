@@ -29,6 +29,15 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def compiled(value: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in value:
+        try:
+            re2.compile(pattern)
+        except re2.error as exc:
+            raise ValueError(f"{pattern!r} is no regular expression: {exc}") from None
+    return value
+
+
 class Groups(Section):
     include: tuple[str, ...] = Field(
         (),
@@ -41,15 +50,7 @@ class Groups(Section):
         "out of what the leader gets.",
     )
 
-    @field_validator("include", "exclude")
-    @classmethod
-    def _compiles(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in value:
-            try:
-                re2.compile(pattern)
-            except re2.error as exc:
-                raise ValueError(f"{pattern!r} is no regular expression: {exc}") from None
-        return value
+    _compiles = field_validator("include", "exclude")(compiled)
 
 
 class Consumer(Section):
@@ -369,7 +370,37 @@ class TlsSection(Section):
         return self
 
 
+class ExporterSection(Section):
+    """Offsets and lags of groups, under the names of kafka_exporter, on /metrics of the sidecar that owns them."""
+
+    interval_ms: int = Field(
+        30_000,
+        ge=0,
+        description="How often the brokers are asked for committed offsets and ends of partitions: twice for each scrape at "
+        "Prometheus's default of a minute, so that no value is much older than the scrape. 0: off. It is off without `admin`, too.",
+    )
+    series: int = Field(
+        20_000,
+        ge=0,
+        description="The most series that one sidecar gives, about 100 bytes each for every scrape. What is most useful comes first: sums "
+        "of lags, members, sums of offsets, then partitions. sidecar_exporter_series_cut says how many are left out.",
+    )
+    include: tuple[str, ...] = Field(
+        (".*",), description="Regular expressions (RE2, whole name) of groups that are exported."
+    )
+    exclude: tuple[str, ...] = Field((), description="Groups that are not exported though `include` matches.")
+    topics: bool = Field(
+        True, description="Partitions that the broker behind this sidecar leads are exported, too, of all topics."
+    )
+
+    _compiles = field_validator("include", "exclude")(compiled)
+
+
 class LogSection(Section):
     level: str = Field("info", pattern="^(debug|info|warning|error)$", description="The least that is logged.")
-    format: str = Field("text", pattern="^(text|json)$", description="text: key=value lines; json: one object a line.")
+    format: str = Field(
+        "auto",
+        pattern="^(auto|text|json)$",
+        description="text: key=value lines; json: one object a line; auto: text if stderr is a terminal, else json.",
+    )
     repeat_ms: int = Field(10_000, ge=0, description="A refused frame is logged so often for each reason; 0: each one.")

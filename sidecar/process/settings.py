@@ -20,6 +20,7 @@ from sidecar.process.sections import (
     Classic,
     Compat,
     Consumer,
+    ExporterSection,
     Groups,
     LimitsSection,
     LogSection,
@@ -99,6 +100,7 @@ class Settings(BaseSettings):
     ownership: OwnershipSection = OwnershipSection()  # type: ignore[call-arg]
     limits: LimitsSection = LimitsSection()  # type: ignore[call-arg]
     tls: TlsSection = TlsSection()  # type: ignore[call-arg]
+    exporter: ExporterSection = ExporterSection()  # type: ignore[call-arg]
     log: LogSection = LogSection()  # type: ignore[call-arg]
 
     @model_validator(mode="after")

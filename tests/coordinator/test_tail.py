@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
 from sidecar.coordinator import tail as module
 from sidecar.coordinator.tail import StateLog
@@ -317,6 +318,10 @@ def test_the_thread_does_not_run_ahead_of_the_loop(monkeypatch: pytest.MonkeyPat
         def consume(self, count: int, seconds: float) -> list[Polled]:
             return []
 
+        def get_watermark_offsets(self, partition: TopicPartition, cached: bool) -> tuple[int, int]:
+            assert cached and threading.current_thread().name == "state-tail", "from elsewhere it would block"
+            return 0, 1_000_000
+
     monkeypatch.setattr(module, "Consumer", Endless)
 
     async def test(b: Bench) -> None:
@@ -325,6 +330,7 @@ def test_the_thread_does_not_run_ahead_of_the_loop(monkeypatch: pytest.MonkeyPat
         ahead = len(polled)
         assert ahead <= module.AHEAD + 2
         await until(lambda: b.log.partitions[0].position > 50)
+        assert 0 < b.log.behind() < 1_000_000 * len(b.log.partitions)
         tail.stop()
 
     run(test)

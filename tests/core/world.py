@@ -14,7 +14,7 @@ from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.consumer.run import run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
-from sidecar.core.effects import Count, Effects, Log, Reply
+from sidecar.core.effects import Count, Effects, Log, Observe, Reply
 from sidecar.core.events import NO_TOKEN, Answer, Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.records import Partitions, Record, Tombstone, key_of, single
@@ -52,7 +52,7 @@ class World:
         self.replies: dict[int, Reply] = {}
         self.asked: list[ResolveRegex] = []
         self.running: list[RunAssignor] = []
-        self.notes: list[Log | Count] = []
+        self.notes: list[Log | Count | Observe] = []
         """What went to the log and the metrics; whoever reads them takes them out."""
 
     def empty(self, lease_ms: int = 0) -> Shard:

@@ -29,7 +29,10 @@ class Bench:
         self.asked: list[list[str]] = []
         self.metrics = Metrics()
         address = f"127.0.0.1:{self.port}"
-        self.admin = Admin(address, self.metrics.text, lambda: (self.problems, self.start_ms), self._owners)
+        self.admin = Admin(address, self._text, lambda: (self.problems, self.start_ms), self._owners)
+
+    async def _text(self) -> bytes:
+        return self.metrics.text()
 
     def _owners(self, groups: list[str]) -> dict[str, object]:
         self.asked.append(groups)
@@ -109,7 +112,7 @@ def test_after_stop_nobody_listens() -> None:
 
 
 def test_stop_without_start_does_nothing() -> None:
-    asyncio.run(Admin(None, bytes, lambda: ([], None), lambda groups: {}).stop())
+    asyncio.run(Admin(None, Bench()._text, lambda: ([], None), lambda groups: {}).stop())
 
 
 SLOW_IMPORT = """

@@ -18,7 +18,7 @@ from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.consumer.run import run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
-from sidecar.core.effects import Count, Reply
+from sidecar.core.effects import Count, Observe, Reply
 from sidecar.core.effects import Log as LogLine
 from sidecar.core.events import Answer
 from sidecar.core.kinds import REGISTRY
@@ -68,6 +68,7 @@ class Node:
             Occupied: self._occupied,
             LogLine: self._tell,
             Count: self._count,
+            Observe: lambda measured: None,
         }
         self._start()
 

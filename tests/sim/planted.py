@@ -90,9 +90,9 @@ def waits_for_a_clock_that_jumped(patch: Patch, sim: Cluster) -> None:
 def lets_members_leave_unseen(patch: Patch, sim: Cluster) -> None:
     real = members.bump_epoch
 
-    def planted(turn: Any, group: Any, why: str) -> None:
+    def planted(turn: Any, group: Any, why: str, reason: Any) -> None:
         if "timeout" not in why and "left" not in why:
-            real(turn, group, why)
+            real(turn, group, why, reason)
 
     patch.setattr(members, "bump_epoch", planted)
 

@@ -25,6 +25,7 @@ from sidecar.core.classic.rebalance import (
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, Kind, MemberRecord, State
 from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.reasons import Reason
 from sidecar.core.records import Tombstone
 from sidecar.core.turn import Turn
 
@@ -113,7 +114,7 @@ def _add(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, member_id: s
     # member: the old one must not stay for ever.
     turn.timers.set((SESSION, group.group_id, member_id), turn.now.mono_ms + config.new_member_join_timeout_ms)
     turn.fx.log("member joined", group_id=group.group_id, member_id=member_id, client=e.client_id)
-    rebalance_or_complete(turn, group, why)
+    rebalance_or_complete(turn, group, why, Reason.JOINED)
 
 
 def _record(e: JoinGroup, member_id: str, id_told: bool, generation: int, why: str) -> MemberRecord:
@@ -155,7 +156,7 @@ def _known(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, config: Cl
         did = "joins again" if same else "changed what it says"
         why = f"{who} {did}: {e.reason or 'not provided'}"
         _update(turn, group, member, e, token, why)
-        rebalance_or_complete(turn, group, why)
+        rebalance_or_complete(turn, group, why, Reason.REJOINED if same else Reason.SUBSCRIPTION)
 
 
 def _update(turn: Turn, group: ClassicGroup, member: Member, e: JoinGroup, token: int, why: str) -> None:
@@ -209,7 +210,7 @@ def _replace(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, old_id: 
         if stood is State.PREPARING:
             complete_if_all_joined(turn, group)
         else:
-            prepare(turn, group, why)
+            prepare(turn, group, why, Reason.JOINED)
         return
     arm_session(turn, group, new_id)
     reply = joined(group, new_id)

@@ -38,6 +38,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import Drain, Rebalance
 from sidecar.core.groups import GroupKind
 from sidecar.core.offsets import CommitCheck, FetchCheck
+from sidecar.core.reasons import Reason
 from sidecar.core.turn import Turn
 
 SHRINK = "classic_shrink"
@@ -69,7 +70,7 @@ def _loaded(turn: Turn, group: ClassicGroup) -> None:
 def _too_large(turn: Turn, group: ClassicGroup, key: tuple[str, ...], tag: int) -> None:
     """The limit shrank while the group had no coordinator: members may commit, and then not all can come back."""
     if group.state in (State.STABLE, State.COMPLETING):
-        prepare(turn, group, f"{len(group.members)} members are more than group.max.size")
+        prepare(turn, group, f"{len(group.members)} members are more than group.max.size", Reason.SIZE)
 
 
 def _touched(turn: Turn, group: ClassicGroup, member_id: str) -> None:

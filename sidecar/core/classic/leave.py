@@ -9,6 +9,7 @@ from sidecar.core.classic.rebalance import complete_if_all_joined, forget, prepa
 from sidecar.core.classic.records import State
 from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.reasons import Reason
 from sidecar.core.turn import Turn
 
 
@@ -25,7 +26,7 @@ def leave(turn: Turn, e: LeaveGroup, token: int) -> None:
     if gone:
         why = f"{', '.join(gone)} left"
         if group.state in (State.STABLE, State.COMPLETING):
-            prepare(turn, group, why)
+            prepare(turn, group, why, Reason.LEFT)
         else:
             complete_if_all_joined(turn, group)
     turn.reply(token, LeaveReply(members=left))
@@ -60,4 +61,4 @@ def session_over(turn: Turn, group: ClassicGroup, key: tuple[str, ...], tag: int
     if group.state is State.PREPARING:
         complete_if_all_joined(turn, group, even_initial=True)
     elif not pending:
-        prepare(turn, group, f"{member_id}: session timeout")
+        prepare(turn, group, f"{member_id}: session timeout", Reason.SESSION)

@@ -22,6 +22,7 @@ from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRe
 from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import Answer, Drain, DrainReply, Event, Rebalance
+from sidecar.core.reasons import Reason
 from sidecar.core.turn import Turn
 
 
@@ -65,7 +66,9 @@ def adopt(turn: Turn, e: AdoptClassic, token: int) -> None:
     for m in e.members:
         arm_session(turn, group, m.member_id)
     await_join(turn, group)
-    turn.fx.count("rebalances", group.kind)
+    soft: ClassicSoft = turn.soft_of(e.group_id)
+    soft.rebalances(turn.now.mono_ms)
+    turn.fx.count("rebalances", group.kind, Reason.MOVED)
     turn.fx.log("group taken over from the broker", group_id=e.group_id, kind=group.kind, members=len(e.members))
     turn.reply(token, Answer())
 
@@ -73,7 +76,7 @@ def adopt(turn: Turn, e: AdoptClassic, token: int) -> None:
 def rebalance(turn: Turn, e: Rebalance, token: int) -> None:
     group = _there(turn, e)
     if group.state in (State.STABLE, State.COMPLETING):
-        prepare(turn, group, e.why)
+        prepare(turn, group, e.why, Reason.OPERATOR)
     turn.reply(token, Answer())
 
 
@@ -89,7 +92,7 @@ def drain(turn: Turn, e: Drain, token: int) -> None:
     elif ends:
         soft.draining = False
     if (begins or ends) and group.state in (State.STABLE, State.COMPLETING):
-        prepare(turn, group, e.why)
+        prepare(turn, group, e.why, Reason.MOVED)
     elif begins:
         complete_if_all_joined(turn, group, even_initial=True)
     turn.reply(token, DrainReply(members=len(group.members)))

@@ -18,6 +18,7 @@ from sidecar.core.classic.group import ClassicGroup, Member, may_follow
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, Kind, State
 from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.errors import Code, InvariantError
+from sidecar.core.reasons import Reason
 from sidecar.core.records import Tombstone
 from sidecar.core.turn import Turn
 
@@ -50,15 +51,15 @@ def go(turn: Turn, group: ClassicGroup, state: State, why: str, **fields: object
 
 
 # ---- begin --------------------------------------------------------------------------------------------------------
-def rebalance_or_complete(turn: Turn, group: ClassicGroup, why: str) -> None:
+def rebalance_or_complete(turn: Turn, group: ClassicGroup, why: str, reason: Reason) -> None:
     """A member came, went or changed: begin a rebalance, or see whether the one under way was waiting for that."""
     if group.state is State.PREPARING:
         complete_if_all_joined(turn, group)
     else:
-        prepare(turn, group, why)
+        prepare(turn, group, why, reason)
 
 
-def prepare(turn: Turn, group: ClassicGroup, why: str) -> None:
+def prepare(turn: Turn, group: ClassicGroup, why: str, reason: Reason) -> None:
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.COMPLETING:
         _fail_syncs(turn, group, soft)
@@ -67,7 +68,8 @@ def prepare(turn: Turn, group: ClassicGroup, why: str) -> None:
     initial = group.state is State.EMPTY
     soft.initial, soft.grew, soft.nobody = initial, False, False
     go(turn, group, State.PREPARING, why)
-    turn.fx.count("rebalances", group.kind)
+    soft.rebalances(turn.now.mono_ms)
+    turn.fx.count("rebalances", group.kind, reason)
     turn.fx.log("rebalance", group_id=group.group_id, generation=group.generation, why=why)
     if initial:
         soft.delay_ms = config_of(turn, group.group_id).initial_rebalance_delay_ms
@@ -147,6 +149,8 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
 
 def _empty(turn: Turn, group: ClassicGroup, why: str) -> None:
     generation = _following(group)
+    soft: ClassicSoft = turn.soft_of(group.group_id)
+    soft.unsettled_since_ms = None
     go(turn, group, State.EMPTY, why, generation=generation, protocol=None, leader=None, adopted=False)
     turn.fx.log("group is empty", group_id=group.group_id, generation=group.generation)
 
@@ -252,6 +256,9 @@ def stabilize(turn: Turn, group: ClassicGroup, given: dict[str, bytes]) -> None:
         turn.reply(token, synced(group, member_id))
         arm_session(turn, group, member_id)
     turn.fx.count("completed_rebalances", group.kind)
+    if soft.unsettled_since_ms is not None:
+        turn.fx.observe("settle_seconds", turn.now.mono_ms - soft.unsettled_since_ms, group.kind)
+        soft.unsettled_since_ms = None
     go_on_draining(turn, group)
 
 
@@ -272,7 +279,7 @@ def go_on_draining(turn: Turn, group: ClassicGroup) -> None:
     """Once everybody has been told to give up what it owns, all must come once more, and say so."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if soft.draining and group.state is State.STABLE and not soft.unsynced:
-        prepare(turn, group, "the group goes back to the broker")
+        prepare(turn, group, "the group goes back to the broker", Reason.MOVED)
 
 
 def sync_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], generation: int) -> None:
@@ -283,7 +290,7 @@ def sync_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], generation: 
     late = sorted(soft.unsynced)
     for member_id in late:
         forget(turn, group, member_id, "did not sync in time")
-    prepare(turn, group, f"{', '.join(late)} did not sync in time")
+    prepare(turn, group, f"{', '.join(late)} did not sync in time", Reason.LATE)
 
 
 def await_sync(turn: Turn, group: ClassicGroup) -> None:

@@ -16,6 +16,7 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
 )
 from sidecar.core.consumer.soft import ConsumerSoft
+from sidecar.core.reasons import Reason, of_removal
 from sidecar.core.records import Tombstone
 from sidecar.core.turn import Turn
 
@@ -51,12 +52,13 @@ def current_record(turn: Turn, group_id: str, m: Member, why: str) -> CurrentRec
     )
 
 
-def bump_epoch(turn: Turn, group: ConsumerGroup, why: str) -> None:
+def bump_epoch(turn: Turn, group: ConsumerGroup, why: str, reason: Reason) -> None:
     soft: ConsumerSoft = turn.soft_of(group.group_id)
     soft.metadata_due = False
+    soft.rebalances(turn.now.mono_ms)
     metadata_hash = group.hash_over(turn.image)
     turn.write(GroupRecord(group.group_id, group.epoch + 1, metadata_hash, why))
-    turn.fx.count("rebalances", group.kind)
+    turn.fx.count("rebalances", group.kind, reason)
     turn.fx.log("group epoch", group_id=group.group_id, epoch=group.epoch, why=why)
 
 
@@ -66,7 +68,7 @@ def refresh_metadata_hash(turn: Turn, group: ConsumerGroup) -> None:
     if not soft.metadata_due:
         return
     if group.hash_over(turn.image) != group.metadata_hash:
-        bump_epoch(turn, group, "topic metadata changed")
+        bump_epoch(turn, group, "topic metadata changed", Reason.TOPICS)
     soft.metadata_due = False
 
 
@@ -94,7 +96,10 @@ def remove_members(turn: Turn, group: ConsumerGroup, gone: Sequence[tuple[Member
             turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, member.instance_id, why))
         drop_regex(turn, group, member.topic_regex, why)
         turn.fx.log("member removed", group_id=group.group_id, member_id=member.member_id, why=why)
-    bump_epoch(turn, group, ", ".join(f"{m.client_id or m.member_id}: {why}" for m, why in gone))
+    reason = of_removal(gone[0][1])
+    bump_epoch(turn, group, ", ".join(f"{m.client_id or m.member_id}: {why}" for m, why in gone), reason)
+    if not group.members:
+        soft.unsettled_since_ms = None
     # The next heartbeat of any member computes the target, as in Kafka; the timer does if none comes.
     turn.timers.set(
         ("assign", group.group_id), turn.now.mono_ms + config_of(turn, group.group_id).assignment_interval_ms

@@ -33,6 +33,7 @@ from sidecar.core.consumer.target import update_target
 from sidecar.core.consumer.waiting import answer_all
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import Answer, Drain, DrainReply, Event, Rebalance
+from sidecar.core.reasons import Reason
 from sidecar.core.regex import resolve
 from sidecar.core.turn import Turn
 
@@ -91,7 +92,7 @@ def adopt(turn: Turn, e: AdoptConsumer, token: int) -> None:
 def rebalance(turn: Turn, e: Rebalance, token: int) -> None:
     group = _there(turn, e)
     if group.members:
-        bump_epoch(turn, group, e.why)
+        bump_epoch(turn, group, e.why, Reason.OPERATOR)
         _soon(turn, group)
     turn.reply(token, Answer())
 
@@ -102,7 +103,7 @@ def drain(turn: Turn, e: Drain, token: int) -> None:
     if e.stop:
         if soft.draining:
             soft.draining = False
-            bump_epoch(turn, group, e.why)
+            bump_epoch(turn, group, e.why, Reason.MOVED)
             _soon(turn, group)
     else:
         if not soft.draining:
@@ -133,7 +134,7 @@ def _begin(turn: Turn, group: ConsumerGroup, soft: ConsumerSoft, why: str) -> No
     soft.draining, soft.flight = True, None
     turn.timers.cancel(("run", group.group_id))
     if group.members:
-        bump_epoch(turn, group, why)
+        bump_epoch(turn, group, why, Reason.MOVED)
         update_target(turn, group)
 
 

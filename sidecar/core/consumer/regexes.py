@@ -13,6 +13,7 @@ from sidecar.core.consumer.records import RegexRecord
 from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.consumer.target import update_target
 from sidecar.core.events import NO_TOKEN, Event
+from sidecar.core.reasons import Reason
 from sidecar.core.turn import Turn
 
 
@@ -75,5 +76,5 @@ def regex_resolved(turn: Turn, event: RegexResolved) -> None:
         why = "resolved" if old is None else "refreshed"
         turn.write(RegexRecord(group.group_id, regex, topics, event.names_version, turn.now.wall_ms, why))
     if changed or group.hash_over(turn.image) != group.metadata_hash:
-        bump_epoch(turn, group, "topics of a regular expression changed")
+        bump_epoch(turn, group, "topics of a regular expression changed", Reason.TOPICS)
         update_target(turn, group)

@@ -62,6 +62,8 @@ class ConsumerSoft(Soft):
     """The group's regular expressions are being resolved."""
     draining: bool = False
     """The group goes back to the broker: its target is that nobody owns anything."""
+    unsettled: tuple[int, list[str]] = (-1, [])
+    """An epoch, and the members that may not have reached it yet."""
     told: dict[str, Told] = field(default_factory=dict)
     """By member id."""
     waiting: dict[str, Waiting] = field(default_factory=dict)

@@ -26,6 +26,7 @@ from sidecar.core.consumer.soft import ConsumerSoft
 from sidecar.core.consumer.target import update_target
 from sidecar.core.consumer.told import tell
 from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.reasons import Reason
 from sidecar.core.records import Epochs, Partitions, Tombstone
 from sidecar.core.regex import validate
 from sidecar.core.turn import Turn
@@ -173,7 +174,8 @@ def update_subscription(
     # An unresolved regex bumps the epoch when it is resolved, not now: the target would be computed twice.
     if names_changed or (resolved and bool(updated.topic_regex or member.topic_regex)):
         who = updated.client_id or updated.member_id
-        bump_epoch(turn, group, f"{who} {'joined' if new else 'changed its subscription'}")
+        reason = Reason.JOINED if new else Reason.SUBSCRIPTION
+        bump_epoch(turn, group, f"{who} {'joined' if new else 'changed its subscription'}", reason)
     refresh_regexes(turn, group, token)
     return group, names_changed or regex_changed
 
@@ -200,7 +202,27 @@ def reconcile_member(
     if final != member:
         turn.write(current_record(turn, group.group_id, final, _why(member, final, epoch)))
         arm_rebalance(turn, group.group_id, final)
+        note_if_settled(turn, group)
     return final
+
+
+def note_if_settled(turn: Turn, group: ConsumerGroup) -> None:
+    """A member has come a step further: how long the group took, if it was the last one. Each member is looked at once
+    for an epoch, and the first one that is not there yet again, so that this costs little in large groups, too."""
+    soft: ConsumerSoft = turn.soft_of(group.group_id)
+    epoch = group.epoch
+    if soft.unsettled_since_ms is None or epoch != group.assignment_epoch:
+        return
+    if soft.unsettled[0] != epoch:
+        soft.unsettled = (epoch, list(group.members))
+    left = soft.unsettled[1]
+    while left:
+        member = group.members.get(left[-1])
+        if member is not None and not member.reconciled_to(epoch):
+            return
+        left.pop()
+    turn.fx.observe("settle_seconds", turn.now.mono_ms - soft.unsettled_since_ms, group.kind)
+    soft.unsettled_since_ms = None
 
 
 def _same_partitions(a: Epochs, b: Epochs) -> bool:

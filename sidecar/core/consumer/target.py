@@ -179,6 +179,7 @@ def _finish(
         )
     )
     turn.fx.count("assignments", inp.assignor)
+    turn.fx.count("partitions_moved", inp.assignor, by=out.moved)
     turn.fx.log(
         "target assignment",
         group_id=group.group_id,

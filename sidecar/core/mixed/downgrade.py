@@ -16,6 +16,7 @@ from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRe
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.mixed.timers import JOIN, SYNC
 from sidecar.core.mixed.waiting import released
+from sidecar.core.reasons import Reason
 from sidecar.core.records import Partitions, Record
 from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Turn
@@ -37,7 +38,7 @@ def downgrade(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], reb
     turn.fx.count("migrations", "classic")
     turn.fx.log(WHY, group_id=group.group_id, members=len(made.members), generation=made.generation, why=why)
     if rebalance:
-        prepare(turn, made, f"{WHY}: {why}")
+        prepare(turn, made, f"{WHY}: {why}", Reason.PROTOCOL)
 
 
 def drop(turn: Turn, group: ConsumerGroup, why: str) -> None:

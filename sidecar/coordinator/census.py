@@ -1,0 +1,127 @@
+"""What the groups of this sidecar come to, counted when somebody asks: by kind and state, and which of them rebalance
+most. Nothing of it is kept up to date meanwhile, so that it costs nothing else.
+
+All groups are looked at, in slices, as a large coordinator has many and heartbeats must not wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import nlargest
+from typing import Protocol
+
+from sidecar.coordinator.clock import now
+from sidecar.core.classic.config import CLASSIC
+from sidecar.core.classic.records import State
+from sidecar.core.consumer.config import CONSUMER
+from sidecar.core.consumer.group import ConsumerGroup, GroupState
+from sidecar.core.effects import Count, Observe
+from sidecar.core.owner import Phase
+from sidecar.core.reasons import Reason
+from sidecar.core.service import Service
+from sidecar.link.ports import Figures
+
+SLICE_S = 0.001
+LOOKED_AT = 16
+"""Groups between two looks at the clock."""
+NAMED = 5
+"""Groups that a metric names: those that have most of something."""
+RECENT_MS = 600_000
+STATES = {CONSUMER: tuple(GroupState), CLASSIC: tuple(State)}
+
+
+class Gauges(Figures, Protocol):
+    def only(self, name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> None:
+        """A gauge has these values, by labels, and no others any more."""
+
+
+def show(figures: Figures, service: Service, waiting: Callable[[], int]) -> None:
+    """What can be told at once. `waiting()`: requests that have not come to the core yet."""
+    owners = service.owners
+    figures("parked").set_function(lambda: service.tally.open + waiting())
+    figures("unreadable_groups").set_function(lambda: sum(len(o.unreadable) for o in owners))
+    figures("owned").set_function(lambda: len(service.serving()))
+    for owner in owners:
+        serves = partial(lambda o: float(o.phase is Phase.SERVING), owner)
+        figures("partition_owned", str(owner.partition)).set_function(serves)
+    # A counter that is not there before its first step hides that step from rates.
+    for kind in STATES:
+        figures("settle_seconds", kind)
+        for reason in Reason:
+            figures("rebalances", kind, reason)
+    for why in ("fenced", "write lost"):
+        figures("fenced", why)
+    for phase in Phase:
+        figures("partitions", phase).set_function(partial(lambda p: sum(o.phase is p for o in owners), phase))
+
+
+def count(figures: Figures, counted: Count) -> None:
+    figures(counted.metric, *counted.labels).inc(counted.by)
+
+
+def observe(figures: Figures, observed: Observe) -> None:
+    figures(observed.metric, *observed.labels).observe(observed.ms / 1000)
+
+
+@dataclass
+class Counted:
+    """`members`: by the kind of the group, and the protocol that they speak."""
+
+    groups: Counter[tuple[str, str]] = field(default_factory=Counter)
+    members: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rebalances: list[tuple[int, str]] = field(default_factory=list)
+    unsettled: list[tuple[float, str]] = field(default_factory=list)
+
+
+class Census:
+    def __init__(self, service: Service, figures: Gauges) -> None:
+        self._service = service
+        self._figures = figures
+        self._asked = asyncio.Lock()
+
+    async def take(self) -> None:
+        """Bring the figures of groups up to date. Two who ask at once wait for each other."""
+        async with self._asked:
+            self._tell(await self._count())
+
+    async def _count(self) -> Counted:
+        found, at_ms, until = Counted(), now().mono_ms, time.perf_counter() + SLICE_S
+        for owner in self._service.owners:
+            shard = owner.shard
+            if shard is None or owner.phase is not Phase.SERVING:
+                continue
+            for i, group_id in enumerate(list(shard.groups)):
+                if i % LOOKED_AT == 0 and time.perf_counter() > until:
+                    await asyncio.sleep(0)
+                    until = time.perf_counter() + SLICE_S
+                group, soft = shard.groups.get(group_id), shard.soft.get(group_id)
+                if group is None or soft is None:
+                    continue
+                members = group.member_count()
+                found.groups[(group.kind, group.state_name())] += 1
+                old = group.classic_members if type(group) is ConsumerGroup else 0
+                found.members[(group.kind, group.kind)] += members - old
+                if old:
+                    found.members[(group.kind, CLASSIC)] += old
+                if soft.rebalanced_ms and (recent := sum(ms > at_ms - RECENT_MS for ms in soft.rebalanced_ms)):
+                    found.rebalances.append((recent, group_id))
+                if soft.unsettled_since_ms is not None and members:
+                    found.unsettled.append(((at_ms - soft.unsettled_since_ms) / 1000, group_id))
+        return found
+
+    def _tell(self, found: Counted) -> None:
+        known = {(kind, str(state)): 0 for kind, states in STATES.items() for state in states}
+        self._figures.only("groups", {**known, **found.groups}.items())
+        protocols = {(CONSUMER, CONSUMER): 0, (CONSUMER, CLASSIC): 0, (CLASSIC, CLASSIC): 0}
+        self._figures.only("members", {**protocols, **found.members}.items())
+        most: tuple[tuple[str, Iterable[tuple[float, str]]], ...] = (
+            ("group_rebalances", found.rebalances),
+            ("group_unsettled", found.unsettled),
+        )
+        for name, values in most:
+            self._figures.only(name, (((group_id,), value) for value, group_id in nlargest(NAMED, values)))

@@ -1,0 +1,43 @@
+"""Why a group rebalances, in few words: the label of a metric. The record and the log have the whole sentence."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    JOINED = "joined"
+    REJOINED = "rejoined"
+    """A classic member has joined once more and said nothing new, as a leader does to have it assigned anew."""
+    LEFT = "left"
+    SESSION = "session_timeout"
+    LATE = "rebalance_timeout"
+    """A member has not given up what it must, has not joined or has not synced in time."""
+    SUBSCRIPTION = "subscription"
+    """A member has changed what it subscribes to, or which protocols it knows."""
+    TOPICS = "topics"
+    """A topic has come, has gone or has more partitions, or a regular expression stands for others."""
+    OPERATOR = "operator"
+    """Somebody has asked for it."""
+    MOVED = "moved"
+    """The group has come from the broker, or goes back there."""
+    PROTOCOL = "protocol"
+    """The group has changed from one protocol to the other."""
+    SIZE = "size"
+    """The group is larger than it may be."""
+
+
+def of_removal(why: str) -> Reason:
+    """Of a member that was removed for `why`: our own words, behind which a client's may stand."""
+    for words, reason in REMOVALS:
+        if why.startswith(words):
+            return reason
+    return Reason.MOVED
+
+
+REMOVALS = (
+    ("session timeout", Reason.SESSION),
+    ("rebalance timeout", Reason.LATE),
+    ("did not", Reason.LATE),
+    ("left", Reason.LEFT),
+)

@@ -1,0 +1,85 @@
+"""What groups have committed, and where partitions begin and end, asked of the brokers in batches.
+
+Answers are decoded in a thread: those of large groups would hold up the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from sidecar.core.errors import Code
+from sidecar.kafka.net import BrokerConnection
+from sidecar.wire.frames import response_body
+from sidecar.wire.generated import list_offsets as lo
+from sidecar.wire.generated import offset_fetch as of
+from sidecar.wire.primitives import WireError
+
+SEVERAL_SINCE, BY_NAME_UNTIL = 8, 9
+"""Versions of OffsetFetch that ask about several groups, and name topics."""
+LATEST, EARLIEST = -1, -2
+Place = tuple[str, int]
+"""Topic and partition."""
+Offsets = dict[Place, int]
+
+
+async def committed(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> dict[str, Offsets]:
+    """The offsets of each group that this broker keeps and gave them for. Raises ConnectionLost, TimeoutError,
+    WireError."""
+    asked = [of.OffsetFetchRequestGroup(g, topics=None) for g in groups]
+    req = of.OffsetFetchRequest(groups=asked)
+    try:
+        version, flexible, raw = await conn.exchange(of, "OffsetFetch", req, BY_NAME_UNTIL, timeout_s, SEVERAL_SINCE)
+    except WireError:
+        return {g: await _of_one(conn, g, timeout_s) for g in groups}
+
+    def decode() -> dict[str, Offsets]:
+        res = of.OffsetFetchResponse.decode(version, raw, response_body(raw, flexible))
+        return {
+            g.group_id: {
+                (t.name, p.partition_index): p.committed_offset
+                for t in g.topics
+                for p in t.partitions
+                if p.error_code == Code.NONE and p.committed_offset >= 0
+            }
+            for g in res.groups
+            if g.error_code == Code.NONE
+        }
+
+    return await asyncio.to_thread(decode)
+
+
+async def _of_one(conn: BrokerConnection, group_id: str, timeout_s: float) -> Offsets:
+    """Of a broker that answers for one group at a time."""
+    req = of.OffsetFetchRequest(group_id=group_id, topics=None)
+    res = await conn.request(of, "OffsetFetch", req, SEVERAL_SINCE - 1, timeout_s, low=2)
+    return {
+        (t.name, p.partition_index): p.committed_offset
+        for t in res.topics
+        for p in t.partitions
+        if p.error_code == Code.NONE and p.committed_offset >= 0
+    }
+
+
+async def listed(
+    conn: BrokerConnection, places: Mapping[str, Sequence[int]], timestamp: int, timeout_s: float
+) -> Offsets:
+    """LATEST or EARLIEST of these partitions, by topic, as far as this broker leads them. Raises ConnectionLost,
+    TimeoutError, WireError."""
+    topics = [
+        lo.ListOffsetsTopic(name, [lo.ListOffsetsPartition(p, timestamp=timestamp) for p in parts])
+        for name, parts in places.items()
+    ]
+    req = lo.ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=int(timeout_s * 1000))
+    version, flexible, raw = await conn.exchange(lo, "ListOffsets", req, timeout_s=timeout_s, low=1)
+
+    def decode() -> Offsets:
+        res = lo.ListOffsetsResponse.decode(version, raw, response_body(raw, flexible))
+        return {
+            (t.name, p.partition_index): p.offset
+            for t in res.topics
+            for p in t.partitions
+            if p.error_code == Code.NONE and p.offset >= 0
+        }
+
+    return await asyncio.to_thread(decode)

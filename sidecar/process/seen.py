@@ -1,0 +1,45 @@
+"""What a process tells of itself, and of which groups it exports offsets and lags."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+
+from sidecar.coordinator.census import SLICE_S
+from sidecar.coordinator.exporter import ExporterSettings
+from sidecar.core.patterns import Patterns
+from sidecar.link.ports import Figures
+from sidecar.native import COMPILED
+from sidecar.process.settings import Settings
+
+KERNEL = "compiled" if COMPILED else "python"
+
+
+def tell_figures(figures: Figures, s: Settings, ready: Callable[[], bool]) -> None:
+    figures("build", version("kafka-group-sidecar"), KERNEL).set(1)
+    figures("ready").set_function(lambda: float(ready()))
+    for assignor in s.consumer.assignors:
+        for name in ("assignments", "assignor_failures", "partitions_moved"):
+            figures(name, assignor)
+    figures("commits", "accepted")
+    figures("limit", "connections").set(s.limits.connections)
+    figures("limit", "parked_replies").set(s.limits.parked_replies)
+
+
+async def in_slices(parts: Iterable[bytes]) -> bytes:
+    """All of them, while whatever else there is to do goes on in between."""
+    text, until = bytearray(), time.perf_counter() + SLICE_S
+    for part in parts:
+        text += part
+        if time.perf_counter() > until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + SLICE_S
+    return bytes(text)
+
+
+def exporter_settings(s: Settings) -> ExporterSettings:
+    e = s.exporter
+    named = Patterns(e.include, e.exclude, [s.ownership.group])
+    return ExporterSettings(s.node_id, e.interval_ms / 1000, e.series, named, e.topics)

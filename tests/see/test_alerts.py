@@ -1,0 +1,61 @@
+"""The alerts: made by code, each with a section in the runbook, each tried by promtool with and without its fault.
+
+promtool belongs to Debian's package prometheus. Without it these tests fail: a test that did not run is not green.
+SEE_WITHOUT_PROMETHEUS=1 leaves them out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.see.prometheus import LEFT_OUT, program
+from tools import alerts, boards
+from tools.alerts import ALERTS, RECORDED, RULES, RUNBOOK, TESTS, anchor, metrics_in
+from tools.metrics_table import names
+
+NOT_OURS = {"ALERTS"}
+"""Prometheus's own."""
+
+
+def test_the_rules_are_those_of_the_code(root: Path) -> None:
+    assert (root / RULES).read_text() == alerts.rules(), "run python -m tools.alerts"
+    assert (root / TESTS).read_text() == alerts.tests(), "run python -m tools.alerts"
+
+
+def test_the_boards_are_those_of_the_code(root: Path) -> None:
+    for board in boards.BOARDS:
+        assert (root / boards.path(board)).read_text() == boards.text(board), "run python -m tools.boards"
+    made = {boards.path(board).name for board in boards.BOARDS}
+    assert {p.name for p in (root / boards.FOLDER).iterdir()} == made
+
+
+def test_no_alert_and_no_panel_names_a_metric_that_is_not_there() -> None:
+    known = names() | NOT_OURS
+    asked = {a.name: a.expr for a in ALERTS} | RECORDED | dict(boards.queries())
+    assert {name: gone for name, expr in asked.items() if (gone := metrics_in(expr) - known)} == {}
+    assert metrics_in('sum by (a) (rate(x_total{b="c"}[5m])) / on (d) y > 0.5') == {"x_total", "y"}
+
+
+def test_each_alert_has_a_section_in_the_runbook_that_says_what_to_do(root: Path) -> None:
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", (root / RUNBOOK).read_text(), re.M | re.S))
+    assert set(sections) == {a.name for a in ALERTS}
+    for a in ALERTS:
+        for part in ("**What it means.**", "**How to see more.**", "**What to do.**"):
+            assert part in sections[a.name], (a.name, part)
+        rule = yaml.safe_load(alerts.rules())
+        urls = [r["annotations"]["runbook_url"] for g in rule["groups"] for r in g["rules"] if r.get("alert") == a.name]
+        assert urls == [f"{RUNBOOK}#{anchor(a)}"]
+
+
+@pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1")
+def test_promtool_finds_that_each_alert_fires_and_is_silent(root: Path) -> None:
+    tried = {case["name"] for case in yaml.safe_load(alerts.tests())["tests"]}
+    assert tried == {f"{a.name} {how}" for a in ALERTS for how in ("fires", "is silent")}
+    folder = root / RULES.parent
+    for command in (("check", "config", "prometheus.yml"), ("test", "rules", TESTS.name)):
+        done = subprocess.run([program("promtool"), *command], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

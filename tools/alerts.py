@@ -1,0 +1,438 @@
+"""Writes the alerts of deploy/prometheus: the rules, and promtool's unit tests of them.
+
+`python -m tools.alerts`, from the repository's root. Each alert stands here once, with series at which it must fire and
+series at which it must not. docs/runbook.md has a section for each, under its name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+RULES = Path("deploy/prometheus/rules.yml")
+TESTS = Path("deploy/prometheus/rules_test.yml")
+RUNBOOK = "docs/runbook.md"
+JOB = 'job="kafka-group-sidecar"'
+HEAD = "# Made by `python -m tools.alerts`: change it there. What each alert means is in docs/runbook.md.\n"
+Series = dict[str, str]
+"""A series -> its values, a step of 15 s each, in promtool's notation."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """`held`: for how long the expression must be true. `labels`: of the alert that `fires` brings about."""
+
+    name: str
+    expr: str
+    held: str
+    severity: str
+    summary: str
+    fires: Series
+    silent: Series
+    labels: dict[str, str] = field(default_factory=dict)
+    at: str = "30m"
+
+
+RECORDED = {
+    "sidecar:loop_lag_seconds:p99": (
+        "histogram_quantile(0.99, sum by (cluster, instance, le) (rate(sidecar_loop_lag_seconds_bucket[5m])))"
+    ),
+    "sidecar:append_seconds:p99": (
+        "histogram_quantile(0.99, sum by (cluster, instance, le) (rate(sidecar_append_seconds_bucket[5m])))"
+    ),
+    "sidecar:request_seconds:p99": (
+        "histogram_quantile(0.99, sum by (cluster, api, le) (rate(sidecar_request_seconds_bucket[5m])))"
+    ),
+    "sidecar:commits_refused:ratio": (
+        'sum by (cluster) (rate(sidecar_commits_total{result!="accepted"}[5m]))'
+        " / (sum by (cluster) (rate(sidecar_commits_total[5m])) > 0)"
+    ),
+}
+A, B = 'instance="a"', 'instance="b"'
+ON_A = {"instance": "a"}
+
+
+def _histogram(name: str, fast: str, slow: str, bound: str, **labels: str) -> Series:
+    """Values up to `bound`, and all of them."""
+    told = "".join(f',{k}="{v}"' for k, v in labels.items())
+    return {f'{name}_bucket{{{A}{told},le="{bound}"}}': fast, f'{name}_bucket{{{A}{told},le="+Inf"}}': slow}
+
+
+def above(name: str, metric: str, held: str, severity: str, summary: str, labels: str = "") -> Alert:
+    """A gauge of one sidecar that should be 0."""
+    at = f"{{{A}{labels}}}"
+    return Alert(name, f"{metric} > 0", held, severity, summary, {metric + at: "1x200"}, {metric + at: "0x200"}, ON_A)
+
+
+def rises(name: str, metric: str, within: str, severity: str, summary: str, labels: dict[str, str]) -> Alert:
+    """A counter of one sidecar that should stand still."""
+    told = ",".join(f'{k}="{v}"' for k, v in {**ON_A, **labels}.items())
+    at = f"{metric}{{{told}}}"
+    expr = f"increase({metric}[{within}]) > 0"
+    return Alert(name, expr, "0s", severity, summary, {at: "0x110 1x90"}, {at: "3x200"}, {**ON_A, **labels})
+
+
+def _near(name: str, used: str, limit: str, summary: str) -> Alert:
+    bound = {f'sidecar_limit{{{A},of="{limit}"}}': "100x200"}
+    return Alert(
+        name,
+        f'{used} / ignoring (of) sidecar_limit{{of="{limit}"}} > 0.8',
+        "1m",
+        "warning",
+        summary,
+        {f"{used}{{{A}}}": "81x200", **bound},
+        {f"{used}{{{A}}}": "79x200", **bound},
+        ON_A,
+    )
+
+
+OWNED = "sidecar_partition_owned"
+FLEET = [
+    Alert(
+        "SidecarDown",
+        f"up{{{JOB}}} == 0",
+        "1m",
+        "critical",
+        "A sidecar does not answer Prometheus.",
+        {f"up{{{JOB},{A}}}": "0x200"},
+        {f"up{{{JOB},{A}}}": "1x200"},
+        {"job": "kafka-group-sidecar", **ON_A},
+    ),
+    Alert(
+        "SidecarNotReady",
+        "sidecar_ready == 0",
+        "2m",
+        "warning",
+        "A sidecar runs, and does not serve what it was assigned.",
+        {f"sidecar_ready{{{A}}}": "0x200"},
+        {f"sidecar_ready{{{A}}}": "1x200"},
+        ON_A,
+    ),
+    Alert(
+        "SidecarPartitionWithoutOwner",
+        f"sum by (cluster, partition) ({OWNED}) == 0",
+        "1m",
+        "critical",
+        "A partition of the state topic is served by no sidecar: its groups have no coordinator.",
+        {f'{OWNED}{{{A},partition="7"}}': "0x200", f'{OWNED}{{{B},partition="7"}}': "0x200"},
+        {f'{OWNED}{{{A},partition="7"}}': "0x200", f'{OWNED}{{{B},partition="7"}}': "1x200"},
+        {"partition": "7"},
+    ),
+    Alert(
+        "SidecarPartitionWithTwoOwners",
+        f"sum by (cluster, partition) ({OWNED}) > 1",
+        "1m",
+        "critical",
+        "Two sidecars say that they serve the same partition of the state topic.",
+        {f'{OWNED}{{{A},partition="7"}}': "1x200", f'{OWNED}{{{B},partition="7"}}': "1x200"},
+        {f'{OWNED}{{{A},partition="7"}}': "1x200", f'{OWNED}{{{B},partition="7"}}': "0x200"},
+        {"partition": "7"},
+    ),
+    above("SidecarPatternsDiffer", "sidecar_patterns_differ", "1m", "critical", "Sidecars have different patterns."),
+    Alert(
+        "SidecarVersionsDiffer",
+        "count by (cluster) (count by (cluster, version) (sidecar_build_info)) > 1",
+        "1h",
+        "info",
+        "Sidecars of different versions have been running for an hour.",
+        {f'sidecar_build_info{{{A},version="1"}}': "1x400", f'sidecar_build_info{{{B},version="2"}}': "1x400"},
+        {f'sidecar_build_info{{{A},version="1"}}': "1x400", f'sidecar_build_info{{{B},version="1"}}': "1x400"},
+        at="90m",
+    ),
+    Alert(
+        "SidecarCertificateExpires",
+        "(sidecar_tls_certificate_expiry_seconds > 0) - time() < 14 * 86400",
+        "10m",
+        "warning",
+        "A certificate of a sidecar expires within two weeks.",
+        {f"sidecar_tls_certificate_expiry_seconds{{{A}}}": "86400x200"},
+        {
+            f"sidecar_tls_certificate_expiry_seconds{{{A}}}": "86400000x200",
+            f"sidecar_tls_certificate_expiry_seconds{{{B}}}": "0x200",
+        },
+        ON_A,
+    ),
+]
+WORK = [
+    Alert(
+        "SidecarLoopLag",
+        "sidecar:loop_lag_seconds:p99 > 0.1",
+        "5m",
+        "warning",
+        "The event loop of a sidecar is held up: heartbeats wait.",
+        {
+            **_histogram("sidecar_loop_lag_seconds", "0+9x200", "0+10x200", "0.1"),
+            f'sidecar_loop_lag_seconds_bucket{{{A},le="0.2"}}': "0+10x200",
+        },
+        _histogram("sidecar_loop_lag_seconds", "0+10x200", "0+10x200", "0.01"),
+        ON_A,
+    ),
+    Alert(
+        "SidecarAppendSlow",
+        "sidecar:append_seconds:p99 > 1",
+        "5m",
+        "warning",
+        "Writes to the state topic take longer than a second: answers wait for them.",
+        {
+            **_histogram("sidecar_append_seconds", "0+9x200", "0+9x200", "1.0"),
+            f'sidecar_append_seconds_bucket{{{A},le="2.0"}}': "0+10x200",
+            f'sidecar_append_seconds_bucket{{{A},le="+Inf"}}': "0+10x200",
+        },
+        _histogram("sidecar_append_seconds", "0+10x200", "0+10x200", "0.01"),
+        ON_A,
+    ),
+    Alert(
+        "SidecarTakeoverSlow",
+        "increase(sidecar_takeover_seconds_count[10m])"
+        ' - ignoring (le) increase(sidecar_takeover_seconds_bucket{le="5.0"}[10m]) > 0.5',
+        "0s",
+        "warning",
+        "Taking over a partition of the state topic took longer than 5 seconds.",
+        {
+            f"sidecar_takeover_seconds_count{{{A}}}": "50x110 60x90",
+            f'sidecar_takeover_seconds_bucket{{{A},le="5.0"}}': "50x110 58x90",
+        },
+        {
+            f"sidecar_takeover_seconds_count{{{A}}}": "50x110 60x90",
+            f'sidecar_takeover_seconds_bucket{{{A},le="5.0"}}': "50x110 60x90",
+        },
+        ON_A,
+    ),
+    Alert(
+        "SidecarTailLags",
+        "sidecar_tail_lag_records > 1000",
+        "2m",
+        "warning",
+        "A sidecar reads the state topic more slowly than it grows: its next takeover takes longer.",
+        {f"sidecar_tail_lag_records{{{A}}}": "1001x200"},
+        {f"sidecar_tail_lag_records{{{A}}}": "900x200"},
+        ON_A,
+    ),
+    _near("SidecarParkedReplies", "sidecar_parked_replies", "parked_replies", "Too many requests wait for an answer."),
+    _near(
+        "SidecarConnections",
+        "sidecar_connections_active",
+        "connections",
+        "A sidecar has almost as many clients as it may.",
+    ),
+    Alert(
+        "SidecarPlaceholdersMissing",
+        "sidecar_placeholders_wanted - sidecar_placeholders_seated > 0",
+        "5m",
+        "warning",
+        "Groups have no placeholder at their broker: their commits are refused.",
+        {f"sidecar_placeholders_wanted{{{A}}}": "5x200", f"sidecar_placeholders_seated{{{A}}}": "4x200"},
+        {f"sidecar_placeholders_wanted{{{A}}}": "5x200", f"sidecar_placeholders_seated{{{A}}}": "5x200"},
+        ON_A,
+    ),
+    Alert(
+        "SidecarExporterStale",
+        "sidecar_exporter_age_seconds > 300",
+        "1m",
+        "info",
+        "Offsets and lags on /metrics are older than five minutes.",
+        {f"sidecar_exporter_age_seconds{{{A}}}": "301x200"},
+        {f"sidecar_exporter_age_seconds{{{A}}}": "-1x200"},
+        ON_A,
+    ),
+    above(
+        "SidecarExporterCut", "sidecar_exporter_series_cut", "5m", "info", "Offsets and lags are left out on /metrics."
+    ),
+]
+GROUPS = [
+    Alert(
+        "SidecarRebalanceStorm",
+        "sidecar_group_rebalances > 20",
+        "5m",
+        "warning",
+        "A group has rebalanced more than 20 times within 10 minutes.",
+        {f'sidecar_group_rebalances{{{A},consumergroup="g"}}': "21x200"},
+        {f'sidecar_group_rebalances{{{A},consumergroup="g"}}': "19x200"},
+        {**ON_A, "consumergroup": "g"},
+    ),
+    Alert(
+        "SidecarGroupNotSettling",
+        "sidecar_group_unsettled_seconds > 600",
+        "1m",
+        "warning",
+        "A rebalance of a group has been under way for more than 10 minutes.",
+        {f'sidecar_group_unsettled_seconds{{{A},consumergroup="g"}}': "601x200"},
+        {f'sidecar_group_unsettled_seconds{{{A},consumergroup="g"}}': "500x200"},
+        {**ON_A, "consumergroup": "g"},
+    ),
+    Alert(
+        "SidecarCommitsRefused",
+        "sidecar:commits_refused:ratio > 0.05",
+        "10m",
+        "warning",
+        "More than 5 % of all commits have been refused for 10 minutes.",
+        {
+            f'sidecar_commits_total{{{A},result="accepted"}}': "0+90x200",
+            f'sidecar_commits_total{{{A},result="unknown_member_id"}}': "0+10x200",
+        },
+        {
+            f'sidecar_commits_total{{{A},result="accepted"}}': "0+100x200",
+            f'sidecar_commits_total{{{A},result="unknown_member_id"}}': "0+1x200",
+        },
+    ),
+    rises(
+        "SidecarAssignorFails",
+        "sidecar_assignor_failures_total",
+        "10m",
+        "warning",
+        "An assignor failed: groups stay on their last assignment.",
+        {"assignor": "uniform"},
+    ),
+    above(
+        "SidecarUnreadableGroups",
+        "sidecar_unreadable_groups",
+        "0s",
+        "critical",
+        "Groups cannot be read from the state topic.",
+    ),
+]
+STATE = [
+    rises(
+        "SidecarFenced",
+        "sidecar_fenced_total",
+        "10m",
+        "warning",
+        "A write to the state topic failed, and its partition was dropped.",
+        {"why": "fenced"},
+    ),
+    above(
+        "SidecarVoidRecords",
+        "sidecar_void_records",
+        "0s",
+        "critical",
+        "Somebody who was not the owner has written to the state topic.",
+    ),
+    above(
+        "SidecarStateTopicFaults",
+        "sidecar_state_topic_faults",
+        "0s",
+        "critical",
+        "The state topic is set so that state may be lost.",
+    ),
+    rises(
+        "SidecarInvariantViolated",
+        "sidecar_invariant_violations_total",
+        "1h",
+        "critical",
+        "The coordinator has found a contradiction.",
+        {},
+    ),
+    rises("SidecarHandlerFault", "sidecar_handler_faults_total", "1h", "critical", "A request broke its handler.", {}),
+]
+OLDEST, ALLOWED = "group_state_audit_oldest_seconds", "group_state_audit_compaction_lag_seconds"
+AUDIT = [
+    Alert(
+        "AuditFallsBehind",
+        f"{OLDEST} > 0.5 * {ALLOWED}",
+        "5m",
+        "warning",
+        "The audit is half way to losing history to compaction.",
+        {f'{OLDEST}{{{A},partition="7"}}': "60x200", f'{ALLOWED}{{{A},partition="7"}}': "100x200"},
+        {f'{OLDEST}{{{A},partition="7"}}': "40x200", f'{ALLOWED}{{{A},partition="7"}}': "100x200"},
+        {**ON_A, "partition": "7"},
+    ),
+    Alert(
+        "AuditFails",
+        "group_state_audit_up == 0",
+        "10m",
+        "warning",
+        "The last batches of the audit failed.",
+        {f"group_state_audit_up{{{A}}}": "0x200"},
+        {f"group_state_audit_up{{{A}}}": "1x200"},
+        ON_A,
+    ),
+    above(
+        "AuditLostRecords",
+        "group_state_audit_lost_records",
+        "0s",
+        "warning",
+        "Records were compacted before the audit had read them.",
+    ),
+    above(
+        "AuditFindings",
+        "group_state_audit_findings",
+        "0s",
+        "critical",
+        "The audit has proved a second owner, or a write of a fenced owner.",
+    ),
+]
+GROUPED = {"sidecars": FLEET, "work": WORK, "groups": GROUPS, "state": STATE, "audit": AUDIT}
+ALERTS = [alert for alerts in GROUPED.values() for alert in alerts]
+
+
+def anchor(alert: Alert) -> str:
+    """As Markdown viewers make it of a heading."""
+    return alert.name.lower()
+
+
+def main() -> None:
+    RULES.parent.mkdir(parents=True, exist_ok=True)
+    RULES.write_text(rules())
+    TESTS.write_text(tests())
+
+
+def rules() -> str:
+    groups: list[dict[str, Any]] = [
+        {"name": "kafka-group-sidecar-recorded", "rules": [{"record": n, "expr": e} for n, e in RECORDED.items()]}
+    ]
+    for name, alerts in GROUPED.items():
+        groups.append({"name": f"kafka-group-sidecar-{name}", "rules": [_rule(a) for a in alerts]})
+    return HEAD + _dump({"groups": groups})
+
+
+def _rule(a: Alert) -> dict[str, Any]:
+    rule: dict[str, Any] = {"alert": a.name, "expr": a.expr}
+    if a.held != "0s":
+        rule["for"] = a.held
+    return {**rule, "labels": {"severity": a.severity}, "annotations": _annotations(a)}
+
+
+def _annotations(a: Alert) -> dict[str, str]:
+    return {"summary": a.summary, "runbook_url": f"{RUNBOOK}#{anchor(a)}"}
+
+
+def tests() -> str:
+    cases = []
+    for a in ALERTS:
+        for series, fires in ((a.fires, True), (a.silent, False)):
+            expected = [{"exp_labels": {"severity": a.severity, **a.labels}, "exp_annotations": _annotations(a)}]
+            cases.append(
+                {
+                    "name": f"{a.name} {'fires' if fires else 'is silent'}",
+                    "interval": "15s",
+                    "input_series": [{"series": s, "values": v} for s, v in series.items()],
+                    "alert_rule_test": [
+                        {"eval_time": a.at, "alertname": a.name, "exp_alerts": expected if fires else []}
+                    ],
+                }
+            )
+    return HEAD + _dump({"rule_files": [RULES.name], "evaluation_interval": "15s", "tests": cases})
+
+
+def _dump(data: object) -> str:
+    return yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True)
+
+
+def metrics_in(expr: str) -> set[str]:
+    """The names of metrics in an expression, those that rules record left out."""
+    bare = re.sub(r'"[^"]*"', "", expr)
+    bare = re.sub(r"\b(by|ignoring|on|without)\s*\([^)]*\)", "", bare)
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", bare)
+    words = re.findall(r"(?<![\w:])[a-z_][a-z0-9_:]*(?!\s*\(|[\w:])", bare)
+    return {w for w in words if w not in WORDS and w not in RECORDED}
+
+
+WORDS = {"or", "and", "unless", "by", "bool", "offset"}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Finds every event that the sidecar logs, in the code itself; docs/logs.md is made of them.
+
+`python -m tools.logs`, from the repository's root. What an event means and what to do stands in logs_meaning.py.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.logs_meaning import MEANING
+
+PAGE = Path("docs/logs.md")
+ROOMS = ("api", "coordinator", "core", "front", "kafka", "link", "process", "proxy", "state")
+LEVELS = ("debug", "info", "warning", "error")
+LOGS = {"log", "_log", "logger"}
+"""What a logger is called."""
+VARIES = "(varies)"
+PASSES_ON = ("core/effects.py", "coordinator/coordinator.py")
+"""They hand on what others log."""
+HEAD = """# Log events
+
+Made by `python -m tools.logs` from the code: every event, its levels and its fields. `timestamp`, `level`, `event` and `node_id` stand in every line. Logs go to stderr; `log.format`
+says how they look: `text` (key=value), `json` (one object a line), or `auto`, the default: text on a terminal, JSON elsewhere. `log.level` is the least that is logged.
+Levels: `error` wants somebody to look; `warning` may want it if it comes again; `info` tells what happened; `debug` is for whoever looks for a fault.
+"""
+
+
+@dataclass
+class Event:
+    levels: set[str] = field(default_factory=set)
+    fields: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+
+
+def found(root: Path) -> dict[str, Event]:
+    """By event. Raises ValueError for a call whose event is no literal: nobody could look it up."""
+    events: dict[str, Event] = {}
+    for room in ROOMS:
+        for path in sorted((root / "sidecar" / room).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            constants = _constants(tree)
+            for node in ast.walk(tree):
+                if not isinstance(node, ast.Call):
+                    continue
+                call = _call(node, constants, tree)
+                if call is None:
+                    continue
+                event, level, fields = call
+                if event == VARIES and f"{room}/{path.name}" in PASSES_ON:
+                    continue
+                if event == VARIES:
+                    raise ValueError(f"{path}:{node.lineno}: an event that is no literal")
+                known = events.setdefault(event, Event())
+                known.levels |= level
+                known.fields |= fields
+                known.files.add(f"{room}/{path.name}")
+    return events
+
+
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """Module-level names of texts."""
+    return {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _call(node: ast.Call, constants: dict[str, str], tree: ast.Module) -> tuple[str, set[str], set[str]] | None:
+    func = node.func
+    if isinstance(func, ast.Attribute) and func.attr in LEVELS and _name(func.value) in LOGS and node.args:
+        return _text(node.args[0], constants), {func.attr}, _keywords(node)
+    if isinstance(func, ast.Attribute) and func.attr == "log" and _name(func.value) == "fx" and node.args:
+        level = next((k.value for k in node.keywords if k.arg == "level"), ast.Constant("info"))
+        return _text(node.args[0], constants), {_text(level, constants)}, _keywords(node) - {"level"}
+    if isinstance(func, ast.Name) and func.id in ("Log", "LogLine") and node.args:
+        fields = _keys(node.args[1], tree) if len(node.args) > 1 else set()
+        level = node.args[2] if len(node.args) > 2 else ast.Constant("info")
+        levels = [level.body, level.orelse] if isinstance(level, ast.IfExp) else [level]
+        return _text(node.args[0], constants), {_text(each, constants) for each in levels}, fields
+    return None
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _text(node: ast.expr, constants: dict[str, str]) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            _text(p, constants) if isinstance(p, ast.Constant) else _inserted(p, constants) for p in node.values
+        )
+    return constants.get(_name(node), VARIES)
+
+
+def _inserted(part: ast.expr, constants: dict[str, str]) -> str:
+    assert isinstance(part, ast.FormattedValue)
+    text = _text(part.value, constants)
+    return "..." if text == VARIES else text
+
+
+def _keywords(node: ast.Call) -> set[str]:
+    return {k.arg if k.arg is not None else "..." for k in node.keywords}
+
+
+def _keys(node: ast.expr, tree: ast.Module) -> set[str]:
+    """Of a dict, or of the last one that was given this name before."""
+    if isinstance(node, ast.Dict):
+        return {k.value for k in node.keys if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+    if isinstance(node, ast.Name):
+        earlier = [
+            a
+            for a in ast.walk(tree)
+            if isinstance(a, ast.Assign)
+            and isinstance(a.value, ast.Dict)
+            and a.lineno <= node.lineno
+            and any(isinstance(t, ast.Name) and t.id == node.id for t in a.targets)
+        ]
+        if earlier:
+            return _keys(max(earlier, key=lambda a: a.lineno).value, tree)
+    return {"..."}
+
+
+def page(root: Path = Path()) -> str:
+    """Raises KeyError for an event without a meaning."""
+    events = found(root)
+    lines = [HEAD, "| event | level | fields | what it means, and what to do |", "|---|---|---|---|"]
+    order = {level: i for i, level in enumerate(reversed(LEVELS))}
+    ranked = sorted(events.items(), key=lambda e: (min(order[level] for level in e[1].levels), e[0]))
+    for event, e in ranked:
+        levels = ", ".join(sorted(e.levels, key=order.__getitem__))
+        fields = ", ".join(f"`{name}`" for name in sorted(e.fields))
+        lines.append(f"| {event} | {levels} | {fields} | {MEANING[event]} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
