@@ -64,11 +64,6 @@ FRONT: dict[str, Metric] = {
     "tls_reloads": Metric(
         Counter, "sidecar_tls_reloads", "How often the listener's TLS files were read again.", ("result",)
     ),
-    "tls_expiry": Metric(
-        Gauge,
-        "sidecar_tls_certificate_expiry_seconds",
-        "When the listener's certificate ends, in Unix time; 0: it has none.",
-    ),
     "requests": Metric(
         Counter,
         "sidecar_requests",
