@@ -8,36 +8,21 @@ Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 the topic cannot be read.
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from enum import StrEnum
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.groups import properties
+from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of
+from sidecar.cli.exits import Code, Failed, say_and_exit
+from sidecar.cli.output import Format, Output, print_rows
 
 if TYPE_CHECKING:
     from sidecar.audit.history import History
     from sidecar.audit.topic import Reader
 
-NOTHING, USAGE, UNREADABLE = 1, 2, 3
-
-
-class Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
-Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars.")]
-StateTopic = Annotated[str, typer.Option("--topic", help="The state topic.")]
-CommandConfig = Annotated[Path | None, typer.Option(help="A file of librdkafka's properties, key=value: security, ...")]
-Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it.")]
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Not what was before. 2h is two hours ago.")]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Not what came later.")]
 At = Annotated[str | None, typer.Option(metavar="TIME", help="As it was then. Without it: as it is now.")]
@@ -66,7 +51,7 @@ def history(
     ]
     if not any(e.what != "coordinator" for e in found.events):
         typer.echo(f"{topic} has no records of group {group}.", err=True)
-        raise typer.Exit(NOTHING)
+        raise typer.Exit(Code.FINDINGS)
     print_rows(rows, output)
     _warn(found)
 
@@ -86,7 +71,7 @@ def owner(
         rows, groups = _read(lambda: _owners(reader, what, group, at_ms))
     if not rows:
         typer.echo(f"Nobody owned {what} then, as far as {topic} says.", err=True)
-        raise typer.Exit(NOTHING)
+        raise typer.Exit(Code.FINDINGS)
     print_rows(rows, output)
     for found in groups:
         _warn(found)
@@ -148,10 +133,10 @@ def moment_of(text: str | None, otherwise: int) -> int:
 
 
 def _open(bootstrap: str, topic: str, command_config: Path | None) -> Reader:
-    from sidecar.audit.topic import Reader, Where
-
-    config = {} if command_config is None else properties(command_config)
-    return Reader(Where(bootstrap, topic, config))
+    try:
+        return client_of(command_config).reader(bootstrap, topic)
+    except Failed as failed:
+        say_and_exit(failed)
 
 
 def _read(read: Any) -> Any:
@@ -161,28 +146,7 @@ def _read(read: Any) -> Any:
         return read()
     except TopicError as exc:
         typer.echo(str(exc), err=True)
-        raise typer.Exit(UNREADABLE) from None
-
-
-def print_rows(rows: Sequence[dict[str, Any]], output: Output) -> None:
-    if output is Output.JSON:
-        for row in rows:
-            typer.echo(json.dumps(row))
-        return
-    if output is Output.CSV:
-        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in rows[0] if rows else []:
-        table.add_column(name, justify="right" if name in ("offset", "epoch") else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(str(v) for v in row.values()))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+        raise typer.Exit(Code.UNREACHED) from None
 
 
 def _warn(found: History) -> None:

@@ -12,19 +12,42 @@ from typing import Annotated  # noqa: E402
 
 import typer  # noqa: E402
 
+from sidecar.cli import listing, look  # noqa: E402, F401 - they add their commands to `groups`
 from sidecar.cli.audit import audit  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker."
-)
+app = typer.Typer(no_args_is_help=True)
 app.add_typer(groups, name="groups")
 app.add_typer(audit, name="audit")
 app.command()(history)
 app.command()(owner)
 ANEW = "--anew"
 """Not for users: a sidecar that starts anew (StartAnew) tells its successor so."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import platform
+        from importlib.metadata import version
+
+        from sidecar.native import COMPILED
+
+        kernel = "compiled" if COMPILED else "python"
+        typer.echo(
+            f"kafka-group-sidecar {version('kafka-group-sidecar')} (kernel {kernel}, {platform.python_version()})"
+        )
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")]
+
+
+@app.callback()
+def main(version: Version = False) -> None:
+    """Group coordination for Apache Kafka, beside each broker. Exit codes: docs/cli.md."""
+
+
 ConfigPath = Annotated[Path | None, typer.Option(help="A YAML file of settings. It is optional.")]
 
 
