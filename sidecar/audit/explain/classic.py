@@ -79,7 +79,7 @@ def _waits(group: ClassicGroup, members: tuple[Seen, ...], since_ms: int, until_
 
 def _next(group: ClassicGroup, s: Seen) -> str:
     if s.state == TO_JOIN:
-        return "its heartbeat is answered REBALANCE_IN_PROGRESS, and it joins again, unless its JoinGroup waits already"
+        return "its next heartbeat is answered REBALANCE_IN_PROGRESS, and it joins again, unless it has done so"
     if s.state == JOINED:
         return "its JoinGroup is answered when all have joined, or the rebalance timeout is over"
     if s.state == LEADS:

@@ -109,7 +109,7 @@ def _next(told: Replayed, group: ConsumerGroup, seen: Seen, names: Mapping[bytes
         return "it joins again with its instance id and goes on with what it owned, or is removed when its session ends"
     classic = m.classic is not None
     if classic and not m.reconciled_to(epoch):
-        rejoin = "its heartbeat is answered REBALANCE_IN_PROGRESS, and it joins and syncs again"
+        rejoin = "its next heartbeat is answered REBALANCE_IN_PROGRESS, and it joins and syncs again"
         return f"{rejoin}, without {listed(seen.gives_up)}" if seen.gives_up else rejoin
     if group.epoch > epoch and m.reconciled_to(epoch):
         return f"nothing yet: the target of epoch {group.epoch} has not been computed"

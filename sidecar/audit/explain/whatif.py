@@ -1,5 +1,6 @@
 """What would move if members left or joined: a dry run of the real coordinator and the real assignor on the state of
-the group as it stands in the log. Nothing is written anywhere."""
+the group as it stands in the log. All changes come within one assignment interval, so into one assignment. Nothing is
+written anywhere."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from sidecar.audit.explain.replay import INTERVAL_MS, MONO_MS, Replayed
 from sidecar.core.classic.events import LeaveGroup, Leaving
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.effects import Log
 from sidecar.core.events import NO_TOKEN
 from sidecar.core.shard import Shard
 from sidecar.core.topics import TopicImage
@@ -97,23 +99,32 @@ def _target(
         shard.handle(LeaveGroup(told.group_id, gone), NO_TOKEN, now)
     for hb in _joins(group, change.joins):
         shard.handle(hb, NO_TOKEN, now)
+    found = shard.groups.get(told.group_id)
+    if isinstance(found, ConsumerGroup):
+        _heartbeat(shard, found, now)
     later = Now(now.mono_ms + INTERVAL_MS, now.wall_ms + INTERVAL_MS)
-    _assign(shard, told.group_id, later)
+    _assign(shard, later)
     found = shard.groups.get(told.group_id)
     if not isinstance(found, ConsumerGroup):
         return None
     return {(t, p): m for m in found.members for t, ps in found.target.of(m).items() for p in ps}
 
 
-def _assign(shard: Shard, group_id: str, now: Now) -> None:
+def _heartbeat(shard: Shard, group: ConsumerGroup, now: Now) -> None:
+    """The first one of anybody finds out that topics have changed."""
+    for m in group.members.values():
+        if m.classic is None and m.member_epoch > 0:
+            who = {"instance_id": m.instance_id, "client_id": m.client_id, "client_host": m.client_host}
+            shard.handle(ConsumerHeartbeat(group.group_id, m.member_id, m.member_epoch, **who), NO_TOKEN, now)  # type: ignore[arg-type]
+            return
+
+
+def _assign(shard: Shard, now: Now) -> None:
     """Raises ExplainError if the assignor fails."""
-    for _ in range(2):  # the first wake may find that topics have changed, and make an epoch
-        notes = shard.wake(now).notes
-        for note in notes:
-            if getattr(note, "event", "") == "assignor failed":
-                fields = getattr(note, "fields", {})
-                raise ExplainError(f"The assignor {fields.get('assignor')} fails on this group: {fields.get('error')}")
-        now = Now(now.mono_ms + INTERVAL_MS, now.wall_ms + INTERVAL_MS)
+    for note in shard.wake(now).notes:
+        if isinstance(note, Log) and note.event == "assignor failed":
+            fields = note.fields
+            raise ExplainError(f"The assignor {fields['assignor']} fails on this group: {fields['error']}")
 
 
 def _joins(group: ConsumerGroup, count: int) -> Sequence[ConsumerHeartbeat]:

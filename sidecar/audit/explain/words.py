@@ -36,7 +36,7 @@ def words(e: Explanation, now_ms: int) -> list[str]:
 
 
 def _head(e: Explanation, now_ms: int) -> Iterator[str]:
-    is_ = "is stable" if e.stable and e.state == "Stable" else "is empty" if e.stable else "is not stable"
+    is_ = "is not stable" if not e.stable else "is empty" if e.state == "Empty" else "is stable"
     yield f"{e.group} {is_}: {STATES.get(e.state, e.state)} ({e.state} since {_at(e.since_ms, now_ms)})."
     if e.kind == "consumer":
         ahead = "" if e.epoch == e.assignment_epoch else f", the target assignment is of epoch {e.assignment_epoch}"
@@ -58,7 +58,8 @@ def _waits(e: Explanation, now_ms: int) -> Iterator[str]:
     if e.kind == "classic":
         first = e.waits[0]
         until = "" if first.until_ms is None else f" {_left(first.until_ms, now_ms)}"
-        yield f"{len(e.waits)} members wait for the leader {first.holder} since {_at(first.since_ms, now_ms)}.{until}"
+        who = "1 member waits" if len(e.waits) == 1 else f"{len(e.waits)} members wait"
+        yield f"{who} for the leader {first.holder} since {_at(first.since_ms, now_ms)}.{until}"
         return
     by_holder: dict[tuple[str, bool], list[Wait]] = {}
     for w in e.waits:
@@ -80,7 +81,7 @@ def _holds(holder: Seen, told: bool, wait: Wait, now_ms: int) -> str:
         return f"It was told so {_ago(wait.since_ms, now_ms)} ago and has not said yet that it has.{until}"
     if holder.state == AWAY:
         return "It is a static member that left for a while: it comes back, or its session ends."
-    return "It will be told so with its next heartbeat; it has sent none since, or will be removed for its silence."
+    return "It is told so with its next heartbeat; if none comes, it is removed when its session ends."
 
 
 def _left(until_ms: int, now_ms: int) -> str:
@@ -97,7 +98,7 @@ def _members(e: Explanation, now_ms: int) -> Iterator[str]:
     order = {state: i for i, state in enumerate((GIVES_UP, WAITS, BEHIND, AWAY))}
     for s in sorted(open_, key=lambda s: order.get(s.state, len(order)))[:EACH]:
         epoch = f"epoch {s.epoch}" if e.kind == "consumer" else f"generation {s.epoch}"
-        yield f"  {s.name}: {s.state} since {_at(s.since_ms, now_ms)}, in {epoch}. Next heartbeat: {s.next}."
+        yield f"  {s.name}: {s.state} since {_at(s.since_ms, now_ms)}, in {epoch}. Next: {s.next}."
     if len(open_) > EACH:
         yield f"  and {len(open_) - EACH} more that are not settled (-o json tells all)."
 
@@ -116,17 +117,22 @@ def _notes(e: Explanation) -> Sequence[str]:
 
 def if_words(w: WhatIf) -> list[str]:
     """What would follow, in sentences."""
-    changes = [f"{m} left" for m in w.leaves] + ([f"{w.joins} new members joined"] if w.joins else [])
-    asked = " and ".join(filter(None, [listed(changes)]))
+    changes = [f"{m} left" for m in w.leaves] + ([f"{_count(w.joins, 'new member')} joined"] if w.joins else [])
+    asked = " and ".join(changes)
     if w.note:
         return [f"If {asked}: {w.note}"]
     caused = [m for m in w.moves if not m.anyway]
     by = f" by {w.assignor}" if w.assignor else ""
-    out = [f"If {asked}, {len(caused)} partitions would move{by}, and {w.kept} would stay where they are."]
+    stay = "1 would stay where it is" if w.kept == 1 else f"{w.kept} would stay where they are"
+    out = [f"If {asked}, {_count(len(caused), 'partition')} would move{by}, and {stay}."]
     if len(w.moves) > len(caused):
-        out.append(f"{len(w.moves) - len(caused)} more are on their way already.")
+        out.append(f"{len(w.moves) - len(caused)} more would move in any case.")
     out += [f"  {m.partition}: {m.holder or 'nobody'} -> {m.to or 'nobody'}" for m in caused]
     return out
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _ago(ms: int, now_ms: int) -> str:
