@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -45,6 +46,7 @@ from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
 from sidecar.native import COMPILED
+from sidecar.process.about import about
 from sidecar.process.admin import Admin
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.files import open_files
@@ -359,7 +361,8 @@ class App:
         self.servers += [await listen(self.settings, front, self.log) for front in self.fronts]
         if self.settings.loop_probe_ms:
             tasks.spawn(watch_loop(self.shared.metrics, self.settings.loop_probe_ms / 1000), "loop lag")
-        admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners, self.group)
+        told = self.problems, self.owners, self.group, partial(about, self.settings)
+        admin = Admin(self.settings.admin, self.shared.metrics.text, *told)
         if self.settings.admin is not None:
             tasks.spawn(self._start_admin(admin), "admin")
         work = loop.create_task(self._start())
