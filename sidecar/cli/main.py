@@ -15,6 +15,7 @@ import typer  # noqa: E402
 from sidecar.cli import listing, look  # noqa: E402, F401 - they add their commands to `groups`
 from sidecar.cli.audit import audit  # noqa: E402
 from sidecar.cli.config import config as config_commands  # noqa: E402
+from sidecar.cli.doctor.command import doctor  # noqa: E402
 from sidecar.cli.drill import drill  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
@@ -25,6 +26,7 @@ app.add_typer(audit, name="audit")
 app.add_typer(config_commands, name="config")
 app.command()(history)
 app.command()(owner)
+app.command()(doctor)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(drill)
 ANEW = "--anew"
 """Not for users: a sidecar that starts anew (StartAnew) tells its successor so."""
