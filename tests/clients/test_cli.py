@@ -1,5 +1,4 @@
-"""The commands of people, on a real cluster: a group that is held up, one whose member was silent, and a cluster that is
-set up wrongly."""
+"""The commands of people, on real clusters: a group that is held up, a silent member, a cluster set up wrongly."""
 
 from __future__ import annotations
 
