@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -70,6 +69,8 @@ class Client:
 
     def ask(self, bootstrap: str, client_id: str, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
         """What it answers over the wire client. Raises Failed."""
+        import asyncio
+
         from sidecar.kafka.cluster import ConnectionLost
         from sidecar.wire.primitives import WireError
 

@@ -6,7 +6,6 @@ a listener without a sidecar nobody can say so, but the placeholder of a managed
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -72,6 +71,8 @@ def list_(
 
 async def gathered(cluster: Cluster) -> Listing:
     """What all brokers, or the sidecars before them, have. Raises ConnectionLost, TimeoutError, WireError."""
+    import asyncio
+
     found = Listing()
     view = await cluster.refresh([])
     await asyncio.gather(*(_node(cluster, n, found) for n in view.brokers))

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-import click
 import typer
 
 from sidecar.cli.exits import Code, Failed, say_and_exit
 
+CLEAR = "\033[2J\033[H"
+"""Empties the screen of a terminal."""
 WIDTH = 200
 """Columns where stdout is no terminal."""
 NUMBERS = frozenset({"offset", "epoch", "members", "partitions", "generation", "moved"})
@@ -99,7 +100,7 @@ def run(show: Callable[[], Code], watch: float = 0) -> None:
         code = Code.OK
         while True:
             if watch and sys.stdout.isatty():
-                click.clear()
+                typer.echo(CLEAR, nl=False)
             try:
                 code = show()
             except Failed as failed:

@@ -176,9 +176,9 @@ def rights(client: Client, bootstrap: str, principal: str, super_users: tuple[st
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    asked = client.admin(bootstrap, cf.DESK).describe_acls(AclBindingFilter(*everything), request_timeout=ACLS_S)
+    admin = client.admin(bootstrap, cf.DESK)  # kept: without it the question would end unanswered
     try:
-        found = asked.result()
+        found = admin.describe_acls(AclBindingFilter(*everything), request_timeout=ACLS_S).result()
     except KafkaException as exc:
         error = exc.args[0]
         if error.code() == KafkaError.SECURITY_DISABLED:
