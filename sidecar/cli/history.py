@@ -3,7 +3,7 @@
 No Spark and no sidecar is needed: they read the topic as any consumer does. `sidecar audit` has the same answers for
 all groups, and for times whose records the topic has no longer.
 
-Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 the topic cannot be read.
+Exit codes (exits.py): 0 found, 1 nothing found, 2 wrong usage, 3 the topic cannot be read.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sidecar.audit.history import History
     from sidecar.audit.topic import Reader
 
+OWNED = ("group", "partition", "member", "client", "epoch", "since", "until", "why")
+"""Columns of `sidecar owner`, but for those of the coordinator."""
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Not what was before. 2h is two hours ago.")]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Not what came later.")]
 At = Annotated[str | None, typer.Option(metavar="TIME", help="As it was then. Without it: as it is now.")]
@@ -87,7 +89,10 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     if group is not None and place is None:
         raise typer.BadParameter(f"{what} is no partition, as TOPIC-0 is.")
     if group is not None or place is None or of_group.intervals:
-        return list(_at(of_group, at_ms, place if group is not None else None)), [of_group]
+        found = list(_at(of_group, at_ms, place if group is not None else None))
+        nobody = [{**dict.fromkeys(OWNED, ""), "group": named, **_coordinator(of_group, at_ms)}]
+        there = place is None and any(e.what != "coordinator" and e.ms <= at_ms for e in of_group.events)
+        return found or (nobody if there else []), [of_group]
     rows: list[dict[str, Any]] = []
     for p in range(reader.partitions()):
         records = list(reader.rows(p))
@@ -104,7 +109,7 @@ def place_of(text: str) -> tuple[str, int] | None:
 def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[dict[str, Any]]:
     from sidecar.audit.moments import shown
 
-    coordinators = [e for e in found.events if e.what == "coordinator" and e.ms <= at_ms]
+    coordinator = _coordinator(found, at_ms)
     for i in sorted(found.intervals, key=lambda i: (i.topic, i.partition)):
         if i.from_ms <= at_ms and (i.to_ms is None or at_ms < i.to_ms) and place in (None, (i.topic, i.partition)):
             yield {
@@ -116,8 +121,21 @@ def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[d
                 "since": shown(i.from_ms),
                 "until": "" if i.to_ms is None else shown(i.to_ms),
                 "why": i.from_why,
-                "coordinator": coordinators[-1].who if coordinators else "",
+                **coordinator,
             }
+
+
+def _coordinator(found: History, at_ms: int) -> dict[str, str]:
+    """The sidecar that coordinated the group then, where it was, and since when without a break."""
+    from sidecar.audit.moments import shown
+    from sidecar.core.owner import RENEWED
+
+    claims = [e for e in found.events if e.what == "coordinator" and e.ms <= at_ms]
+    if not claims:
+        return dict.fromkeys(("coordinator", "address", "coordinates_since"), "")
+    began = next((e for e in reversed(claims) if e.why != RENEWED), claims[0])
+    address = claims[-1].detail.partition(",")[0]
+    return {"coordinator": claims[-1].who, "address": address, "coordinates_since": shown(began.ms)}
 
 
 # ---- reading and printing -------------------------------------------------------------------------------------------
