@@ -51,6 +51,8 @@ class Taken:
     partition: int
     records: list[Raw] = field(default_factory=list)
     schemas: Schemas = field(default_factory=lambda: StateCodec().schemas)
+    end: int = 0
+    """Offset behind the last one that was looked at."""
 
     def rows(self) -> list[Row]:
         return [row_of(self.partition, raw, self.schemas) for raw in self.records]
@@ -108,19 +110,21 @@ class Reader:
         taken = self.taken(partition, wanted)
         return (row_of(partition, raw, taken.schemas) for raw in taken.records)
 
-    def taken(self, partition: int, wanted: Any = lambda key: True) -> Taken:
-        """The records whose key is `wanted` or cannot be read, as they are, and all schemas. Raises TopicError.
+    def taken(self, partition: int, wanted: Any = lambda key: True, after: Taken | None = None) -> Taken:
+        """The records whose key is `wanted` or cannot be read, as they are, and all schemas; those that have come
+        `after` what was taken before. Raises TopicError.
 
         Compaction keeps the last copy of a schema, which may stand behind values that need it: so all is read first."""
         from confluent_kafka import TopicPartition
 
-        found = Taken(partition)
+        found = Taken(partition) if after is None else Taken(partition, schemas=after.schemas, end=after.end)
         here = TopicPartition(self._topic, partition)
         low, high = self._bounds(here)
-        if low >= high:
+        at = max(low, found.end)
+        found.end = max(at, high)
+        if at >= high:
             return found
-        self._consumer.assign([TopicPartition(self._topic, partition, low)])
-        at = low
+        self._consumer.assign([TopicPartition(self._topic, partition, at)])
         while at < high:
             for m in self._arrived(partition, at):
                 if self._ended(m, partition):

@@ -19,6 +19,7 @@ from sidecar.cli.doctor.command import doctor  # noqa: E402
 from sidecar.cli.drill import drill  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
+from sidecar.cli.top import top  # noqa: E402
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(groups, name="groups")
@@ -26,6 +27,7 @@ app.add_typer(audit, name="audit")
 app.add_typer(config_commands, name="config")
 app.command()(history)
 app.command()(owner)
+app.command()(top)
 app.command()(doctor)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(drill)
 ANEW = "--anew"
