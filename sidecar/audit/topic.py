@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.core.placement import partition_for
@@ -31,6 +31,31 @@ class Where:
     bootstrap: str
     topic: str
     config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """One record. `time_ms`: its Kafka timestamp; `key` None: it cannot be read; `headers` are those of tombstones."""
+
+    offset: int
+    time_ms: int
+    key: StateKey | None
+    value: bytes | None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Taken:
+    """Records of one partition in the order of the log, and the schemas of their values."""
+
+    partition: int
+    records: list[Raw] = field(default_factory=list)
+    schemas: Schemas = field(default_factory=lambda: StateCodec().schemas)
+    end: int = 0
+    """Offset behind the last one that was looked at."""
+
+    def rows(self) -> list[Row]:
+        return [row_of(self.partition, raw, self.schemas) for raw in self.records]
 
 
 class Reader:
@@ -73,22 +98,33 @@ class Reader:
 
     def of_group(self, group_id: str) -> Iterator[Row]:
         """What concerns this group: its own records, and the claims of its partition, in the order of the log."""
+        return iter(self.taken_of_group(group_id).rows())
+
+    def taken_of_group(self, group_id: str) -> Taken:
+        """The same, as it is. Raises TopicError."""
         p = partition_for(group_id, self.partitions())
-        return self.rows(p, lambda key: key.group_id == group_id or key.kind == OWNER_CLAIM)
+        return self.taken(p, lambda key: key.group_id == group_id or key.kind == OWNER_CLAIM)
 
     def rows(self, partition: int, wanted: Any = lambda key: True) -> Iterator[Row]:
-        """Those whose key is `wanted`. A record that cannot be read is a row with a `problem`. Raises TopicError.
+        """Those whose key is `wanted`. A record that cannot be read is a row with a `problem`. Raises TopicError."""
+        taken = self.taken(partition, wanted)
+        return (row_of(partition, raw, taken.schemas) for raw in taken.records)
+
+    def taken(self, partition: int, wanted: Any = lambda key: True, after: Taken | None = None) -> Taken:
+        """The records whose key is `wanted` or cannot be read, as they are, and all schemas; those that have come
+        `after` what was taken before. Raises TopicError.
 
         Compaction keeps the last copy of a schema, which may stand behind values that need it: so all is read first."""
         from confluent_kafka import TopicPartition
 
+        found = Taken(partition) if after is None else Taken(partition, schemas=after.schemas, end=after.end)
         here = TopicPartition(self._topic, partition)
-        low, high = self._consumer.get_watermark_offsets(here, timeout=TIMEOUT_S)
-        if low >= high:
-            return
-        self._consumer.assign([TopicPartition(self._topic, partition, low)])
-        schemas, kept = StateCodec().schemas, []
-        at = low
+        low, high = self._bounds(here)
+        at = max(low, found.end)
+        found.end = max(at, high)
+        if at >= high:
+            return found
+        self._consumer.assign([TopicPartition(self._topic, partition, at)])
         while at < high:
             for m in self._arrived(partition, at):
                 if self._ended(m, partition):
@@ -97,10 +133,20 @@ class Reader:
                 at = m.offset() + 1
                 key = _key(m)
                 if key is not None and key.kind == SCHEMA:
-                    _learn(schemas, m)
+                    _learn(found.schemas, m)
                 elif key is None or wanted(key):
-                    kept.append((m, key))
-        yield from (_row(partition, m, key, schemas) for m, key in kept)
+                    headers = {name: value.decode(errors="replace") for name, value in m.headers() or () if value}
+                    found.records.append(Raw(m.offset(), m.timestamp()[1], key, m.value(), headers))
+        return found
+
+    def _bounds(self, here: Any) -> tuple[int, int]:
+        from confluent_kafka import KafkaException
+
+        try:
+            low, high = self._consumer.get_watermark_offsets(here, timeout=TIMEOUT_S)
+        except KafkaException as exc:
+            raise TopicError(f"{self._topic}-{here.partition}: {exc.args[0].str()}") from None
+        return int(low), int(high)
 
     def _arrived(self, partition: int, at: int) -> list[Any]:
         """At least one message. `consume` waits for all it was asked for: it is given no time, and only the first
@@ -134,20 +180,20 @@ def _learn(schemas: Schemas, m: Any) -> None:
         schemas.learn((m.value() or b"").decode())
 
 
-def _row(partition: int, m: Any, key: StateKey | None, schemas: Schemas) -> Row:
-    said = key or StateKey("", "", "")
-    row: Row = {"partition": partition, "offset": m.offset(), "time_ms": m.timestamp()[1], "kind": said.kind}
-    row |= {"group_id": said.group_id, "sub_id": said.sub_id, "tombstone": m.value() is None, "why": "", "body": None}
+def row_of(partition: int, raw: Raw, schemas: Schemas) -> Row:
+    """One with a `problem` if it cannot be read."""
+    key = raw.key or StateKey("", "", "")
+    row: Row = {"partition": partition, "offset": raw.offset, "time_ms": raw.time_ms, "kind": key.kind}
+    row |= {"group_id": key.group_id, "sub_id": key.sub_id, "tombstone": raw.value is None, "why": "", "body": None}
     row |= {"owner_epoch": None, "revision": None}
-    if key is None:
+    if raw.key is None:
         return row | {"problem": "the key cannot be read"}
-    raw = m.value()
-    if raw is None:
-        told = {name: value.decode(errors="replace") for name, value in m.headers() or () if value is not None}
+    if raw.value is None:
+        told = raw.headers
         row |= {name: int(told[name]) for name in ("owner_epoch", "revision") if told.get(name, "").isdigit()}
         return row | {"why": told.get("why", "")}
     try:
-        body = schemas.decode(raw)
+        body = schemas.decode(raw.value)
     except StateError as exc:
         return row | {"problem": str(exc)}
     common = {name: body.pop(name) for name in COMMON if name in body}

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.groups import properties
-from sidecar.cli.history import At, CommandConfig, Format, Output, Since, Until, moment_of, place_of, print_rows
+from sidecar.cli.connect import CommandConfig, properties
+from sidecar.cli.exits import Code
+from sidecar.cli.history import At, Since, Until, moment_of, place_of
+from sidecar.cli.output import Format, Output, print_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from sidecar.audit.lake import Lake
     from sidecar.audit.pipeline import Verdict
 
-FINDINGS, USAGE, UNREADABLE, INCOMPLETE = 1, 2, 3, 4
+FINDINGS, USAGE, UNREADABLE, INCOMPLETE = Code.FINDINGS, Code.USAGE, Code.UNREACHED, Code.INCOMPLETE
 FOR_EVER_MS = 1 << 52
 audit = typer.Typer(no_args_is_help=True, help="Keep the whole history of the groups, and ask it questions.")
 LakePath = Annotated[str, typer.Option("--lake", metavar="FOLDER", help="Where the lake is.")]

@@ -1,12 +1,13 @@
-"""`sidecar groups`: move a group between the broker and the sidecars, have it assigned anew, look at it.
+"""`sidecar groups`: move a group between the broker and the sidecars, have it assigned anew.
 
 Everything goes over the Kafka protocol through any sidecar, as settings of the group (core/config.py), so the broker's
-authorizer decides, and Kafka's own kafka-configs can do the same. `describe` asks a sidecar's admin address.
+authorizer decides, and Kafka's own kafka-configs can do the same. What only looks is in look.py and listing.py.
 
 A sidecar may die before it has answered. Then the command looks whether its word has been recorded, and says it again
 if it has not; what it says is recorded or not, and never half.
 
-Exit codes: 0 done, 1 refused, 2 wrong usage, 3 timed out: the text says whether it goes on or must be said again.
+Exit codes are those of exits.py: 0 done, 1 refused, 2 wrong usage, 3 timed out: the text says whether it goes on or
+must be said again.
 """
 
 from __future__ import annotations
@@ -18,27 +19,26 @@ from typing import Annotated, Any
 
 import typer
 
+from sidecar.cli.connect import CommandConfig, SidecarBootstrap, client_of
+from sidecar.cli.exits import Code, Failed, say_and_exit
 from sidecar.core import config as cf
-from sidecar.core.errors import Code, name_of
+from sidecar.core.errors import Code as Kafka
+from sidecar.core.errors import name_of
 
-REFUSED, TIMED_OUT = 1, 3
+REFUSED, TIMED_OUT = Code.FINDINGS, Code.UNREACHED
 LOOK_S = 0.2
 ANSWER_S, GLANCE_S = 30, 5
 PASSING = (
-    Code.REQUEST_TIMED_OUT,
-    Code.COORDINATOR_LOAD_IN_PROGRESS,
-    Code.COORDINATOR_NOT_AVAILABLE,
-    Code.NOT_COORDINATOR,
+    Kafka.REQUEST_TIMED_OUT,
+    Kafka.COORDINATOR_LOAD_IN_PROGRESS,
+    Kafka.COORDINATOR_NOT_AVAILABLE,
+    Kafka.NOT_COORDINATOR,
 )
 """Errors of sidecars that cannot record anything just now."""
 GOES_ON = "what was asked for is recorded and goes on, whoever owns the group. It does no harm to say it again."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
 Group = Annotated[str, typer.Argument(help="The group's id.")]
-Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A sidecar, as clients reach it.")]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option(help="A file of client properties, key=value: security and so on."),
-]
+Bootstrap = SidecarBootstrap
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. What was said stays said.")]
 
 
@@ -110,78 +110,28 @@ def rebalance(
 
 
 def _removed(desk: _Desk, instances: list[str]) -> list[str]:
-    """AdminClient of confluent-kafka has no such call, so this goes over the sidecar's own client, without security."""
+    """AdminClient of confluent-kafka has no such call, so this goes over the sidecar's own client."""
     if not instances:
         return []
-    import asyncio
-
-    from sidecar.kafka.cluster import Cluster, ConnectionLost
+    from sidecar.kafka.cluster import Cluster
     from sidecar.wire.generated import leave_group as lg
 
-    if desk.secured:
-        desk.refused("--remove-instance knows no security settings; use Kafka's kafka-consumer-groups for that.")
-
-    async def leave() -> list[tuple[str, int]]:
-        host, _, port = desk.bootstrap.split(",")[0].rpartition(":")
-        cluster = Cluster([(host, int(port))], cf.DESK, {})
-        try:
-            members = [lg.MemberIdentity("", i, "removed by the administrator") for i in instances]
-            conn = await cluster.coordinator(desk.group, 0)
-            res = await conn.request(lg, "LeaveGroup", lg.LeaveGroupRequest(desk.group, members=members), low=3)
-            if res.error_code:
-                return [(i, res.error_code) for i in instances]
-            return [(m.group_instance_id or "", m.error_code) for m in res.members]
-        finally:
-            cluster.close()
+    async def leave(cluster: Cluster) -> list[tuple[str, int]]:
+        members = [lg.MemberIdentity("", i, "removed by the administrator") for i in instances]
+        conn = await cluster.coordinator(desk.group, 0)
+        res = await conn.request(lg, "LeaveGroup", lg.LeaveGroupRequest(desk.group, members=members), low=3)
+        if res.error_code:
+            return [(i, res.error_code) for i in instances]
+        return [(m.group_instance_id or "", m.error_code) for m in res.members]
 
     try:
-        found = asyncio.run(leave())
-    except (ConnectionLost, TimeoutError) as exc:
-        desk.refused(str(exc) or "no answer")
-        raise
+        found = desk.client.ask(desk.bootstrap, cf.DESK, leave)
+    except Failed as failed:
+        say_and_exit(failed)
     bad = [f"{i}: {name_of(code)}" for i, code in found if code]
     if bad:
         desk.refused("not removed: " + ", ".join(bad))
     return [f"{i} was removed." for i, _ in found]
-
-
-@groups.command()
-def describe(
-    group: Group,
-    admin: Annotated[str, typer.Option(metavar="HOST:PORT", help="The admin address of any sidecar.")],
-) -> None:
-    """Show where a group is, its members and what they own, its epoch or generation, and stale claims (KIP-792)."""
-    import json
-    from urllib.error import HTTPError, URLError
-    from urllib.parse import quote
-    from urllib.request import urlopen
-
-    try:
-        with urlopen(f"http://{admin}/group?id={quote(group, safe='')}", timeout=10) as res:
-            found = json.load(res)
-    except HTTPError as exc:
-        typer.echo(f"{group}: {'no such group here' if exc.code == 404 else exc}", err=True)
-        raise typer.Exit(REFUSED) from None
-    except (URLError, OSError, ValueError) as exc:
-        typer.echo(f"{admin}: {exc}", err=True)
-        raise typer.Exit(REFUSED) from None
-    for line in _lines(found):
-        typer.echo(line)
-
-
-def _lines(found: Mapping[str, Any]) -> list[str]:
-    members = found.get("members", [])
-    out = [f"{name}: {value}" for name, value in found.items() if name != "members" and value not in ("", None)]
-    out.append(f"members: {len(members)}")
-    for m in members:
-        who = m["member"] + (f" as {m['instance']}" if m.get("instance") else "")
-        told = ", ".join(f"{n} {m[n]}" for n in ("client", "host", "protocol", "epoch", "state") if n in m)
-        out.append(f"  {who} ({told})")
-        out += [f"    {n.replace('_', ' ')}: {m[n]}" for n in ("owns", "gives_up") if m.get(n)]
-        for c in m.get("stale_claims", []):
-            held = f"held by {c['holder']}" if c["holder"] else "held by nobody"
-            out.append(f"    stale claim: {c['topic']} {c['partitions']} of generation {c['generation']}, {held}")
-    return out
 
 
 # ---- the way to the sidecars --------------------------------------------------------------------------------------
@@ -189,13 +139,13 @@ class _Desk:
     """One group, as an administrator's client speaks of it."""
 
     def __init__(self, group: str, bootstrap: str, command_config: Path | None, timeout_s: float) -> None:
-        from confluent_kafka.admin import AdminClient
-
         self.group, self.bootstrap = group, bootstrap
-        config = {} if command_config is None else properties(command_config)
-        self.secured = bool(config)
         self._until = time.monotonic() + timeout_s
-        self._admin: Any = AdminClient({**config, "bootstrap.servers": bootstrap, "client.id": cf.DESK, "log_level": 2})
+        try:
+            self.client = client_of(command_config)
+        except Failed as failed:
+            say_and_exit(failed)
+        self._admin = self.client.admin(bootstrap, cf.DESK)
 
     def _resource(self, **entries: str) -> Any:
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -276,9 +226,3 @@ class _Desk:
             time.sleep(LOOK_S)
         typer.echo(f"{self.group}: not done in time; {state()}", err=True)
         raise typer.Exit(TIMED_OUT)
-
-
-def properties(path: Path) -> dict[str, str]:
-    lines = (line.strip() for line in path.read_text().splitlines())
-    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {k.strip(): v.strip() for k, _, v in pairs}

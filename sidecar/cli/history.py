@@ -3,41 +3,28 @@
 No Spark and no sidecar is needed: they read the topic as any consumer does. `sidecar audit` has the same answers for
 all groups, and for times whose records the topic has no longer.
 
-Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 the topic cannot be read.
+Exit codes (exits.py): 0 found, 1 nothing found, 2 wrong usage, 3 the topic cannot be read.
 """
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from enum import StrEnum
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.groups import properties
+from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of
+from sidecar.cli.exits import Code, Failed, say_and_exit
+from sidecar.cli.output import Format, Output, print_rows
 
 if TYPE_CHECKING:
     from sidecar.audit.history import History
     from sidecar.audit.topic import Reader
 
-NOTHING, USAGE, UNREADABLE = 1, 2, 3
-
-
-class Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
-Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars.")]
-StateTopic = Annotated[str, typer.Option("--topic", help="The state topic.")]
-CommandConfig = Annotated[Path | None, typer.Option(help="A file of librdkafka's properties, key=value: security, ...")]
-Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it.")]
+OWNED = ("group", "partition", "member", "client", "epoch", "since", "until", "why")
+"""Columns of `sidecar owner`, but for those of the coordinator."""
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Not what was before. 2h is two hours ago.")]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Not what came later.")]
 At = Annotated[str | None, typer.Option(metavar="TIME", help="As it was then. Without it: as it is now.")]
@@ -66,7 +53,7 @@ def history(
     ]
     if not any(e.what != "coordinator" for e in found.events):
         typer.echo(f"{topic} has no records of group {group}.", err=True)
-        raise typer.Exit(NOTHING)
+        raise typer.Exit(Code.FINDINGS)
     print_rows(rows, output)
     _warn(found)
 
@@ -86,7 +73,7 @@ def owner(
         rows, groups = _read(lambda: _owners(reader, what, group, at_ms))
     if not rows:
         typer.echo(f"Nobody owned {what} then, as far as {topic} says.", err=True)
-        raise typer.Exit(NOTHING)
+        raise typer.Exit(Code.FINDINGS)
     print_rows(rows, output)
     for found in groups:
         _warn(found)
@@ -102,7 +89,10 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     if group is not None and place is None:
         raise typer.BadParameter(f"{what} is no partition, as TOPIC-0 is.")
     if group is not None or place is None or of_group.intervals:
-        return list(_at(of_group, at_ms, place if group is not None else None)), [of_group]
+        found = list(_at(of_group, at_ms, place if group is not None else None))
+        nobody = [{**dict.fromkeys(OWNED, ""), "group": named, **_coordinator(of_group, at_ms)}]
+        there = place is None and any(e.what != "coordinator" and e.ms <= at_ms for e in of_group.events)
+        return found or (nobody if there else []), [of_group]
     rows: list[dict[str, Any]] = []
     for p in range(reader.partitions()):
         records = list(reader.rows(p))
@@ -119,7 +109,7 @@ def place_of(text: str) -> tuple[str, int] | None:
 def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[dict[str, Any]]:
     from sidecar.audit.moments import shown
 
-    coordinators = [e for e in found.events if e.what == "coordinator" and e.ms <= at_ms]
+    coordinator = _coordinator(found, at_ms)
     for i in sorted(found.intervals, key=lambda i: (i.topic, i.partition)):
         if i.from_ms <= at_ms and (i.to_ms is None or at_ms < i.to_ms) and place in (None, (i.topic, i.partition)):
             yield {
@@ -131,8 +121,21 @@ def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[d
                 "since": shown(i.from_ms),
                 "until": "" if i.to_ms is None else shown(i.to_ms),
                 "why": i.from_why,
-                "coordinator": coordinators[-1].who if coordinators else "",
+                **coordinator,
             }
+
+
+def _coordinator(found: History, at_ms: int) -> dict[str, str]:
+    """The sidecar that coordinated the group then, where it was, and since when without a break."""
+    from sidecar.audit.moments import shown
+    from sidecar.core.owner import RENEWED
+
+    claims = [e for e in found.events if e.what == "coordinator" and e.ms <= at_ms]
+    if not claims:
+        return dict.fromkeys(("coordinator", "address", "coordinates_since"), "")
+    began = next((e for e in reversed(claims) if e.why != RENEWED), claims[0])
+    address = claims[-1].detail.partition(",")[0]
+    return {"coordinator": claims[-1].who, "address": address, "coordinates_since": shown(began.ms)}
 
 
 # ---- reading and printing -------------------------------------------------------------------------------------------
@@ -148,10 +151,10 @@ def moment_of(text: str | None, otherwise: int) -> int:
 
 
 def _open(bootstrap: str, topic: str, command_config: Path | None) -> Reader:
-    from sidecar.audit.topic import Reader, Where
-
-    config = {} if command_config is None else properties(command_config)
-    return Reader(Where(bootstrap, topic, config))
+    try:
+        return client_of(command_config).reader(bootstrap, topic)
+    except Failed as failed:
+        say_and_exit(failed)
 
 
 def _read(read: Any) -> Any:
@@ -161,28 +164,7 @@ def _read(read: Any) -> Any:
         return read()
     except TopicError as exc:
         typer.echo(str(exc), err=True)
-        raise typer.Exit(UNREADABLE) from None
-
-
-def print_rows(rows: Sequence[dict[str, Any]], output: Output) -> None:
-    if output is Output.JSON:
-        for row in rows:
-            typer.echo(json.dumps(row))
-        return
-    if output is Output.CSV:
-        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in rows[0] if rows else []:
-        table.add_column(name, justify="right" if name in ("offset", "epoch") else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(str(v) for v in row.values()))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+        raise typer.Exit(Code.UNREACHED) from None
 
 
 def _warn(found: History) -> None:

@@ -12,21 +12,54 @@ from typing import Annotated  # noqa: E402
 
 import typer  # noqa: E402
 
+from sidecar.cli import listing, look, output  # noqa: E402, F401 - the first two add their commands to `groups`
 from sidecar.cli.acls import acls  # noqa: E402
 from sidecar.cli.audit import audit  # noqa: E402
+from sidecar.cli.config import config as config_commands  # noqa: E402
+from sidecar.cli.connect import CommandConfig, client_of  # noqa: E402
+from sidecar.cli.doctor.command import doctor  # noqa: E402
+from sidecar.cli.drill import drill  # noqa: E402
+from sidecar.cli.exits import Code  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
+from sidecar.cli.top import top  # noqa: E402
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Group coordination for Apache Kafka, beside each broker."
-)
+app = typer.Typer(no_args_is_help=True)
 app.add_typer(groups, name="groups")
 app.add_typer(audit, name="audit")
 app.command()(acls)
+app.add_typer(config_commands, name="config")
 app.command()(history)
 app.command()(owner)
+app.command()(top)
+app.command()(doctor)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(drill)
 ANEW = "--anew"
 """Not for users: a sidecar that starts anew (StartAnew) tells its successor so."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import platform
+        from importlib.metadata import version
+
+        from sidecar.native import COMPILED
+
+        kernel = "compiled" if COMPILED else "python"
+        typer.echo(
+            f"kafka-group-sidecar {version('kafka-group-sidecar')} (kernel {kernel}, {platform.python_version()})"
+        )
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")]
+
+
+@app.callback()
+def main(version: Version = False) -> None:
+    """Group coordination for Apache Kafka, beside each broker. Exit codes: docs/cli.md."""
+
+
 ConfigPath = Annotated[Path | None, typer.Option(help="A YAML file of settings. It is optional.")]
 
 
@@ -105,17 +138,14 @@ def health(
 def release(
     bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker's listener without a sidecar.")],
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups that no sidecar coordinates now.")],
+    command_config: CommandConfig = None,
 ) -> None:
     """Make groups the brokers' own at once, when all sidecars have gone without a word: their placeholders leave."""
-    import asyncio
-
     from sidecar.kafka.cluster import Cluster, ConnectionLost
     from sidecar.kafka.membership import release as leave
-    from sidecar.process.sections import split
     from sidecar.wire.primitives import WireError
 
-    async def main() -> int:
-        cluster = Cluster([split(bootstrap)], "sidecar-release", {})
+    async def all_of_them(cluster: Cluster) -> int:
         failed = 0
         for group_id in groups:
             try:
@@ -124,10 +154,13 @@ def release(
                 failed += 1
                 done = f"not released: {str(exc) or 'timed out'}"
             typer.echo(f"{group_id}: {done}")
-        cluster.close()
         return failed
 
-    raise typer.Exit(1 if asyncio.run(main()) else 0)
+    def show() -> Code:
+        failed = client_of(command_config).ask(bootstrap, "sidecar-release", all_of_them)
+        return Code.FINDINGS if failed else Code.OK
+
+    output.run(show)
 
 
 if __name__ == "__main__":

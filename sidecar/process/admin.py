@@ -1,5 +1,5 @@
 """HTTP for operators: /metrics, /livez (the loop turns), /readyz (it serves what it was assigned, or says why not),
-/owners, /group."""
+/owners, /group, /about."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sidecar.process.sections import split
 
 
 class Admin:
-    """`problems()`: why the sidecar is not ready, and how long its start took; `owners(groups)`:
-    who owns each partition, none while unknown; `group(id)`: what the state topic says of one."""
+    """`problems()`: why the sidecar is not ready, and how long its start took; `owners(groups)`: who owns each
+    partition, none while unknown; `group(id)`: what the state topic says of one; `about()`: this process (about.py)."""
 
     def __init__(
         self,
@@ -22,12 +22,14 @@ class Admin:
         problems: Callable[[], tuple[list[str], int | None]],
         owners: Callable[[list[str]], dict[str, object]],
         group: Callable[[str], dict[str, object] | None] = lambda group_id: None,
+        about: Callable[[], dict[str, object]] = dict,
     ) -> None:
         self._address = address
         self._metrics_text = metrics
         self._problems = problems
         self._find_owners = owners
         self._find_group = group
+        self._about = about
         self._runner: Any = None
 
     async def start(self) -> None:
@@ -57,8 +59,12 @@ class Admin:
             found = self._find_group(request.query.get("id", ""))
             return web.json_response(found or {"problem": "no such group"}, status=200 if found else 404)
 
+        async def about(request: web.Request) -> web.Response:
+            """Version, settings without secrets, the clock: what `sidecar doctor` compares."""
+            return web.json_response(self._about())
+
         routes = web.Application()
-        for handler in (metrics, livez, readyz, owners, group):
+        for handler in (metrics, livez, readyz, owners, group, about):
             routes.router.add_get(f"/{handler.__name__}", handler)
         self._runner = web.AppRunner(routes, access_log=None)
         await self._runner.setup()

@@ -49,6 +49,7 @@ from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.kafka.security import OPEN, Security
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
+from sidecar.process.about import about
 from sidecar.process.admin import Admin
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.files import open_files
@@ -392,7 +393,8 @@ class App:
             self.servers.append(await listen(self.settings, front, self.shared.metrics, self.log, tasks))
         if self.settings.loop_probe_ms:
             tasks.spawn(watch_loop(self.shared.metrics, self.settings.loop_probe_ms / 1000), "loop lag")
-        admin = Admin(self.settings.admin, self.metrics, self.problems, self.owners, self.group)
+        told = self.problems, self.owners, self.group, partial(about, self.settings)
+        admin = Admin(self.settings.admin, self.metrics, *told)
         if self.settings.admin is not None:
             tasks.spawn(self._start_admin(admin), "admin")
         work = loop.create_task(self._start())

@@ -55,7 +55,9 @@ class Settings(BaseSettings):
         None,
         description="The same for `broker`, the listener for clients, if it is secured in another way. Unset: as `command_config`.",
     )
-    admin: Address | None = Field(None, description="HTTP: /metrics, /livez, /readyz, /owners. None: off.")
+    admin: Address | None = Field(
+        None, description="HTTP: /metrics, /livez, /readyz, /owners, /group, /about. None: off."
+    )
     broker_wait_ms: int = Field(
         60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever."
     )

@@ -8,7 +8,8 @@ import pytest
 
 from sidecar.audit.history import History, history
 from sidecar.audit.moments import moment, shown
-from sidecar.cli.history import _at, place_of
+from sidecar.cli.history import _at, _coordinator, place_of
+from sidecar.core.owner import RENEWED
 from tests.audit.test_fold import BEGIN, Row, classic_rows, current, row
 from tests.core.test_stories import Story
 
@@ -97,6 +98,23 @@ def test_who_owned_a_partition_at_a_moment(at_ms: int, owners: list[str]) -> Non
     found = history("g", [current(1, "m1", [0]), current(3, "m1", [], revision=2), current(4, "m2", [0])])
     assert [r["member"] for r in _at(found, at_ms, ("t", 0))] == owners
     assert list(_at(found, at_ms, ("t", 1))) == []
+
+
+def test_the_coordinator_is_told_with_the_time_since_when_it_is_it() -> None:
+    found = history(
+        "g",
+        [
+            row(0, "owner_claim", "1", CLAIM, group="", why="assigned"),
+            row(1, "owner_claim", "2", CLAIM | {"node_id": 4, "address": "i:9092"}, epoch=2, group="", why="assigned"),
+            row(2, "owner_claim", "3", CLAIM | {"node_id": 4, "address": "i:9092"}, epoch=3, group="", why=RENEWED),
+            current(3, "m1", [0], epoch=3),
+        ],
+    )
+    (now,) = _at(found, 2000, None)
+    told = {name: now[name] for name in ("coordinator", "address", "coordinates_since")}
+    assert told == {"coordinator": "sidecar 4", "address": "i:9092", "coordinates_since": shown(1001)}
+    assert _coordinator(found, 1000)["coordinator"] == "sidecar 3"
+    assert _coordinator(found, 999)["coordinator"] == ""
 
 
 def test_nobody_owned_anything_in_an_empty_history() -> None:

@@ -1,0 +1,118 @@
+"""What is said of a group. Times are Unix milliseconds; partitions are written TOPIC-N."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """Who coordinates the group by the last claim, and since when it has done so without a break."""
+
+    node_id: int
+    address: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """`member` is to get `partitions`, which `holder` has still. `since_ms`: of the last record of the holder's, which
+    says what it owns; `told`: it was told to give them up; `until_ms`: then it is removed, None if nobody knows."""
+
+    member: str
+    partitions: tuple[str, ...]
+    holder: str
+    since_ms: int
+    told: bool
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Somebody who was a member. `why`: as the record says it."""
+
+    member: str
+    client: str
+    at_ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One member. `epoch`: of the member, or its generation; `state`: a word for where it is; `since_ms`: of the record
+    that says so; `next`: what its next heartbeat will bring, in words."""
+
+    member: str
+    client: str
+    host: str
+    instance: str
+    protocol: str
+    epoch: int
+    state: str
+    since_ms: int
+    owns: tuple[str, ...] = ()
+    gives_up: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    next: str = ""
+
+    @property
+    def name(self) -> str:
+        """As people know it, and no other member is called."""
+        return f"{self.member} ({self.client})" if self.client and self.client not in self.member else self.member
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`epoch` and `assignment_epoch` of a classic group are its generation, and the last one that was assigned;
+    `because`: why the last rebalance began, as the record says it; `notes`: what else matters, in words."""
+
+    group: str
+    kind: str
+    state: str
+    stable: bool
+    since_ms: int
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    because: str
+    coordinator: Sidecar | None
+    members: tuple[Seen, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    removed: tuple[Removed, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`anyway`: it would come without the change that was asked about, too. `holder` and `to` may be empty: nobody."""
+
+    partition: str
+    holder: str
+    to: str
+    anyway: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """`kept`: partitions that stay with their members. `note`: why there are no moves to tell; then there are none."""
+
+    group: str
+    leaves: tuple[str, ...]
+    joins: int
+    assignor: str
+    moves: tuple[Move, ...] = ()
+    kept: int = 0
+    note: str = ""
+
+
+class ExplainError(Exception):
+    """The question cannot be answered; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is told. `removed`: of those who left, the last so many."""
+
+    removed: int = 10
+    names: int = field(default=8)
+    """Partitions and members by name; more are counted."""

@@ -1,0 +1,125 @@
+"""The records of one group, replayed into the core as its owner does it after a takeover."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.assign.spec import Assignor
+from sidecar.audit.explain.model import ExplainError, Sidecar
+from sidecar.audit.topic import Row, Taken
+from sidecar.core.build import load
+from sidecar.core.classic.config import CLASSIC, ClassicConfig
+from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.errors import InvariantError
+from sidecar.core.kinds import REGISTRY
+from sidecar.core.owner import RENEWED
+from sidecar.core.records import Record
+from sidecar.core.shard import Shard
+from sidecar.core.topics import TopicImage
+from sidecar.core.turn import Computed, Now, Ports
+from sidecar.state.codec import OWNER_CLAIM, StateCodec
+from sidecar.state.fold import PartitionFold
+from sidecar.state.keys import StateKey
+from sidecar.state.schema import StateError
+
+INTERVAL_MS = 1
+"""Between two assignments: everything that is fed in at once comes into one."""
+MONO_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """When a key was last written, and why."""
+
+    ms: int
+    offset: int
+    why: str
+
+
+@dataclass
+class Replayed:
+    """`records`: the last values of the group; `said`: of each of their keys; `rows`: everything, for its history."""
+
+    group_id: str
+    records: list[Record] = field(default_factory=list)
+    said: dict[tuple[str, str], Said] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    configs: dict[str, str] = field(default_factory=dict)
+    coordinator: Sidecar | None = None
+    names: dict[bytes, str] = field(default_factory=dict)
+    """Names of topics by id, as the records have them."""
+
+    def since(self, kind: str, sub_id: str = "") -> int:
+        found = self.said.get((str(kind), sub_id))
+        return 0 if found is None else found.ms
+
+    def why(self, kind: str, sub_id: str = "") -> str:
+        found = self.said.get((str(kind), sub_id))
+        return "" if found is None else found.why
+
+    def shard(self, image: TopicImage, assignors: Mapping[str, Assignor] | None = None, default: str = "") -> Shard:
+        """A shard that holds the group. `default`: the assignor of a group whose members name none. Raises
+        ExplainError where the owner could not build the group either."""
+        known = dict(assignors or {})
+        names = tuple(dict.fromkeys([default, *known] if default in known else known)) or ("uniform",)
+        consumer = ConsumerConfig(
+            assignors=names, assignment_interval_ms=INTERVAL_MS, assignor_offload_enable=False, join_wait_ms=0
+        )
+        classic = ClassicConfig(initial_rebalance_delay_ms=0)
+        config: Mapping[Any, Any] = Computed(lambda kind, group_id: classic if kind == CLASSIC else consumer)
+        shard = Shard(REGISTRY, Ports(known, config), image)
+        try:
+            load(shard, self.group_id, self.records, Now(MONO_MS, 0))
+        except InvariantError as exc:
+            raise ExplainError(
+                f"The records of {self.group_id} contradict each other, so no sidecar serves it: {exc}. "
+                "docs/operations.md says what to do with groups that cannot be read."
+            ) from None
+        return shard
+
+
+def replayed(group_id: str, taken: Taken) -> Replayed:
+    """`taken`: the group's records and the claims of its partition. Raises ExplainError."""
+    found = Replayed(group_id, rows=taken.rows())
+    fold, codec = PartitionFold(), StateCodec()
+    codec.schemas = taken.schemas
+    for raw, row in zip(taken.records, found.rows, strict=True):
+        if raw.key is None:
+            continue
+        epoch = row["owner_epoch"] if raw.value is None and row["owner_epoch"] is not None else -1
+        void = fold.owners.void
+        fold.apply(raw.offset, raw.key, raw.value, epoch)
+        if raw.key.kind == OWNER_CLAIM:
+            found.coordinator = _claimed(found.coordinator, codec, raw.key, raw.value, raw.time_ms)
+        elif fold.owners.void == void and raw.key.group_id == group_id:
+            found.said[raw.key.kind, raw.key.sub_id] = Said(raw.time_ms, raw.offset, row["why"])
+    for name, value in fold.configs.get(group_id, {}).items():
+        with suppress(StateError):  # sidecars go on without a setting that they cannot read
+            found.configs[name] = codec.config_value(value)[0]
+    for key, value in fold.groups.get(group_id, {}).items():
+        try:
+            record = codec.decode(key, value)[0]
+        except StateError as exc:
+            raise ExplainError(
+                f"The record {key.kind} {key.sub_id} of {group_id} cannot be read, so no sidecar serves the group: "
+                f"{exc}. docs/operations.md says what to do with groups that cannot be read."
+            ) from None
+        found.records.append(record)
+        found.names.update(getattr(record, "names", {}))
+    return found
+
+
+def _claimed(
+    before: Sidecar | None, codec: StateCodec, key: StateKey, value: bytes | None, at_ms: int
+) -> Sidecar | None:
+    if value is None:
+        return before
+    try:
+        body = codec.schemas.decode(value)
+    except StateError:
+        return before
+    since_ms = before.since_ms if before is not None and body["why"] == RENEWED else at_ms
+    return Sidecar(body["node_id"], body["address"], since_ms)

@@ -1,0 +1,77 @@
+"""Pieces of text that explanations of all kinds of groups share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from sidecar.audit.explain.model import Limits, Removed
+from sidecar.audit.explain.replay import Replayed
+from sidecar.audit.topic import Row
+from sidecar.core import config as cf
+from sidecar.core.classic.records import Kind as Classic
+from sidecar.core.consumer.records import Kind as Consumer
+
+MEMBERS = (str(Classic.MEMBER), str(Consumer.MEMBER))
+NAMES = 8
+"""By name; more are counted."""
+REASONS = (
+    ("session timeout", "it was silent for longer than its session timeout"),
+    ("rebalance timeout in epoch", "it did not give up what it had to within its rebalance timeout"),
+    ("did not join in time", "it did not join the rebalance within the rebalance timeout"),
+    ("did not join again in time", "it did not join again within its rebalance timeout"),
+    ("did not sync in time", "it did not sync within the rebalance timeout"),
+    ("left", "it left"),
+    ("the group is full", "the group is full"),
+    ("the group goes back to the broker", "the group goes back to the broker"),
+)
+
+
+def listed(names: Sequence[str], most: int = NAMES) -> str:
+    """`a-0, a-1 and 7 more`."""
+    if len(names) <= most:
+        return ", ".join(names) or "nothing"
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def reason(why: str) -> str:
+    """The reason of a removal as people say it; the record's own words follow where they say more."""
+    for begin, text in REASONS:
+        if why.startswith(begin):
+            rest = why[len(begin) :].strip(": ")
+            said = rest and rest != "not provided" and begin == "left"
+            return f"{text}: {rest}" if said else text
+    return why or "no reason is recorded"
+
+
+def removed(rows: Iterable[Row], limits: Limits) -> tuple[Removed, ...]:
+    """Those who are no members any more, the last one first. Who came back under the same id is not among them."""
+    clients: dict[str, str] = {}
+    gone: dict[str, Removed] = {}
+    for row in rows:
+        if row["kind"] not in MEMBERS or "problem" in row:
+            continue
+        who = row["sub_id"]
+        gone.pop(who, None)
+        if row["tombstone"]:
+            gone[who] = Removed(who, clients.get(who, ""), row["time_ms"], row["why"])
+        else:
+            clients[who] = json.loads(row["body"]).get("client_id", "")
+    return tuple(reversed(gone.values()))[: limits.removed]
+
+
+def managed(configs: Mapping[str, str]) -> Iterable[str]:
+    """What was said of where the group is to be, and of rebalances."""
+    said = configs.get(cf.MANAGED)
+    if said == "false":
+        yield "It was ordered back to the broker (sidecar groups release) and goes as soon as nobody owns anything."
+    if configs.get(cf.VERDICT, "").startswith(cf.LATER):
+        yield "It was ordered here (sidecar groups adopt), and its owner cannot take it in yet."
+    if cf.REBALANCE in configs:
+        yield f"A rebalance was asked for: {configs[cf.REBALANCE]}."
+
+
+def lost(told: Replayed) -> Iterable[str]:
+    unreadable = sum("problem" in row for row in told.rows)
+    if unreadable:
+        yield f"{unreadable} records of its history cannot be read; what they said is not told here."

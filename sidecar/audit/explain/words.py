@@ -1,0 +1,143 @@
+"""An explanation as sentences: first the answer, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sidecar.audit.explain.consumer import AWAY, BEHIND, GIVES_UP, SETTLED, WAITS
+from sidecar.audit.explain.model import Explanation, Seen, Wait, WhatIf
+from sidecar.audit.explain.texts import listed, reason
+from sidecar.audit.moments import shown
+
+STATES = {
+    "Empty": "it has no members",
+    "Stable": "everybody has what it is to have",
+    "Assigning": "a new target assignment is due",
+    "Reconciling": "members are on their way to the target assignment",
+    "PreparingRebalance": "it waits for its members to join again",
+    "CompletingRebalance": "it waits for its leader's assignment",
+}
+EACH = 20
+"""Members of one state that are told one by one."""
+
+
+def span(ms: int) -> str:
+    """`2 min 5 s`, of at least 0 ms."""
+    s = max(0, ms) / 1000
+    if s < 10:
+        return f"{s:.1f} s"
+    parts = [(int(s) // 86_400, "d"), (int(s) // 3_600 % 24, "h"), (int(s) // 60 % 60, "min"), (int(s) % 60, "s")]
+    told = [f"{n} {unit}" for n, unit in parts if n]
+    return " ".join(told[:2])
+
+
+def words(e: Explanation, now_ms: int) -> list[str]:
+    return [*_head(e, now_ms), *_waits(e, now_ms), *_members(e, now_ms), *_removed(e, now_ms), *_notes(e)]
+
+
+def _head(e: Explanation, now_ms: int) -> Iterator[str]:
+    is_ = "is not stable" if not e.stable else "is empty" if e.state == "Empty" else "is stable"
+    yield f"{e.group} {is_}: {STATES.get(e.state, e.state)} ({e.state} since {_at(e.since_ms, now_ms)})."
+    if e.kind == "consumer":
+        ahead = "" if e.epoch == e.assignment_epoch else f", the target assignment is of epoch {e.assignment_epoch}"
+        yield f"It is a consumer group in epoch {e.epoch}{ahead}; the assignor is {e.assignor or 'not chosen yet'}."
+    else:
+        yield f"It is a classic group in generation {e.epoch}; the protocol is {e.assignor or 'not chosen yet'}."
+    if e.because:
+        begun = "The last rebalance began because" if e.kind == "consumer" else "The last change of its state was"
+        yield f"{begun}: {e.because}."
+    c = e.coordinator
+    if c is not None:
+        yield f"Sidecar {c.node_id} ({c.address}) coordinates it since {_at(c.since_ms, now_ms)}."
+
+
+def _waits(e: Explanation, now_ms: int) -> Iterator[str]:
+    if not e.waits:
+        return
+    seen = {s.member: s for s in e.members}
+    if e.kind == "classic":
+        first = e.waits[0]
+        until = "" if first.until_ms is None else f" {_left(first.until_ms, now_ms)}"
+        who = "1 member waits" if len(e.waits) == 1 else f"{len(e.waits)} members wait"
+        yield f"{who} for the leader {first.holder} since {_at(first.since_ms, now_ms)}.{until}"
+        return
+    by_holder: dict[tuple[str, bool], list[Wait]] = {}
+    for w in e.waits:
+        by_holder.setdefault((w.holder, w.told), []).append(w)
+    for (holder, told), waits in list(by_holder.items())[:EACH]:
+        places = [p for w in waits for p in w.partitions]
+        who = listed([seen[w.member].name for w in waits])
+        yield (
+            f"{who} {'waits' if len(waits) == 1 else 'wait'} for {seen[holder].name} to give up {listed(places)}. "
+            + _holds(seen[holder], told, waits[0], now_ms)
+        )
+    if len(by_holder) > EACH:
+        yield f"{len(by_holder) - EACH} more members have partitions that others wait for (-o json tells all)."
+
+
+def _holds(holder: Seen, told: bool, wait: Wait, now_ms: int) -> str:
+    if told:
+        until = "" if wait.until_ms is None else " " + _left(wait.until_ms, now_ms)
+        return f"It was told so {_ago(wait.since_ms, now_ms)} ago and has not said yet that it has.{until}"
+    if holder.state == AWAY:
+        return "It is a static member that left for a while: it comes back, or its session ends."
+    return "It is told so with its next heartbeat; if none comes, it is removed when its session ends."
+
+
+def _left(until_ms: int, now_ms: int) -> str:
+    if until_ms > now_ms:
+        return f"If it does not within {span(until_ms - now_ms)}, it is removed."
+    return f"It should have been removed {span(now_ms - until_ms)} ago: is the sidecar that owns the group alive?"
+
+
+def _members(e: Explanation, now_ms: int) -> Iterator[str]:
+    open_ = [s for s in e.members if s.state != SETTLED]
+    settled = len(e.members) - len(open_)
+    if e.members:
+        yield f"Members: {len(e.members)}, {settled} of them settled."
+    order = {state: i for i, state in enumerate((GIVES_UP, WAITS, BEHIND, AWAY))}
+    for s in sorted(open_, key=lambda s: order.get(s.state, len(order)))[:EACH]:
+        epoch = f"epoch {s.epoch}" if e.kind == "consumer" else f"generation {s.epoch}"
+        yield f"  {s.name}: {s.state} since {_at(s.since_ms, now_ms)}, in {epoch}. Next: {s.next}."
+    if len(open_) > EACH:
+        yield f"  and {len(open_) - EACH} more that are not settled (-o json tells all)."
+
+
+def _removed(e: Explanation, now_ms: int) -> Iterator[str]:
+    if e.removed:
+        yield "Gone:"
+    for r in e.removed:
+        name = f"{r.member} ({r.client})" if r.client and r.client not in r.member else r.member
+        yield f"  {name}, {_ago(r.at_ms, now_ms)} ago: {reason(r.why)}."
+
+
+def _notes(e: Explanation) -> Sequence[str]:
+    return e.notes
+
+
+def if_words(w: WhatIf) -> list[str]:
+    """What would follow, in sentences."""
+    changes = [f"{m} left" for m in w.leaves] + ([f"{_count(w.joins, 'new member')} joined"] if w.joins else [])
+    asked = " and ".join(changes)
+    if w.note:
+        return [f"If {asked}: {w.note}"]
+    caused = [m for m in w.moves if not m.anyway]
+    by = f" by {w.assignor}" if w.assignor else ""
+    stay = "1 would stay where it is" if w.kept == 1 else f"{w.kept} would stay where they are"
+    out = [f"If {asked}, {_count(len(caused), 'partition')} would move{by}, and {stay}."]
+    if len(w.moves) > len(caused):
+        out.append(f"{len(w.moves) - len(caused)} more would move in any case.")
+    out += [f"  {m.partition}: {m.holder or 'nobody'} -> {m.to or 'nobody'}" for m in caused]
+    return out
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _ago(ms: int, now_ms: int) -> str:
+    return span(now_ms - ms)
+
+
+def _at(ms: int, now_ms: int) -> str:
+    return f"{shown(ms)}, {_ago(ms, now_ms)} ago" if ms else "nobody knows when"

@@ -1,0 +1,77 @@
+"""`sidecar config`: are the settings valid, and where does each of them come from?
+
+They are read as `sidecar run` reads them: command line, environment, file, default. No broker is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.output import Format, Output, print_rows, run
+
+if TYPE_CHECKING:
+    from sidecar.process.settings import Settings
+
+config = typer.Typer(no_args_is_help=True, help="Check the settings of a sidecar, or show them and their origin.")
+ConfigPath = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A YAML file of settings. It is optional.")
+]
+Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect.")]
+Broker = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The broker's own listener.")]
+NodeId = Annotated[int | None, typer.Option(help="The broker's node id.")]
+
+
+@config.command()
+def check(path: ConfigPath = None, listen: Listen = None, broker: Broker = None, node_id: NodeId = None) -> None:
+    """Say what is wrong with the settings, all faults at once. Exit code 2: something is."""
+
+    def show() -> Code:
+        _load(path, {"listen": listen, "broker": broker, "node_id": node_id})
+        typer.echo("The settings are valid.")
+        return Code.OK
+
+    run(show)
+
+
+@config.command()
+def show(
+    path: ConfigPath = None,
+    listen: Listen = None,
+    broker: Broker = None,
+    node_id: NodeId = None,
+    origin: Annotated[bool, typer.Option("--origin", help="Also where each value comes from.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Only what is not a default.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show every setting with its value; secrets are masked."""
+
+    def shown_() -> Code:
+        from sidecar.process.about import shown
+
+        given = {"listen": listen, "broker": broker, "node_id": node_id}
+        found = shown(_load(path, given), path, given)
+        rows: list[dict[str, Any]] = []
+        for s in found:
+            if not changed or s.origin != "default":
+                row = {"setting": s.name, "value": s.value}
+                rows.append({**row, "origin": s.origin} if origin else row)
+        print_rows(rows, output)
+        return Code.OK
+
+    run(shown_)
+
+
+def _load(path: Path | None, given: dict[str, Any]) -> Settings:
+    """Raises Failed with every fault."""
+    from sidecar.process.settings import SettingsError, load
+
+    try:
+        return load(path, given)
+    except SettingsError as exc:
+        what = "\n".join(["The settings are not valid:", *(f"  {line}" for line in str(exc).splitlines())])
+        raise Failed(
+            Code.USAGE, what, "sidecar/process/sections.py and docs/operations.md say what each may be."
+        ) from None

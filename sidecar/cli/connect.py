@@ -1,0 +1,139 @@
+"""How commands reach brokers and sidecars: with the properties of `--command-config`, as Kafka's own tools do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from sidecar.cli.exits import Code, Failed
+
+if TYPE_CHECKING:
+    from sidecar.audit.topic import Reader
+    from sidecar.core.topics import TopicImage
+    from sidecar.kafka.cluster import Cluster
+
+T = TypeVar("T")
+Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars; several with commas.")]
+SidecarBootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A sidecar, as clients reach it.")]
+StateTopic = Annotated[str, typer.Option("--topic", help="The state topic.")]
+CommandConfig = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A file of client properties, key=value: security and so on.")
+]
+ADMIN_S = 10.0
+"""For an answer of a sidecar's admin address."""
+CHECK = "Check --bootstrap, and --command-config if the cluster asks for security."
+
+
+@dataclass(frozen=True)
+class Client:
+    """`properties`: those of `--command-config`. What connects to brokers is made here, and nowhere else."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def secured(self) -> bool:
+        return bool(self.properties)
+
+    def librdkafka(self) -> dict[str, str]:
+        """For clients of confluent-kafka."""
+        return dict(self.properties)
+
+    def admin(self, bootstrap: str, client_id: str) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        fixed: dict[str, Any] = {"bootstrap.servers": bootstrap, "client.id": client_id, "log_level": 2}
+        return AdminClient({**self.librdkafka(), **fixed})
+
+    def reader(self, bootstrap: str, topic: str) -> Reader:
+        """Of the state topic."""
+        from sidecar.audit.topic import Reader, Where
+
+        return Reader(Where(bootstrap, topic, self.librdkafka()))
+
+    def cluster(self, bootstrap: str, client_id: str) -> Cluster:
+        """The sidecars' own wire client. Raises Failed."""
+        from sidecar.kafka.cluster import Cluster
+
+        if self.secured:
+            raise Failed(
+                Code.USAGE,
+                "This question goes over the sidecar's own client, which knows no security settings yet.",
+                "Ask it at a listener that needs none, without --command-config.",
+            )
+        return Cluster([address(a) for a in bootstrap.split(",")], client_id, {})
+
+    def ask(self, bootstrap: str, client_id: str, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
+        """What it answers over the wire client. Raises Failed."""
+        import asyncio
+
+        from sidecar.kafka.cluster import ConnectionLost
+        from sidecar.wire.primitives import WireError
+
+        async def ask() -> T:
+            cluster = self.cluster(bootstrap, client_id)
+            try:
+                return await question(cluster)
+            finally:
+                cluster.close()
+
+        try:
+            return asyncio.run(ask())
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            raise Failed(Code.UNREACHED, f"{bootstrap}: {str(exc) or 'no answer in time'}", CHECK) from None
+
+
+def client_of(command_config: Path | None) -> Client:
+    """Raises Failed."""
+    if command_config is None:
+        return Client()
+    try:
+        return Client(properties(command_config))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise Failed(Code.USAGE, f"{command_config}: {exc}", "Name a file of lines key=value.") from None
+
+
+def properties(path: Path) -> dict[str, str]:
+    lines = (line.strip() for line in path.read_text().splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {k.strip(): v.strip() for k, _, v in pairs}
+
+
+def address(text: str) -> tuple[str, int]:
+    """Raises Failed."""
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise Failed(Code.USAGE, f"{text!r} is not HOST:PORT.", "Write a name or an address, a colon and a port.")
+    return host.strip("[]"), int(port)
+
+
+async def topics(cluster: Cluster) -> TopicImage:
+    """All topics as sidecars see them, with the racks of brokers that are down."""
+    from sidecar.core.topics import TopicImage
+    from sidecar.kafka.cluster import MetadataReader
+
+    view = await MetadataReader({}).read(await cluster.anyone(), cluster)
+    return TopicImage().next(view.topics)[0]
+
+
+def get(admin: str, path: str) -> Any:
+    """JSON of a sidecar's admin address, also with an error code. Raises Failed."""
+    from urllib.error import HTTPError, URLError
+    from urllib.request import urlopen
+
+    address(admin)
+    try:
+        with urlopen(f"http://{admin}{path}", timeout=ADMIN_S) as res:
+            return json.load(res)
+    except HTTPError as exc:
+        try:
+            return json.load(exc)
+        except ValueError:
+            raise Failed(Code.UNREACHED, f"{admin}{path}: {exc}", "Is that sidecar of the same version?") from None
+    except (URLError, OSError, ValueError) as exc:
+        then = "Is it the setting `admin` of a running sidecar?"
+        raise Failed(Code.UNREACHED, f"{admin}: {exc}", then) from None

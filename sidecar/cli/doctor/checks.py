@@ -1,0 +1,392 @@
+"""The checks. Each is a pure function of the facts; what it finds says which setting, and the remedy what to set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
+from sidecar.cli.doctor.needs import NEEDS, missing
+from sidecar.coordinator.state_topic import faults
+
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+SKEW_WARN_MS, SKEW_FAIL_MS = 1_000, 10_000
+DAY_MS = 86_400_000
+MIN_SESSION, MAX_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+INITIAL_DELAY, RETENTION = "group.initial.rebalance.delay.ms", "offsets.retention.minutes"
+BROKER_SESSION, EXPIRATION = "broker.session.timeout.ms", "transactional.id.expiration.ms"
+TXN_REPLICAS = "transaction.state.log.replication.factor"
+ADMINS = "Name the admin address of each sidecar: --admin HOST:PORT, once for each (its setting is `admin`)."
+SAME = (
+    "groups.",
+    "consumer.",
+    "classic.",
+    "compat.",
+    "state.",
+    "offsets.",
+    "ownership.group",
+    "ownership.session_timeout_ms",
+    "ownership.heartbeat_ms",
+    "ownership.proof_ms",
+    "ownership.follow_leader_ms",
+)
+"""Settings, or the begin of their names, that are to be the same at all sidecars."""
+
+
+# ---- who answers clients --------------------------------------------------------------------------------------------
+def listeners(f: Facts) -> Check:
+    name = "listeners"
+    if isinstance(f.nodes, Unknown):
+        return Check(name, Status.UNKNOWN, f.nodes.why, "Name the clients' listener in --bootstrap.")
+    bare = [n for n in f.nodes if n.sidecar is False]
+    dead = [n for n in f.nodes if n.sidecar is None]
+    if bare and len(bare) + len(dead) == len(f.nodes):
+        finding = f"No sidecar answers at {_nodes(bare)}: clients of this listener bypass the sidecars."
+        remedy = "If clients use another listener, name that in --bootstrap. Else advertise the sidecars' addresses: "
+        return Check(name, Status.FAIL, finding, remedy + "advertised.listeners of each broker (docs/operations.md).")
+    if bare:
+        finding = f"The broker itself answers at {_nodes(bare)}: its clients bypass the sidecar."
+        remedy = "Set advertised.listeners of its listener for clients to the address of its sidecar; if it has none, "
+        return Check(name, Status.FAIL, finding, remedy + "run one beside it.")
+    if dead:
+        finding = f"Nobody answers at {_nodes(dead)}: {dead[0].problem}."
+        return Check(name, Status.FAIL, finding, "Start the sidecar there, or correct advertised.listeners.")
+    return Check(name, Status.OK, f"A sidecar answers at each of {_nodes(f.nodes)}.")
+
+
+def ready(f: Facts) -> Check:
+    name = "sidecars ready"
+    if not f.sidecars:
+        return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
+    silent = [s.why for s in f.sidecars if isinstance(s, Unknown)]
+    if silent:
+        return Check(name, Status.FAIL, "; ".join(silent), "Start that sidecar, or correct its --admin address.")
+    troubled = [f"sidecar {s.node_id}: {', '.join(s.problems)}" for s in f.told() if s.problems]
+    if troubled:
+        return Check(
+            name, Status.FAIL, "; ".join(troubled), "docs/operations.md says what each reason of /readyz means."
+        )
+    views = {s.owners for s in f.told() if s.owners}
+    if len(views) > 1:
+        finding = "The sidecars do not agree who owns which partition."
+        return Check(
+            name, Status.WARN, finding, "That passes within seconds after a change. If not: are all in one group?"
+        )
+    if any(owner < 0 for view in views for owner in view):
+        return Check(name, Status.FAIL, "Some partitions are owned by nobody.", "Look into the sidecars' logs.")
+    return Check(name, Status.OK, f"{len(f.told())} sidecars are ready and agree who owns what.")
+
+
+def beside_each_broker(f: Facts) -> Check:
+    name = "a sidecar for each broker"
+    if isinstance(f.nodes, Unknown) or not f.sidecars:
+        return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
+    have = [s.node_id for s in f.told()]
+    twice = sorted({n for n in have if have.count(n) > 1})
+    if twice:
+        finding = f"More than one sidecar says that it is beside node {_list(twice)}."
+        return Check(name, Status.FAIL, finding, "Give each the node id of its own broker (node_id).")
+    without = sorted({n.node_id for n in f.nodes} - set(have))
+    if without:
+        finding = f"No sidecar beside node {_list(without)} was asked."
+        return Check(
+            name, Status.WARN, finding, "Name its --admin as well; if there is none, run one beside that broker."
+        )
+    return Check(name, Status.OK, f"Each of the {len(f.nodes)} brokers has its own.")
+
+
+# ---- topics ---------------------------------------------------------------------------------------------------------
+def partitions(f: Facts) -> Check:
+    name = "partitions of the state topic"
+    if isinstance(f.topics, Unknown):
+        return Check(name, Status.UNKNOWN, f.topics.why, "DESCRIBE of both topics is needed.")
+    state, offsets = f.topics.get(f.state_topic), f.topics.get(OFFSETS)
+    if state is None:
+        finding = f"There is no topic {f.state_topic}, or this user may not see it."
+        return Check(
+            name, Status.FAIL, finding, "The first sidecar makes it when it starts. Is --topic its state.topic?"
+        )
+    if offsets is None:
+        return Check(
+            name, Status.UNKNOWN, f"{OFFSETS} is not to be seen.", "DESCRIBE of it is needed; sidecars make it."
+        )
+    if state.partitions != offsets.partitions:
+        finding = f"{f.state_topic} has {state.partitions} partitions, {OFFSETS} has {offsets.partitions}."
+        remedy = f"They must be as many. Release all groups, delete {f.state_topic}, and start the sidecars again."
+        return Check(name, Status.FAIL, finding, remedy)
+    return Check(name, Status.OK, f"{state.partitions}, as many as {OFFSETS} has.")
+
+
+def replicas(f: Facts) -> Check:
+    name = "replicas of the state topic"
+    if isinstance(f.topics, Unknown) or isinstance(f.nodes, Unknown):
+        return Check(name, Status.UNKNOWN, "Topics or nodes are not known.", "DESCRIBE of the topic is needed.")
+    topic: Topic | None = f.topics.get(f.state_topic)
+    if topic is None:
+        return Check(name, Status.UNKNOWN, f"There is no topic {f.state_topic}, or this user may not see it.")
+    if topic.leaderless:
+        finding = f"Partitions {_list(topic.leaderless)} have no leader: their groups are not served."
+        return Check(name, Status.FAIL, finding, "Start the brokers that have their replicas.")
+    want = min(3, len(f.nodes))
+    if topic.replicas < want:
+        finding = f"A partition has {topic.replicas} replicas, and there are {len(f.nodes)} brokers."
+        remedy = f"Add replicas with kafka-reassign-partitions.sh: {want} for each partition."
+        return Check(name, Status.FAIL if topic.replicas == 1 else Status.WARN, finding, remedy)
+    if topic.behind:
+        finding = f"Partitions {_list(topic.behind)} have replicas that are not in sync."
+        return Check(name, Status.WARN, finding, "Are all brokers up? It passes when they have caught up.")
+    return Check(name, Status.OK, f"{topic.replicas} for each partition, all in sync.")
+
+
+def state_configs(f: Facts) -> Check:
+    name = "settings of the state topic"
+    if isinstance(f.state_configs, Unknown):
+        return Check(name, Status.UNKNOWN, f.state_configs.why, "DESCRIBE_CONFIGS of the topic is needed.")
+    brokers = 1 if isinstance(f.nodes, Unknown) else len(f.nodes)
+    found = faults(f.state_topic, f.state_configs, brokers)
+    if found:
+        return Check(
+            name, Status.FAIL, "; ".join(found), f"kafka-configs.sh --alter --topic {f.state_topic} --add-config ..."
+        )
+    weak = []
+    lag, largest = f.state_configs.get("min.compaction.lag.ms"), f.state_configs.get("max.message.bytes")
+    want_lag, want_largest = (
+        f.setting("state.min_compaction_lag_ms", 604_800_000),
+        f.setting("state.max_message_bytes", 16_777_216),
+    )
+    if lag is not None and int(lag) < want_lag:
+        weak.append(f"min.compaction.lag.ms={lag}: history goes after that, not after {want_lag} ms")
+    if largest is not None and int(largest) < want_largest:
+        weak.append(f"max.message.bytes={largest}: batches are smaller than those of {want_largest}")
+    if weak:
+        remedy = f"kafka-configs.sh --alter --topic {f.state_topic} --add-config NAME=VALUE"
+        return Check(name, Status.WARN, "; ".join(weak), remedy)
+    return Check(name, Status.OK, "They keep what is acknowledged, and history for as long as the sidecars want it.")
+
+
+def transactions(f: Facts) -> Check:
+    name = "transaction topic"
+    if isinstance(f.topics, Unknown) or isinstance(f.nodes, Unknown):
+        return Check(name, Status.UNKNOWN, "Topics or nodes are not known.", f"DESCRIBE of {TRANSACTIONS} is needed.")
+    known = _known(f)
+    topic = f.topics.get(TRANSACTIONS)
+    wants = [int(c[TXN_REPLICAS]) for c in known if TXN_REPLICAS in c]
+    if topic is None and wants and max(wants) > len(f.nodes):
+        finding = f"{TXN_REPLICAS}={max(wants)} with {len(f.nodes)} brokers: {TRANSACTIONS} cannot be made."
+        return Check(name, Status.FAIL, finding, f"Set {TXN_REPLICAS}={len(f.nodes)} at the brokers and restart them.")
+    if topic is not None and topic.leaderless:
+        finding = f"Partitions {_list(topic.leaderless)} of {TRANSACTIONS} have no leader: some fences cannot be taken."
+        return Check(name, Status.FAIL, finding, "Start the brokers that have their replicas.")
+    if topic is not None and topic.replicas < min(3, len(f.nodes)):
+        finding = f"{TRANSACTIONS} has {topic.replicas} replicas, and there are {len(f.nodes)} brokers."
+        return Check(name, Status.WARN, finding, "Add replicas with kafka-reassign-partitions.sh.")
+    fence = int(f.setting("state.fence_interval_ms", 3_600_000))
+    short = [int(c[EXPIRATION]) for c in known if EXPIRATION in c and int(c[EXPIRATION]) < 2 * fence]
+    if short:
+        finding = (
+            f"{EXPIRATION}={min(short)}: brokers forget fences nearly as quickly as they are renewed ({fence} ms)."
+        )
+        return Check(
+            name,
+            Status.WARN,
+            finding,
+            f"Raise {EXPIRATION} (Kafka's default is 7 days), or lower state.fence_interval_ms.",
+        )
+    if not known:
+        return Check(
+            name, Status.UNKNOWN, "The brokers' settings are not known.", "DESCRIBE_CONFIGS of the cluster is needed."
+        )
+    return Check(name, Status.OK, "It can be written, and brokers remember fences long enough.")
+
+
+# ---- settings -------------------------------------------------------------------------------------------------------
+def broker_settings(f: Facts) -> Check:
+    name = "settings of the brokers"
+    known = _known(f)
+    if not known:
+        why = f.brokers.why if isinstance(f.brokers, Unknown) else "No broker told its settings."
+        return Check(name, Status.UNKNOWN, why, "DESCRIBE_CONFIGS of the cluster is needed.")
+    session = int(f.setting("ownership.session_timeout_ms", 6_000))
+    placeholder = int(f.setting("offsets.placeholder_session_timeout_ms", 300_000))
+    proof = int(f.setting("ownership.proof_ms", 15_000))
+    bad = [
+        *_each(
+            known,
+            MIN_SESSION,
+            lambda v: v > session,
+            f"above ownership.session_timeout_ms={session}: no sidecar can join its group",
+        ),
+        *_each(
+            known,
+            BROKER_SESSION,
+            lambda v: v >= proof,
+            f"not below ownership.proof_ms={proof}: leases end too soon",
+        ),
+    ]
+    if bad:
+        return Check(
+            name, Status.FAIL, "; ".join(bad), "Change the sidecars' setting, the same at all of them, or the brokers'."
+        )
+    weak = [
+        *_each(
+            known,
+            MAX_SESSION,
+            lambda v: v < placeholder,
+            f"below offsets.placeholder_session_timeout_ms={placeholder}",
+        ),
+        *_each(
+            known, RETENTION, lambda v: v * 60_000 < DAY_MS, "offsets of groups without members expire within a day"
+        ),
+        *_each(
+            known,
+            INITIAL_DELAY,
+            lambda v: v > 3_000,
+            "placeholders of new groups, and the sidecars' own group, take that long to form",
+        ),
+    ]
+    if weak:
+        return Check(
+            name,
+            Status.WARN,
+            "; ".join(weak),
+            "Is that meant so? docs/operations.md tells what each means for sidecars.",
+        )
+    return Check(name, Status.OK, "They go with the sidecars'.")
+
+
+def same_versions(f: Facts) -> Check:
+    name = "versions"
+    told = f.told()
+    if not told:
+        return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
+    versions = sorted({s.version for s in told})
+    if len(versions) > 1:
+        finding = f"The sidecars are of versions {_list(versions)}."
+        return Check(name, Status.WARN, finding, "Finish the rolling upgrade.")
+    slow = [s.node_id for s in told if s.kernel == "python"]
+    if slow:
+        finding = f"Sidecar {_list(slow)} runs without its compiled kernel, and so more slowly."
+        return Check(name, Status.WARN, finding, "Install it where there is a C compiler, or from a wheel.")
+    return Check(name, Status.OK, f"{len(told)} of version {versions[0]}.")
+
+
+def same_groups(f: Facts) -> Check:
+    name = "patterns of groups"
+    told = f.told()
+    if not told:
+        return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
+    if not isinstance(f.stored, Unknown) and any(f.stored.values()):
+        return Check(name, Status.OK, "They are stored in the state topic, which all sidecars follow.")
+    for setting in ("groups.include", "groups.exclude"):
+        values = _by_value(told, setting)
+        if len(values) > 1:
+            finding = (
+                f"{setting} differs: {_differ(values)}. Some fronts send clients to sidecars, others to the broker."
+            )
+            remedy = (
+                "Set it alike everywhere, or store it once: kafka-configs.sh --entity-type brokers --entity-default "
+            )
+            return Check(name, Status.FAIL, finding, remedy + "--alter --add-config sidecar.groups.include=...")
+    if not f.setting("groups.include", ()):
+        return Check(name, Status.WARN, "groups.include is empty: sidecars coordinate no group.", "Set groups.include.")
+    return Check(name, Status.OK, f"groups.include is {_list(f.setting('groups.include', ()))} everywhere.")
+
+
+def same_settings(f: Facts) -> Check:
+    name = "settings of the sidecars"
+    told = f.told()
+    if len(told) < 2:
+        return Check(name, Status.UNKNOWN, f"{len(told)} sidecars were asked: there is nothing to compare.", ADMINS)
+    names = sorted({n for s in told for n in s.settings if n.startswith(SAME)} - {"groups.include", "groups.exclude"})
+    different = [f"{n}: {_differ(v)}" for n in names if len(v := _by_value(told, n)) > 1]
+    if different:
+        finding = f"They differ. {'; '.join(different)}"
+        return Check(name, Status.WARN, finding, "Whoever owns a group decides by its own. Set them alike everywhere.")
+    return Check(name, Status.OK, "Those that should be the same are.")
+
+
+def clocks(f: Facts) -> Check:
+    name = "clocks"
+    told = f.told()
+    if not told:
+        return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
+    skews = {s.node_id: s.skew_ms for s in told} | ({-1: 0} if len(told) == 1 else {})
+    apart = max(skews.values()) - min(skews.values())
+    against = "this machine's" if len(told) == 1 else "each other's"
+    finding = f"The sidecars' clocks are within {apart} ms of {against}."
+    remedy = "Times in records and in the audit are wrong by so much. Let NTP or chrony set the clocks."
+    if apart > SKEW_FAIL_MS:
+        return Check(name, Status.FAIL, finding, remedy)
+    return Check(name, Status.WARN, finding, remedy) if apart > SKEW_WARN_MS else Check(name, Status.OK, finding)
+
+
+def rights(f: Facts) -> Check:
+    name = "rights of the sidecars"
+    r = f.rights
+    if isinstance(r, Unknown):
+        return Check(name, Status.UNKNOWN, r.why, "DESCRIBE of the cluster is needed to read ACLs.")
+    if not r.enforced:
+        return Check(name, Status.OK, "The brokers have no authorizer: everybody may do everything.")
+    if not r.principal:
+        return Check(name, Status.UNKNOWN, "Nobody said who the sidecars are.", "Name them: --principal User:NAME.")
+    if r.principal in r.super_users:
+        return Check(name, Status.OK, f"{r.principal} is a super user.")
+    lacking = missing(NEEDS(f.state_topic, f.setting("ownership.group", "__group_state_owners")), r)
+    if lacking:
+        finding = f"{r.principal} lacks: " + "; ".join(n.text() for n in lacking)
+        return Check(name, Status.FAIL, finding, "Grant them with kafka-acls.sh; docs/operations.md lists them all.")
+    return Check(name, Status.OK, f"{r.principal} has all that it needs.")
+
+
+CHECKS: tuple[Callable[[Facts], Check], ...] = (
+    listeners,
+    ready,
+    beside_each_broker,
+    partitions,
+    replicas,
+    state_configs,
+    transactions,
+    broker_settings,
+    same_groups,
+    same_settings,
+    same_versions,
+    clocks,
+    rights,
+)
+
+
+def examine(f: Facts) -> list[Check]:
+    return [check(f) for check in CHECKS]
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+def _known(f: Facts) -> list[Configs]:
+    return [] if isinstance(f.brokers, Unknown) else [c for c in f.brokers.values() if not isinstance(c, Unknown)]
+
+
+def _each(known: Sequence[Configs], name: str, bad: Callable[[int], bool], text: str) -> list[str]:
+    values = sorted({int(c[name]) for c in known if name in c and bad(int(c[name]))})
+    return [f"{name}={v}: {text}" for v in values]
+
+
+def _by_value(told: Sequence[About], setting: str) -> dict[str, list[int]]:
+    values: dict[str, list[int]] = {}
+    for s in told:
+        values.setdefault(_list(_parts(s.settings.get(setting))), []).append(s.node_id)
+    return values
+
+
+def _differ(values: dict[str, list[int]]) -> str:
+    return ", ".join(f"{value or 'nothing'} at sidecar {_list(nodes)}" for value, nodes in values.items())
+
+
+def _parts(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _list(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _nodes(nodes: Sequence[Node]) -> str:
+    return ", ".join(f"node {n.node_id} ({n.address})" for n in nodes)

@@ -1,0 +1,46 @@
+"""The command `sidecar doctor`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sidecar.cli.connect import CommandConfig, StateTopic, client_of
+from sidecar.cli.exits import Code
+from sidecar.cli.output import Format, Output, Watch, print_rows, run
+
+
+def doctor(
+    bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT", help="The listener that clients use.")],
+    admin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="The admin address of a sidecar; once for each of them."),
+    ] = None,
+    principal: Annotated[str, typer.Option(metavar="User:NAME", help="Who the sidecars are at the brokers.")] = "",
+    topic: StateTopic = "__group_state",
+    command_config: CommandConfig = None,
+    output: Format = Output.TABLE,
+    watch: Watch = 0,
+) -> None:
+    """Check that clients reach the sidecars, and that topics, settings, clocks and rights are as they should be.
+
+    Each check says what it found and what to do. Exit code 1: at least one failed."""
+
+    def show() -> Code:
+        from dataclasses import asdict
+
+        from sidecar.cli.doctor.checks import examine
+        from sidecar.cli.doctor.facts import gather
+        from sidecar.cli.doctor.model import Status
+
+        found = examine(gather(client_of(command_config), bootstrap, topic, admin or [], principal))
+        if output is Output.TABLE:
+            for c in found:
+                mark = {Status.FAIL: "FAIL", Status.WARN: "warn", Status.UNKNOWN: "?", Status.OK: "ok"}[c.status]
+                typer.echo(f"{mark:>4}  {c.name}: {c.finding}" + (f"\n      -> {c.remedy}" if c.remedy else ""))
+        else:
+            print_rows([asdict(c) | {"status": str(c.status)} for c in found], output)
+        return Code.FINDINGS if any(c.status is Status.FAIL for c in found) else Code.OK
+
+    run(show, watch)

@@ -1,0 +1,117 @@
+"""What is known of a cluster, and what a check says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Configs = Mapping[str, str]
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`remedy`: what to do, empty if all is well."""
+
+    name: str
+    status: Status
+    finding: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """In the place of a fact that could not be learned. `why` says which right or option is missing."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the clients' listener. `sidecar`: whether a sidecar answers at its address; None: nobody does."""
+
+    node_id: int
+    address: str
+    sidecar: bool | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`leaderless`, `behind`: partitions without a leader, or with a replica that is not in sync; `replicas`: of the
+    partition that has fewest."""
+
+    partitions: int
+    replicas: int
+    leaderless: tuple[int, ...] = ()
+    behind: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A sidecar as its admin address tells of it. `skew_ms`: its clock minus this machine's; `problems`: of /readyz;
+    `owners`: node ids by partition of the state topic."""
+
+    admin: str
+    version: str
+    node_id: int
+    settings: Mapping[str, Any]
+    skew_ms: int
+    problems: tuple[str, ...] = ()
+    owners: tuple[int, ...] = ()
+    kernel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One ACL. `kind`: topic, group, transactional-id or cluster; `allow` False: it denies."""
+
+    principal: str
+    kind: str
+    name: str
+    prefixed: bool
+    operation: str
+    allow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """`enforced` False: the brokers have no authorizer. `principal` empty: nobody said who the sidecars are."""
+
+    enforced: bool
+    principal: str = ""
+    super_users: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
+
+
+@dataclass
+class Facts:
+    """`brokers`: settings of each broker by node id; `sidecars`: those whose admin address was given; `stored`: the
+    patterns of groups in the state topic, which count instead of the sidecars' own."""
+
+    state_topic: str
+    nodes: list[Node] | Unknown = field(default_factory=list)
+    topics: Mapping[str, Topic] | Unknown = field(default_factory=dict)
+    state_configs: Configs | Unknown = field(default_factory=dict)
+    brokers: Mapping[int, Configs | Unknown] | Unknown = field(default_factory=dict)
+    sidecars: list[About | Unknown] = field(default_factory=list)
+    stored: Configs | Unknown = field(default_factory=dict)
+    rights: Rights | Unknown = field(default_factory=lambda: Rights(enforced=False))
+
+    def setting(self, name: str, otherwise: Any) -> Any:
+        """Of the sidecars, the first that tells; else the default."""
+        for s in self.sidecars:
+            if isinstance(s, About) and name in s.settings:
+                return s.settings[name]
+        return otherwise
+
+    def told(self) -> list[About]:
+        return [s for s in self.sidecars if isinstance(s, About)]

@@ -1,0 +1,46 @@
+"""The exit codes of all commands, and how a command says what is wrong and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NoReturn
+
+
+class Code(IntEnum):
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    UNREACHED = 3
+    INCOMPLETE = 4
+    BROKEN = 70
+    INTERRUPTED = 130
+
+
+MEANINGS: Mapping[Code, str] = {
+    Code.OK: "Done, or found, and nothing is wrong: the group is stable, the doctor found no fault.",
+    Code.FINDINGS: "There is something to see to: refused, nothing found, not stable, not ready, a second owner.",
+    Code.USAGE: "The command line or a file that it names is wrong; nothing was done.",
+    Code.UNREACHED: "Brokers, sidecars, the topic or the lake cannot be read, or it was not done in time.",
+    Code.INCOMPLETE: "`sidecar audit`: no findings, but the history is not complete.",
+    Code.BROKEN: "A bug of this program. The trace is on stderr.",
+    Code.INTERRUPTED: "Ended by Ctrl-C.",
+}
+"""docs/cli.md shows this table; tests/cli/test_docs.py compares."""
+
+
+class Failed(Exception):
+    """`what` is wrong, in one line; `then`: what to do next."""
+
+    def __init__(self, code: Code, what: str, then: str = "") -> None:
+        super().__init__(what)
+        self.code, self.what, self.then = code, what, then
+
+
+def say_and_exit(failed: Failed) -> NoReturn:
+    import typer
+
+    typer.echo(failed.what, err=True)
+    if failed.then:
+        typer.echo(failed.then, err=True)
+    raise typer.Exit(int(failed.code)) from None

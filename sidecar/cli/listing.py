@@ -1,0 +1,139 @@
+"""`sidecar groups list`: all groups of the cluster, whoever coordinates them, in one table.
+
+Each group is listed by its own coordinator. Where it is, a sidecar tells as a setting of the group (core/config.py); at
+a listener without a sidecar nobody can say so, but the placeholder of a managed group is known by its instance id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sidecar.cli.connect import Bootstrap, CommandConfig, client_of
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.groups import groups
+from sidecar.cli.output import Format, Output, Watch, print_rows, run
+from sidecar.core import config as cf
+from sidecar.core.errors import Code as Kafka
+from sidecar.core.errors import name_of
+
+if TYPE_CHECKING:
+    from sidecar.kafka.cluster import Cluster
+    from sidecar.kafka.net import BrokerConnection
+
+AT_ONCE = 200
+"""Groups that one request names."""
+WHERE = {"sidecar": "sidecar", "broker": "broker", "comes": "comes to the sidecars", "leaves": "goes to the broker"}
+
+
+@dataclass
+class Listing:
+    """`members` of a group that is in `groups` may be missing: its coordinator did not tell."""
+
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    members: dict[str, int] = field(default_factory=dict)
+    where: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    """Of brokers and sidecars that did not tell everything."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "group": group_id,
+                **told,
+                "members": self.members.get(group_id, ""),
+                "where": WHERE.get(self.where.get(group_id, ""), self.where.get(group_id, "")),
+            }
+            for group_id, told in sorted(self.groups.items())
+        ]
+
+
+@groups.command("list")
+def list_(
+    bootstrap: Bootstrap, command_config: CommandConfig = None, output: Format = Output.TABLE, watch: Watch = 0
+) -> None:
+    """List all groups: kind, state, members, the node that coordinates each, and whether that is a sidecar."""
+
+    def show() -> Code:
+        found = client_of(command_config).ask(bootstrap, cf.DESK, gathered)
+        if found.problems:
+            raise Failed(Code.UNREACHED, "; ".join(found.problems), "The list would not be whole. Try again.")
+        if not found.groups:
+            raise Failed(
+                Code.FINDINGS, "There are no groups, or this user may see none.", "DESCRIBE of groups is needed."
+            )
+        print_rows(found.rows(), output)
+        return Code.OK
+
+    run(show, watch)
+
+
+async def gathered(cluster: Cluster) -> Listing:
+    """What all brokers, or the sidecars before them, have. Raises ConnectionLost, TimeoutError, WireError."""
+    import asyncio
+
+    found = Listing()
+    view = await cluster.refresh([])
+    await asyncio.gather(*(_node(cluster, n, found) for n in view.brokers))
+    await _whereabouts(await cluster.anyone(), found)
+    return found
+
+
+async def _node(cluster: Cluster, node_id: int, found: Listing) -> None:
+    from sidecar.kafka.cluster import ConnectionLost
+    from sidecar.wire.generated import list_groups as lg
+    from sidecar.wire.primitives import WireError
+
+    try:
+        conn = await cluster.node(node_id)
+        res = await conn.request(lg, "ListGroups", lg.ListGroupsRequest())
+        if res.error_code != Kafka.NONE:
+            found.problems.append(f"node {node_id}: {name_of(res.error_code)}")
+        mine = {}
+        for g in res.groups:
+            kind = g.group_type.lower() or "classic"
+            mine[g.group_id] = {"type": kind, "protocol": g.protocol_type, "state": g.group_state, "node": node_id}
+        found.groups |= mine
+        await _members(conn, mine, found)
+    except (ConnectionLost, TimeoutError, WireError) as exc:
+        found.problems.append(f"node {node_id}: {str(exc) or 'no answer in time'}")
+
+
+async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any]], found: Listing) -> None:
+    from sidecar.kafka.membership import INSTANCE_ID
+    from sidecar.wire.generated import consumer_group_describe as cd
+    from sidecar.wire.generated import describe_groups as dg
+
+    classic = [g for g, told in groups.items() if told["type"] == "classic"]
+    for names in _batches(classic):
+        res = await conn.request(dg, "DescribeGroups", dg.DescribeGroupsRequest(groups=names))
+        for d in res.groups:
+            if d.error_code == Kafka.NONE:
+                found.members[d.group_id] = len(d.members)
+                if [m.group_instance_id for m in d.members] == [INSTANCE_ID]:
+                    found.where[d.group_id] = "sidecar"
+    modern = [g for g, told in groups.items() if told["type"] == "consumer"]
+    for names in _batches(modern):
+        res = await conn.request(cd, "ConsumerGroupDescribe", cd.ConsumerGroupDescribeRequest(group_ids=names))
+        for d in res.groups:
+            if d.error_code == Kafka.NONE:
+                found.members[d.group_id] = len(d.members)
+
+
+async def _whereabouts(conn: BrokerConnection, found: Listing) -> None:
+    """Nobody can say so at a listener without a sidecar: then it stays unknown."""
+    from sidecar.wire.generated import describe_configs as dc
+
+    for names in _batches(found.groups):
+        resources = [dc.DescribeConfigsResource(cf.GROUP, name, None) for name in names]
+        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=resources))
+        for r in res.results:
+            told = {c.name: c.value for c in r.configs or ()}
+            if cf.STATE in told:
+                found.where[r.resource_name] = told[cf.STATE] or ""
+
+
+def _batches(names: Iterable[str]) -> list[list[str]]:
+    all_ = list(names)
+    return [all_[i : i + AT_ONCE] for i in range(0, len(all_), AT_ONCE)]

@@ -1,0 +1,266 @@
+"""`sidecar groups describe|members|explain|history`: one group, as its partition of the state topic has it.
+
+No sidecar is needed for that: they read the topic as any consumer does, and replay it into the coordinator's own code.
+`describe --admin` asks a sidecar instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, get, topics
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.groups import Group, groups
+from sidecar.cli.history import history
+from sidecar.cli.output import Document, DocumentFormat, Format, Output, Watch, print_document, print_rows, run
+
+if TYPE_CHECKING:
+    from sidecar.assign.spec import Assignor
+    from sidecar.audit.explain.model import Explanation
+    from sidecar.audit.explain.replay import Replayed
+    from sidecar.cli.connect import Client
+    from sidecar.core.topics import TopicImage
+
+groups.command("history")(history)
+ROUTE = "sidecar groups list --bootstrap HOST:PORT shows all groups and where they are."
+MaybeBootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars; several with commas.")]
+
+
+@groups.command()
+def explain(
+    group: Group,
+    bootstrap: Bootstrap,
+    if_leaves: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MEMBER",
+            help="What would move if this member left? Its id, the begin of it, or its "
+            "client or instance id. It may be repeated.",
+        ),
+    ] = None,
+    if_joins: Annotated[int, typer.Option(metavar="N", min=0, help="What would move if so many members joined?")] = 0,
+    topic: StateTopic = "__group_state",
+    command_config: CommandConfig = None,
+    output: DocumentFormat = Document.TABLE,
+    watch: Watch = 0,
+) -> None:
+    """Tell in words why a group is not stable: who waits for whom, who was removed and why, and what comes next.
+
+    With --if-leaves and --if-joins: the moves that would follow, by a dry run of the coordinator and its assignor.
+    Exit code 1: the group is not stable."""
+
+    def show() -> Code:
+        client = client_of(command_config)
+        told = _replayed(client, bootstrap, topic, group)
+        if if_leaves or if_joins:
+            return _what_if(told, client, bootstrap, tuple(if_leaves or ()), if_joins, output)
+        from sidecar.audit.explain.words import words
+
+        found = _explained(told, _image(client, bootstrap))
+        lines = words(found, _now_ms())
+        print_document({**asdict(found), "words": lines}, output, lines)
+        return Code.OK if found.stable else Code.FINDINGS
+
+    run(show, watch)
+
+
+@groups.command()
+def describe(
+    group: Group,
+    bootstrap: MaybeBootstrap = "",
+    admin: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Ask this sidecar's admin address instead: any one can tell.")
+    ] = "",
+    topic: StateTopic = "__group_state",
+    command_config: CommandConfig = None,
+    output: DocumentFormat = Document.TABLE,
+    watch: Watch = 0,
+) -> None:
+    """Show a group: its kind, state and epochs, who coordinates it, and each member with what it owns and is to own."""
+
+    def show() -> Code:
+        if bool(admin) == bool(bootstrap):
+            raise Failed(Code.USAGE, "Either --bootstrap or --admin is needed.", "sidecar groups describe --help")
+        if admin:
+            return _by_admin(group, admin, output)
+        found = _explained(_replayed(client_of(command_config), bootstrap, topic, group), None)
+        body = {k: v for k, v in asdict(found).items() if k not in ("waits", "removed")}
+        print_document(body, output, lambda: _picture(found))
+        return Code.OK
+
+    run(show, watch)
+
+
+@groups.command()
+def members(
+    group: Group,
+    bootstrap: Bootstrap,
+    topic: StateTopic = "__group_state",
+    command_config: CommandConfig = None,
+    output: Format = Output.TABLE,
+    watch: Watch = 0,
+) -> None:
+    """List the members of a group, a row each: who they are, where they stand, what they own."""
+
+    def show() -> Code:
+        found = _explained(_replayed(client_of(command_config), bootstrap, topic, group), None)
+        if not found.members:
+            raise Failed(Code.FINDINGS, f"{group} has no members.", f"sidecar groups history {group} tells who left.")
+        print_rows(_rows(found, output), output)
+        return Code.OK
+
+    run(show, watch)
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+def _replayed(client: Client, bootstrap: str, topic: str, group: str) -> Replayed:
+    """Raises Failed."""
+    from sidecar.audit.explain.model import ExplainError
+    from sidecar.audit.explain.replay import replayed
+    from sidecar.audit.topic import TopicError
+
+    try:
+        with client.reader(bootstrap, topic) as reader:
+            told = replayed(group, reader.taken_of_group(group))
+    except TopicError as exc:
+        raise Failed(Code.UNREACHED, str(exc), "Check --bootstrap, --topic and --command-config.") from None
+    except ExplainError as exc:
+        raise Failed(Code.FINDINGS, str(exc)) from None
+    if not told.records:
+        gone = any(row["group_id"] == group for row in told.rows)
+        where = (
+            " any more: it is gone, or went back to the broker" if gone else ": it is the broker's, or there is none"
+        )
+        raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}{where}.", ROUTE)
+    return told
+
+
+def _explained(told: Replayed, image: TopicImage | None) -> Explanation:
+    """Raises Failed."""
+    from sidecar.audit.explain.ask import explain
+    from sidecar.audit.explain.model import ExplainError
+
+    try:
+        return explain(told, image)
+    except ExplainError as exc:
+        raise Failed(Code.FINDINGS, str(exc)) from None
+
+
+def _image(client: Client, bootstrap: str) -> TopicImage | None:
+    """Without it, less can be said; a warning tells so."""
+    try:
+        return client.ask(bootstrap, "sidecar-explain", topics)
+    except Failed as failed:
+        typer.echo(f"Topics are not known, so whether they have changed is not told: {failed.what}", err=True)
+        return None
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+# ---- what if --------------------------------------------------------------------------------------------------------
+def _what_if(
+    told: Replayed, client: Client, bootstrap: str, leaves: tuple[str, ...], joins: int, output: Document
+) -> Code:
+    from sidecar.audit.explain.model import ExplainError
+    from sidecar.audit.explain.whatif import Change, what_if
+    from sidecar.audit.explain.words import if_words
+
+    image = client.ask(bootstrap, "sidecar-explain", topics)
+    try:
+        found = what_if(told, image, _assignors(told), Change(leaves, joins))
+    except ExplainError as exc:
+        raise Failed(Code.FINDINGS, str(exc)) from None
+    print_document(asdict(found), output, if_words(found))
+    return Code.OK
+
+
+def _assignors(told: Replayed) -> Mapping[str, Assignor]:
+    """The built-in ones, and those that the group names. Raises Failed."""
+    from sidecar.assign import BUILT_IN
+    from sidecar.process.assignors import UnknownAssignor, load
+
+    named = {getattr(r, name, None) for r in told.records for name in ("server_assignor", "assignor")}
+    try:
+        return load(dict.fromkeys([*BUILT_IN, *sorted(n for n in named if n)]))
+    except UnknownAssignor as exc:
+        raise Failed(Code.FINDINGS, str(exc), "Install the package of that assignor beside this one.") from None
+
+
+# ---- showing --------------------------------------------------------------------------------------------------------
+def _rows(found: Explanation, output: Output) -> list[dict[str, Any]]:
+    from sidecar.audit.moments import shown
+
+    table = output in (Output.TABLE, Output.CSV)
+    rows = []
+    for m in found.members:
+        row: dict[str, Any] = {
+            "member": m.member,
+            "client": m.client,
+            "host": m.host,
+            "instance": m.instance,
+            "protocol": m.protocol,
+            "epoch": m.epoch,
+            "state": m.state,
+            "since": shown(m.since_ms) if m.since_ms else "",
+        }
+        for name, places in (("owns", m.owns), ("gives_up", m.gives_up), ("target", m.target)):
+            row[name] = " ".join(places) if table else list(places)
+        rows.append(row)
+    return rows
+
+
+def _picture(found: Explanation) -> None:
+    from sidecar.audit.moments import shown
+
+    name = "generation" if found.kind == "classic" else "epoch"
+    c = found.coordinator
+    facts: list[tuple[str, object]] = [
+        ("group", found.group),
+        ("type", found.kind),
+        ("state", f"{found.state}, since {shown(found.since_ms)}" if found.since_ms else found.state),
+        (name, found.epoch),
+        ("assigned " + name, found.assignment_epoch),
+        ("protocol" if found.kind == "classic" else "assignor", found.assignor),
+        ("because", found.because),
+        ("coordinator", f"sidecar {c.node_id}, {c.address}, since {shown(c.since_ms)}" if c else "nobody"),
+        ("members", len(found.members)),
+    ]
+    for label, value in facts:
+        typer.echo(f"{label}: {value}")
+    for note in found.notes:
+        typer.echo(f"note: {note}")
+    if found.members:
+        print_rows(_rows(found, Output.TABLE), Output.TABLE)
+
+
+def _by_admin(group: str, admin: str, output: Document) -> Code:
+    """Raises Failed."""
+    from urllib.parse import quote
+
+    found = get(admin, f"/group?id={quote(group, safe='')}")
+    if "problem" in found:
+        raise Failed(Code.FINDINGS, f"{group}: no such group here", ROUTE)
+    print_document(found, output, _lines(found))
+    return Code.OK
+
+
+def _lines(found: Mapping[str, Any]) -> list[str]:
+    members = found.get("members", [])
+    out = [f"{name}: {value}" for name, value in found.items() if name != "members" and value not in ("", None)]
+    out.append(f"members: {len(members)}")
+    for m in members:
+        who = m["member"] + (f" as {m['instance']}" if m.get("instance") else "")
+        told = ", ".join(f"{n} {m[n]}" for n in ("client", "host", "protocol", "epoch", "state") if n in m)
+        out.append(f"  {who} ({told})")
+        out += [f"    {n.replace('_', ' ')}: {m[n]}" for n in ("owns", "gives_up") if m.get(n)]
+        for c in m.get("stale_claims", []):
+            held = f"held by {c['holder']}" if c["holder"] else "held by nobody"
+            out.append(f"    stale claim: {c['topic']} {c['partitions']} of generation {c['generation']}, {held}")
+    return out

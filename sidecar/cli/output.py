@@ -1,0 +1,119 @@
+"""How commands print what they found: tables for people, JSON, YAML and CSV for programs; once, or again and again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from sidecar.cli.exits import Code, Failed, say_and_exit
+
+CLEAR = "\033[2J\033[H"
+"""Empties the screen of a terminal."""
+WIDTH = 200
+"""Columns where stdout is no terminal."""
+NUMBERS = frozenset({"offset", "epoch", "members", "partitions", "generation", "moved"})
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+
+
+class Document(StrEnum):
+    """Of what is no table."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it. json: one object a line.")]
+DocumentFormat = Annotated[Document, typer.Option("--output", "-o", help="How to print it; table: for people.")]
+Watch = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="Look again so often, until Ctrl-C; 0: look once.")
+]
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], output: Output) -> None:
+    if output is Output.JSON:
+        for row in rows:
+            typer.echo(json.dumps(row))
+        return
+    if output is Output.YAML:
+        typer.echo(_yaml([dict(row) for row in rows]))
+        return
+    if output is Output.CSV:
+        import csv
+
+        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in rows[0] if rows else []:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(v)) for v in row.values()))
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+
+
+def print_document(body: Mapping[str, Any], output: Document, lines: Sequence[str] | Callable[[], None]) -> None:
+    """`lines`: what people read, or a function that prints it."""
+    if output is Document.JSON:
+        typer.echo(json.dumps(body, indent=2))
+    elif output is Document.YAML:
+        typer.echo(_yaml(dict(body)))
+    elif callable(lines):
+        lines()
+    else:
+        for line in lines:
+            typer.echo(line)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=WIDTH).rstrip()
+
+
+def run(show: Callable[[], Code], watch: float = 0) -> None:
+    """Look once and exit with what was found; or look again and again, and go on when a look fails."""
+    try:
+        code = Code.OK
+        while True:
+            if watch and sys.stdout.isatty():
+                typer.echo(CLEAR, nl=False)
+            try:
+                code = show()
+            except Failed as failed:
+                if not watch or failed.code is Code.USAGE:
+                    say_and_exit(failed)
+                typer.echo(failed.what, err=True)
+                code = failed.code
+            if not watch:
+                break
+            sys.stdout.flush()
+            time.sleep(watch)
+            if not sys.stdout.isatty():
+                typer.echo("")
+    except KeyboardInterrupt:
+        raise typer.Exit(int(Code.INTERRUPTED)) from None
+    raise typer.Exit(int(code))

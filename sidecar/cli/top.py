@@ -1,0 +1,164 @@
+"""`sidecar top`: the groups that the sidecars coordinate, live, from the state topic."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.output import Format, Output, print_rows, run
+
+if TYPE_CHECKING:
+    from sidecar.audit.board import Board
+    from sidecar.audit.topic import Reader, Taken
+
+KEYS = "q: quit   m: members   r: rebalances   a: age   g: group   s: state"
+
+
+class Sort(StrEnum):
+    REBALANCES = "rebalances"
+    MEMBERS = "members"
+    AGE = "age"
+    GROUP = "group"
+    STATE = "state"
+
+
+BY_KEY = {sort.value[0]: sort for sort in Sort}
+ORDERS: dict[Sort, Callable[[dict[str, Any]], Any]] = {
+    Sort.REBALANCES: lambda r: (-r["rebalances"], -r["members"], r["group"]),
+    Sort.MEMBERS: lambda r: (-r["members"], r["group"]),
+    Sort.AGE: lambda r: (r["age_s"], r["group"]),
+    Sort.GROUP: lambda r: r["group"],
+    Sort.STATE: lambda r: (r["state"] in ("Stable", "Empty"), r["state"], r["group"]),
+}
+"""What is not stable comes first; the youngest epoch comes first."""
+
+
+def top(
+    bootstrap: Bootstrap,
+    sort: Annotated[Sort, typer.Option(help="By what; a key changes it.")] = Sort.REBALANCES,
+    window: Annotated[
+        float, typer.Option(metavar="MINUTES", min=0.1, max=60, help="Rebalances are counted for so long.")
+    ] = 5,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Between two looks.")] = 2,
+    rows: Annotated[int, typer.Option(min=0, help="So many groups; 0: as many as fit, or all.")] = 0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one look and end, as it does where stdout is no terminal.")
+    ] = False,
+    topic: StateTopic = "__group_state",
+    command_config: CommandConfig = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show the sidecars' groups live: members, state, epoch and its age in seconds, rebalances lately, owner node."""
+
+    def show() -> Code:
+        from sidecar.audit.topic import TopicError
+
+        try:
+            with client_of(command_config).reader(bootstrap, topic) as reader:
+                tail = Tail(reader)
+                if once or output is not Output.TABLE or not sys.stdout.isatty():
+                    tail.read()
+                    found = tail.rows(sort, window)
+                    print_rows(found[:rows] if rows else found, output)
+                else:
+                    _live(tail, sort, window, interval, rows)
+        except TopicError as exc:
+            raise Failed(Code.UNREACHED, str(exc), "Check --bootstrap, --topic and --command-config.") from None
+        return Code.OK
+
+    run(show)
+
+
+class Tail:
+    """All partitions of the topic, read on from where the last look ended."""
+
+    def __init__(self, reader: Reader) -> None:
+        from sidecar.audit.board import Board
+
+        self._reader = reader
+        count = reader.partitions()
+        self.board: Board = Board(count)
+        self._taken: list[Taken | None] = [None] * count
+
+    def read(self) -> None:
+        """Raises TopicError."""
+        for p, before in enumerate(self._taken):
+            taken = self._reader.taken(p, after=before)
+            for row in taken.rows():
+                self.board.add(row)
+            taken.records.clear()
+            self._taken[p] = taken
+
+    def rows(self, sort: Sort, window_min: float) -> list[dict[str, Any]]:
+        found = self.board.rows(int(time.time() * 1000), int(window_min * 60_000))
+        return sorted(found, key=ORDERS[sort])
+
+
+def _live(tail: Tail, sort: Sort, window: float, interval: float, rows: int) -> None:
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+
+    def frame() -> Group:
+        found = tail.rows(sort, window)
+        moving = sum(r["state"] not in ("Stable", "Empty") for r in found)
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in found[0] if found else ():
+            table.add_column(name, justify="left" if name in ("group", "type", "state") else "right")
+        for r in found[: rows or max(1, console.height - 4)]:
+            table.add_row(*(Text(str(v)) for v in r.values()))
+        return Group(Text(f"{len(found)} groups, {moving} not stable, by {sort}   {KEYS}"), table)
+
+    with _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            tail.read()
+            live.update(frame(), refresh=True)
+            until = time.monotonic() + interval
+            while (left := until - time.monotonic()) > 0:
+                pressed = key(left)
+                if pressed == "q":
+                    return
+                if pressed in BY_KEY:
+                    sort = BY_KEY[pressed]
+                    live.update(frame(), refresh=True)
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """A function that waits so long for a key; "" if none came. Without a keyboard it only waits."""
+    import select
+
+    if not sys.stdin.isatty():
+
+        def wait(seconds: float) -> str:
+            time.sleep(seconds)
+            return ""
+
+        yield wait
+        return
+    import termios
+    import tty
+
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+
+    def key(seconds: float) -> str:
+        ready, _, _ = select.select([fd], [], [], seconds)
+        return sys.stdin.read(1) if ready else ""
+
+    try:
+        tty.setcbreak(fd)
+        yield key
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)

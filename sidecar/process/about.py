@@ -1,0 +1,116 @@
+"""What a sidecar tells of itself: version, settings and their origin, its clock. Secrets are masked."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, SecretBytes, SecretStr
+
+from sidecar.native import COMPILED
+from sidecar.process.settings import Settings
+
+MASK = "********"
+PACKAGE = "kafka-group-sidecar"
+_SECRET = re.compile(r"(password|passphrase|secret|jaas|credential|token)(?!.*(file|path|location)$)", re.IGNORECASE)
+"""Names of settings whose values are shown to nobody; where a file is may be known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One setting. `name` is its path with dots; `value` is what JSON can say; `origin`: default, file, environment or
+    command line."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+def kernel() -> str:
+    return "compiled" if COMPILED else "python"
+
+
+def about(settings: Settings) -> dict[str, object]:
+    """`wall_ms`: the clock of this process at this moment, Unix milliseconds."""
+    return {
+        "version": version(PACKAGE),
+        "node_id": settings.node_id,
+        "role": settings.role,
+        "kernel": kernel(),
+        "python": platform.python_version(),
+        "wall_ms": int(time.time() * 1000),
+        "settings": {name: value for name, value, _ in _leaves(settings, "")},
+    }
+
+
+def shown(settings: Settings, config: Path | None, overrides: Mapping[str, Any]) -> list[Shown]:
+    """Every setting. `config` and `overrides` are those that the settings were loaded with."""
+    data = {} if config is None else yaml.safe_load(config.read_text()) or {}
+    found = []
+    for name, value, is_set in _leaves(settings, ""):
+        origin = "default"
+        if overrides.get(name) is not None:
+            origin = "command line"
+        elif _in_environment(name):
+            origin = "environment"
+        elif is_set and _within(data, name.split(".")):
+            origin = "file"
+        found.append(Shown(name, value, origin))
+    return found
+
+
+def _leaves(model: BaseModel, path: str) -> Iterator[tuple[str, Any, bool]]:
+    """Name, value and whether it was given."""
+    for field in type(model).model_fields:
+        value = getattr(model, field)
+        if isinstance(value, BaseModel):
+            yield from _leaves(value, f"{path}{field}.")
+        else:
+            yield f"{path}{field}", _plain(path + field, value), field in model.model_fields_set
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, SecretStr | SecretBytes):
+        return MASK if value.get_secret_value() else ""
+    if isinstance(value, tuple | list):
+        return [_plain(name, v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): _plain(f"{name}.{k}", v) for k, v in value.items()}
+    if isinstance(value, str) and value and _SECRET.search(name):
+        return MASK
+    return str(value) if isinstance(value, Path) else value
+
+
+def _in_environment(name: str) -> bool:
+    """By a variable of its own, or in that of its section, as JSON."""
+    parts = name.split(".")
+    given = {k.upper(): v for k, v in os.environ.items()}
+    for n in range(len(parts), 0, -1):
+        text = given.get("SIDECAR_" + "__".join(parts[:n]).upper())
+        if text is not None and (n == len(parts) or _within(_json(text), parts[n:])):
+            return True
+    return False
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _within(data: Any, path: list[str]) -> bool:
+    for part in path:
+        if not isinstance(data, Mapping) or part not in data:
+            return False
+        data = data[part]
+    return True

@@ -1,0 +1,40 @@
+"""docs/cli.md is current: its exit codes, its commands, and the checks of the doctor."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import typer
+
+from sidecar.cli.doctor.checks import examine
+from sidecar.cli.doctor.model import Facts
+from sidecar.cli.exits import MEANINGS
+from sidecar.cli.main import app
+
+DOC = (Path(__file__).parent.parent.parent / "docs/cli.md").read_text()
+
+
+def test_the_exit_codes_are_those_of_the_program() -> None:
+    assert re.findall(r"^\| (\d+) \| (.*) \|$", DOC, re.M) == [(str(int(c)), text) for c, text in MEANINGS.items()]
+
+
+def test_every_command_is_told_and_every_one_that_is_told_is_there() -> None:
+    root = typer.main.get_command(app)
+    there = set()
+    for name, command in root.commands.items():  # type: ignore[attr-defined]
+        there |= {f"{name} {sub}" for sub in getattr(command, "commands", {})} or {name}
+    table = DOC.partition("## Which question")[2].partition("Commands that look")[0]
+    told = set(re.findall(r"`sidecar ((?:groups|config|audit) [a-z]+|[a-z]+)", table))
+    told |= {f"groups {verb}" for verb in re.findall(r"`(release|rebalance)`", table)}
+    assert told - there == set()
+    # `run` and `health` are for machines: README.md and docs/operations.md have them.
+    assert {c for c in there if not c.startswith("audit ")} - told == {"run", "health", "history"}
+
+
+def test_every_check_of_the_doctor_is_told() -> None:
+    names = [c.name for c in examine(Facts("__group_state"))]
+    assert re.findall(r"^\| ([a-z ]+) \| .*\| .*\|$", DOC.partition("## Doctor")[2].partition("## Exit")[0], re.M) == [
+        "check",
+        *names,
+    ]

@@ -1,0 +1,238 @@
+"""Each check of the doctor: what makes it ok, warn, fail, or unable to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sidecar.cli.doctor import checks as c
+from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
+from sidecar.cli.doctor.needs import NEEDS, Need, missing
+
+STATE = "__group_state"
+WHY = Unknown("not told")
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+    "min.compaction.lag.ms": "604800000",
+    "max.message.bytes": "16777216",
+}
+BROKER = {
+    c.MIN_SESSION: "6000",
+    c.MAX_SESSION: "1800000",
+    c.INITIAL_DELAY: "3000",
+    c.RETENTION: "10080",
+    c.BROKER_SESSION: "9000",
+    c.EXPIRATION: "604800000",
+    c.TXN_REPLICAS: "3",
+}
+
+
+def node(n: int, sidecar: bool | None = True) -> Node:
+    return Node(n, f"h{n}:9092", sidecar, "" if sidecar is not None else "refused")
+
+
+def side(n: int, skew_ms: int = 0, **settings: Any) -> About:
+    told = {"groups.include": ["a.*"], "groups.exclude": [], "consumer.session_timeout_ms": 45_000, "limits.x": n}
+    told |= {name.replace("__", "."): value for name, value in settings.items()}
+    return About(f"h{n}:8080", "1.0", n, told, skew_ms, (), (1, 2, 3), "compiled")
+
+
+def healthy() -> Facts:
+    topics = {name: Topic(50, 3) for name in (STATE, c.OFFSETS, c.TRANSACTIONS)}
+    return Facts(
+        STATE,
+        [node(n) for n in (1, 2, 3)],
+        topics,
+        CONFIGS,
+        dict.fromkeys((1, 2, 3), BROKER),
+        [side(n) for n in (1, 2, 3)],
+        {},
+        Rights(enforced=False),
+    )
+
+
+def with_topic(name: str, topic: Topic | None) -> Facts:
+    f = healthy()
+    assert isinstance(f.topics, dict)
+    f.topics = {k: v for k, v in f.topics.items() if k != name} | ({} if topic is None else {name: topic})
+    return f
+
+
+def with_(**fields: Any) -> Facts:
+    return replace(healthy(), **fields)
+
+
+def brokers(**changes: str) -> Facts:
+    return with_(brokers={1: BROKER | {getattr(c, name): value for name, value in changes.items()}})
+
+
+def test_a_healthy_cluster_has_nothing_to_find() -> None:
+    found = c.examine(healthy())
+    assert [x for x in found if x.status is not Status.OK] == []
+    assert not any(x.remedy for x in found)
+
+
+def test_where_nothing_is_known_nothing_is_judged() -> None:
+    nothing = Facts(STATE, WHY, WHY, WHY, WHY, [], WHY, WHY)
+    assert {x.status for x in c.examine(nothing)} == {Status.UNKNOWN}
+
+
+def test_each_check_has_a_name_of_its_own() -> None:
+    names = [x.name for x in c.examine(healthy())]
+    assert len(set(names)) == len(names) == len(c.CHECKS)
+
+
+OLD = replace(side(2), version="0.9")
+CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
+    (c.listeners, with_(nodes=[node(1), node(2, False)]), Status.FAIL, "The broker itself answers at node 2 (h2:9092)"),
+    (c.listeners, with_(nodes=[node(1, False), node(2, False)]), Status.FAIL, "No sidecar answers at node 1"),
+    (c.listeners, with_(nodes=[node(1), node(2, None)]), Status.FAIL, "Nobody answers at node 2 (h2:9092): refused"),
+    (c.ready, with_(sidecars=[side(1), Unknown("h2:8080: refused")]), Status.FAIL, "h2:8080: refused"),
+    (c.ready, with_(sidecars=[replace(side(1), problems=("no owner",))]), Status.FAIL, "sidecar 1: no owner"),
+    (c.ready, with_(sidecars=[side(1), replace(side(2), owners=(1, 1, 3))]), Status.WARN, "do not agree"),
+    (c.ready, with_(sidecars=[replace(side(1), owners=(1, -1))]), Status.FAIL, "owned by nobody"),
+    (c.beside_each_broker, with_(sidecars=[side(1), side(2)]), Status.WARN, "No sidecar beside node 3"),
+    (c.beside_each_broker, with_(sidecars=[side(1), side(2), side(2)]), Status.FAIL, "More than one sidecar"),
+    (c.partitions, with_topic(STATE, Topic(49, 3)), Status.FAIL, "has 49 partitions, __consumer_offsets has 50"),
+    (c.partitions, with_topic(STATE, None), Status.FAIL, "There is no topic __group_state"),
+    (c.partitions, with_topic(c.OFFSETS, None), Status.UNKNOWN, "__consumer_offsets is not to be seen"),
+    (c.replicas, with_topic(STATE, None), Status.UNKNOWN, "no topic"),
+    (c.replicas, with_topic(STATE, Topic(50, 1)), Status.FAIL, "has 1 replicas"),
+    (c.replicas, with_topic(STATE, Topic(50, 2)), Status.WARN, "has 2 replicas"),
+    (c.replicas, with_topic(STATE, Topic(50, 3, (4, 5))), Status.FAIL, "Partitions 4, 5 have no leader"),
+    (c.replicas, with_topic(STATE, Topic(50, 3, (), (6,))), Status.WARN, "6 have replicas that are not in sync"),
+    (
+        c.state_configs,
+        with_(state_configs=CONFIGS | {"cleanup.policy": "delete"}),
+        Status.FAIL,
+        "cleanup.policy=delete",
+    ),
+    (
+        c.state_configs,
+        with_(state_configs=CONFIGS | {"min.insync.replicas": "1"}),
+        Status.FAIL,
+        "min.insync.replicas=1",
+    ),
+    (
+        c.state_configs,
+        with_(state_configs=CONFIGS | {"unclean.leader.election.enable": "true"}),
+        Status.FAIL,
+        "unclean.leader.election.enable=true",
+    ),
+    (c.state_configs, with_(state_configs=CONFIGS | {"min.compaction.lag.ms": "0"}), Status.WARN, "lag.ms=0"),
+    (c.state_configs, with_(state_configs=CONFIGS | {"max.message.bytes": "9"}), Status.WARN, "max.message.bytes=9"),
+    (c.state_configs, with_(sidecars=[side(1, state__min_compaction_lag_ms=1 << 40)]), Status.WARN, "lag.ms=604800000"),
+    (c.transactions, with_topic(c.TRANSACTIONS, Topic(50, 3, (1,))), Status.FAIL, "1 of __transaction_state have no"),
+    (c.transactions, with_topic(c.TRANSACTIONS, Topic(50, 1)), Status.WARN, "has 1 replicas"),
+    (
+        c.transactions,
+        replace(with_topic(c.TRANSACTIONS, None), nodes=[node(1)]),
+        Status.FAIL,
+        "factor=3 with 1 brokers",
+    ),
+    (c.transactions, brokers(EXPIRATION="3600000"), Status.WARN, "transactional.id.expiration.ms=3600000"),
+    (c.transactions, with_(brokers={1: WHY}), Status.UNKNOWN, "not known"),
+    (c.broker_settings, brokers(MIN_SESSION="7000"), Status.FAIL, "group.min.session.timeout.ms=7000"),
+    (c.broker_settings, brokers(BROKER_SESSION="15000"), Status.FAIL, "broker.session.timeout.ms=15000"),
+    (c.broker_settings, brokers(MAX_SESSION="200000"), Status.WARN, "group.max.session.timeout.ms=200000"),
+    (c.broker_settings, brokers(RETENTION="60"), Status.WARN, "offsets.retention.minutes=60"),
+    (c.broker_settings, brokers(INITIAL_DELAY="5000"), Status.WARN, "group.initial.rebalance.delay.ms=5000"),
+    (c.broker_settings, with_(brokers={1: WHY}), Status.UNKNOWN, "No broker told its settings"),
+    (c.same_groups, with_(sidecars=[side(1), side(2, groups__include=["b"])]), Status.FAIL, "b at sidecar 2"),
+    (c.same_groups, with_(sidecars=[side(1), side(2, groups__exclude=["b"])]), Status.FAIL, "groups.exclude differs"),
+    (c.same_groups, with_(sidecars=[side(1, groups__include=[])]), Status.WARN, "coordinate no group"),
+    (
+        c.same_groups,
+        with_(sidecars=[side(1), side(2, groups__include=["b"])], stored={"sidecar.groups.include": "x"}),
+        Status.OK,
+        "stored in the state topic",
+    ),
+    (
+        c.same_settings,
+        with_(sidecars=[side(1), side(2, consumer__session_timeout_ms=1)]),
+        Status.WARN,
+        "consumer.session_timeout_ms: 45000 at sidecar 1, 1 at sidecar 2",
+    ),
+    (c.same_settings, with_(sidecars=[side(1)]), Status.UNKNOWN, "nothing to compare"),
+    (c.same_versions, with_(sidecars=[side(1), OLD]), Status.WARN, "0.9, 1.0"),
+    (c.same_versions, with_(sidecars=[replace(side(1), kernel="python")]), Status.WARN, "without its compiled kernel"),
+    (c.clocks, with_(sidecars=[side(1), side(2, 1_001)]), Status.WARN, "within 1001 ms of each other's"),
+    (c.clocks, with_(sidecars=[side(1, -6_000), side(2, 5_000)]), Status.FAIL, "within 11000 ms"),
+    (c.clocks, with_(sidecars=[side(1, 20_000)]), Status.FAIL, "of this machine's"),
+    (c.clocks, with_(sidecars=[side(1, 20_000), side(2, 20_000)]), Status.OK, "within 0 ms of each other's"),
+    (c.rights, with_(rights=Rights(True)), Status.UNKNOWN, "Nobody said who"),
+    (c.rights, with_(rights=Rights(True, "User:s", ("User:s",))), Status.OK, "super user"),
+    (
+        c.rights,
+        with_(rights=Rights(True, "User:s", ("User:x",))),
+        Status.FAIL,
+        "User:s lacks: Read of topic __group_state",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "facts", "status", "says"), CASES)
+def test_what_is_wrong_is_found(check: Callable[[Facts], Check], facts: Facts, status: Status, says: str) -> None:
+    found = check(facts)
+    assert (found.status, says in found.finding) == (status, True), found
+    assert bool(found.remedy) == (status is not Status.OK) or status is Status.UNKNOWN
+
+
+def test_every_status_that_a_check_can_give_is_tried() -> None:
+    tried = {(check, status) for check, _, status, _ in CASES}
+    assert {check for check in c.CHECKS if not any((check, s) in tried for s in (Status.FAIL, Status.WARN))} == set()
+
+
+def grant(
+    kind: str, name: str, operation: str, allow: bool = True, prefixed: bool = False, who: str = "User:s"
+) -> Grant:
+    return Grant(who, kind, name, prefixed, operation, allow)
+
+
+READ, DESCRIBE = Need("topic", "t", "Read"), Need("topic", "*", "Describe")
+TXN = Need("transactional-id", "t-", "Write", prefixed=True)
+
+
+@pytest.mark.parametrize(
+    ("need", "grants", "granted"),
+    [
+        (READ, [], False),
+        (READ, [grant("topic", "t", "Read")], True),
+        (READ, [grant("topic", "t", "All")], True),
+        (READ, [grant("topic", "t", "Write")], False),
+        (READ, [grant("topic", "*", "Read")], True),
+        (READ, [grant("topic", "t", "Read", who="User:*")], True),
+        (READ, [grant("topic", "t", "Read", who="User:x")], False),
+        (READ, [grant("group", "t", "Read")], False),
+        (READ, [grant("topic", "", "Read", prefixed=True)], True),
+        (READ, [grant("topic", "x", "Read", prefixed=True)], False),
+        (READ, [grant("topic", "*", "Read"), grant("topic", "t", "Read", allow=False)], False),
+        (READ, [grant("topic", "*", "Read"), grant("topic", "x", "Read", allow=False)], True),
+        (READ, [grant("topic", "*", "Read"), grant("topic", "t", "All", allow=False, prefixed=True)], False),
+        (READ, [grant("topic", "*", "Read"), grant("topic", "t", "Write", allow=False)], True),
+        (DESCRIBE, [grant("topic", "*", "Write")], True),
+        (DESCRIBE, [grant("topic", "t", "Describe")], False),
+        (DESCRIBE, [grant("topic", "*", "Read"), grant("topic", "t", "Describe", allow=False)], False),
+        (TXN, [grant("transactional-id", "t-", "Write", prefixed=True)], True),
+        (TXN, [grant("transactional-id", "t-", "Write")], False),
+        (TXN, [grant("transactional-id", "*", "Write"), grant("transactional-id", "t-1", "Write", allow=False)], False),
+        (
+            Need("cluster", "kafka-cluster", "DescribeConfigs"),
+            [grant("cluster", "kafka-cluster", "AlterConfigs")],
+            True,
+        ),
+    ],
+)
+def test_what_acls_grant(need: Need, grants: list[Grant], granted: bool) -> None:
+    assert (missing([need], Rights(True, "User:s", (), tuple(grants))) == []) == granted
+
+
+def test_all_that_is_needed_is_enough() -> None:
+    grants = tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed) for n in NEEDS(STATE, "g"))
+    facts = with_(rights=Rights(True, "User:s", (), grants), sidecars=[side(1, ownership__group="g")])
+    assert c.rights(facts).status is Status.OK
