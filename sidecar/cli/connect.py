@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -35,13 +36,12 @@ class Client:
 
     properties: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def secured(self) -> bool:
-        return bool(self.properties)
+    def librdkafka(self) -> dict[str, Any]:
+        """For clients of confluent-kafka. Raises Failed."""
+        from sidecar.kafka.properties import librdkafka_of
 
-    def librdkafka(self) -> dict[str, str]:
-        """For clients of confluent-kafka."""
-        return dict(self.properties)
+        with _told():
+            return librdkafka_of(self.properties)
 
     def admin(self, bootstrap: str, client_id: str) -> Any:
         from confluent_kafka.admin import AdminClient
@@ -58,14 +58,12 @@ class Client:
     def cluster(self, bootstrap: str, client_id: str) -> Cluster:
         """The sidecars' own wire client. Raises Failed."""
         from sidecar.kafka.cluster import Cluster
+        from sidecar.kafka.properties import of
 
-        if self.secured:
-            raise Failed(
-                Code.USAGE,
-                "This question goes over the sidecar's own client, which knows no security settings yet.",
-                "Ask it at a listener that needs none, without --command-config.",
-            )
-        return Cluster([address(a) for a in bootstrap.split(",")], client_id, {})
+        with _told():
+            security = of(self.properties)
+            security.ssl_context()
+        return Cluster([address(a) for a in bootstrap.split(",")], client_id, {}, security=security)
 
     def ask(self, bootstrap: str, client_id: str, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
         """What it answers over the wire client. Raises Failed."""
@@ -89,18 +87,28 @@ class Client:
 
 def client_of(command_config: Path | None) -> Client:
     """Raises Failed."""
-    if command_config is None:
-        return Client()
-    try:
-        return Client(properties(command_config))
-    except (OSError, UnicodeDecodeError) as exc:
-        raise Failed(Code.USAGE, f"{command_config}: {exc}", "Name a file of lines key=value.") from None
+    return Client() if command_config is None else Client(properties(command_config))
 
 
 def properties(path: Path) -> dict[str, str]:
-    lines = (line.strip() for line in path.read_text().splitlines())
-    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {k.strip(): v.strip() for k, _, v in pairs}
+    """Raises Failed."""
+    import javaproperties
+
+    try:
+        return javaproperties.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as exc:
+        raise Failed(Code.USAGE, f"{path}: {exc}", "Name a file of lines key=value.") from None
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong with the properties, as a failed command says it. Raises Failed."""
+    from sidecar.kafka.errors import SecurityError
+
+    try:
+        yield
+    except SecurityError as exc:
+        raise Failed(Code.USAGE, f"--command-config: {exc}.", "docs/security.md has what is known.") from None
 
 
 def address(text: str) -> tuple[str, int]:
