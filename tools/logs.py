@@ -17,8 +17,10 @@ LEVELS = ("debug", "info", "warning", "error")
 LOGS = {"log", "_log", "logger"}
 """What a logger is called."""
 VARIES = "(varies)"
-PASSES_ON = ("core/effects.py", "coordinator/coordinator.py")
+PASSES_ON = ("core/effects.py", "coordinator/coordinator.py", "front/door.py")
 """They hand on what others log."""
+SAID_AT_THE_DOOR = {"client", "cause", "detail", "not_logged"}
+"""Fields of what front/door.py says for others, now and then."""
 HEAD = """# Log events
 
 Made by `python -m tools.logs` from the code: every event, its levels and its fields. `timestamp`, `level`, `event` and `node_id` stand in every line. Logs go to stderr; `log.format`
@@ -74,6 +76,8 @@ def _call(node: ast.Call, constants: dict[str, str], tree: ast.Module) -> tuple[
     func = node.func
     if isinstance(func, ast.Attribute) and func.attr in LEVELS and _name(func.value) in LOGS and node.args:
         return _text(node.args[0], constants), {func.attr}, _keywords(node)
+    if isinstance(func, ast.Attribute) and func.attr == "say" and len(node.args) == len(SAID_AT_THE_DOOR):
+        return _text(node.args[0], constants), {"warning"}, SAID_AT_THE_DOOR
     if isinstance(func, ast.Attribute) and func.attr == "log" and _name(func.value) == "fx" and node.args:
         level = next((k.value for k in node.keywords if k.arg == "level"), ast.Constant("info"))
         return _text(node.args[0], constants), {_text(level, constants)}, _keywords(node) - {"level"}

@@ -149,8 +149,10 @@ class Certificates:
         left_s = ends_s - time.time()
         if left_s < SOON_S:
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends_s))
-            event = "certificate has expired: clients refuse it" if left_s <= 0 else "certificate expires soon"
-            self._log.warning(event, certificate=str(s.certificate), expires=when)
+            if left_s <= 0:
+                self._log.error("certificate has expired: clients refuse it", file=str(s.certificate), expires=when)
+            else:
+                self._log.warning("certificate expires soon", file=str(s.certificate), expires=when)
         return context
 
     def _files(self) -> Stamp:

@@ -505,9 +505,12 @@ def test_the_end_of_a_certificate_is_told_and_warned_of(papers: Papers, monkeypa
         Certificates(TlsSettings(papers.certificate, papers.key), desk.metrics, desk.lines)
         ends = desk.metrics.value("tls_expiry")
         assert ends > 1_700_000_000 and not desk.lines.events("warning")
-        for at, words in ((ends - 86_400, "certificate expires soon"), (ends + 1, "certificate has expired")):
+        for at, level, words in (
+            (ends - 86_400, "warning", "certificate expires soon"),
+            (ends + 1, "error", "certificate has expired"),
+        ):
             monkeypatch.setattr("sidecar.front.certificates.time.time", lambda at=at: at)
             Certificates(TlsSettings(papers.certificate, papers.key), desk.metrics, desk.lines)
-            assert desk.lines.events("warning")[-1].startswith(words)
+            assert desk.lines.events(level)[-1].startswith(words)
 
     asyncio.run(whole())

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sidecar.cli.doctor.model import Grant, Rights
+from sidecar.process.rights import rights_of
 
 ANY = "*"
 IMPLIED = {
@@ -33,17 +34,12 @@ class Need:
 
 
 def NEEDS(topic: str, owners_group: str) -> list[Need]:
+    """Without the right to create the state topic, which is there."""
     return [
-        Need("topic", topic, "Read"),
-        Need("topic", topic, "Write"),
-        Need("topic", topic, "DescribeConfigs"),
-        Need("transactional-id", f"{topic}-", "Write", prefixed=True),
-        Need("group", owners_group, "Read"),
-        Need("cluster", "kafka-cluster", "DescribeConfigs"),
-        Need("topic", ANY, "Describe"),
-        Need("topic", ANY, "Read"),
-        Need("group", ANY, "Read"),
-        Need("group", ANY, "Delete"),
+        Need(r.kind, r.name, operation, r.prefixed)
+        for r in rights_of(topic, owners_group)
+        for operation in r.operations
+        if operation != "Create"
     ]
 
 
