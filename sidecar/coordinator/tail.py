@@ -259,7 +259,10 @@ class Tail:
         self._note_again_s = time.monotonic() + NOTE_ENDS_S
         ends = []
         for p in range(len(self._log.partitions)):
-            found = consumer.get_watermark_offsets(TopicPartition(self.topic, p), cached=True)
+            try:
+                found = consumer.get_watermark_offsets(TopicPartition(self.topic, p), cached=True)
+            except KafkaException:  # librdkafka does not know the partition (any more)
+                found = None
             ends.append(found[1] if found else 0)
         self._log.told_ends = ends
 
