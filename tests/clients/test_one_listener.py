@@ -374,7 +374,8 @@ def test_metrics_and_health(kafka: LocalKafka) -> None:
     assert kafka.get(node, "/readyz")["ready"] is True
     text = urllib.request.urlopen(f"http://127.0.0.1:{node.admin_port}/metrics").read().decode()
     values = {
-        line.split(" ")[0]: float(line.split(" ")[1]) for line in text.splitlines() if line and not line.startswith("#")
+        name: float(value)
+        for name, _, value in (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
     }
     closed = sum(v for k, v in values.items() if k.startswith("sidecar_connections_closed_total"))
     assert values["sidecar_connections_active"] == values["sidecar_connections_opened_total"] - closed
