@@ -141,7 +141,6 @@ class Front:
         self.header_timeout_s = settings.header_timeout_s
         self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
         self.memory = shared(settings.memory_bytes, settings.door.connections_max, settings.held_bytes)
-        figures("reserved").set_function(lambda: self.memory.reserved_bytes)
         self.door = Door(settings.door, figures, log)
         self.sessions, self.pauses = self.door.sessions, self.door.pauses
         self.stopping = False
@@ -152,13 +151,8 @@ class Front:
         self._figures = figures
         self._tasks = tasks
         self._faults = figures("handler_faults")
-        self._seen = dict.fromkeys(SERVED, 0)
-        for api in SERVED:
-            seen = partial(self._seen.__getitem__, api)
-            figures("requests", Api(api).name.lower(), SERVED[api].decision).set_function(seen)
+        self._seen, self._steady_replies = dict.fromkeys(SERVED, 0), 0
         self._took = {api: figures("request_seconds", Api(api).name.lower()).observe for api in SERVED}
-        self._steady_replies = 0
-        figures("steady").set_function(lambda: self._steady_replies)
         self._managed = Managed(settings.managed, settings.managing)
         self._scope = Scope(
             settings.node_id,
@@ -183,7 +177,16 @@ class Front:
         self._settling = WaitingRoom(now_ms)
         """The owner of a group may be gone."""
         self._last_token = 0
+        self._tell(figures)
         self._send = attach(self)
+
+    def _tell(self, figures: Figures) -> None:
+        """What is counted here anyway, when somebody looks."""
+        figures("reserved").set_function(lambda: self.memory.reserved_bytes)
+        figures("steady").set_function(lambda: self._steady_replies)
+        for api in SERVED:
+            seen = partial(self._seen.__getitem__, api)
+            figures("requests", Api(api).name.lower(), SERVED[api].decision).set_function(seen)
 
     @property
     def linked(self) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,17 +16,13 @@ from uuid import uuid4
 from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
 from sidecar.coordinator.background import Background, BackgroundCollector
 from sidecar.coordinator.census import Census
-from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.exporter import Exporter, ExporterPorts
-from sidecar.coordinator.follower import Follower, FollowerSettings, NewTail
-from sidecar.coordinator.ownership import OwnershipSettings
-from sidecar.coordinator.peers import PeerListener, PeerSettings
+from sidecar.coordinator.follower import Follower, NewTail
+from sidecar.coordinator.peers import PeerListener
 from sidecar.coordinator.picture import picture
-from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import OwnRules, Rules
-from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.start import (
     Control,
     StartAnew,
@@ -37,16 +32,12 @@ from sidecar.coordinator.start import (
     offsets_leaders,
     state_topic,
 )
-from sidecar.coordinator.state_topic import LOOKS, policy_fault, read_configs
+from sidecar.coordinator.state_topic import policy_fault, read_configs
 from sidecar.coordinator.tail import StateLog, Tail
 from sidecar.coordinator.written import Written
 from sidecar.core.anew import Anew
-from sidecar.core.patterns import Patterns
-from sidecar.core.service import ServiceSettings
-from sidecar.front.door import DoorSettings
-from sidecar.front.front import Front, FrontSettings
-from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
-from sidecar.kafka.security import OPEN, Security
+from sidecar.front.front import Front
+from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
 from sidecar.process.about import about
@@ -57,6 +48,14 @@ from sidecar.process.lag import watch_loop
 from sidecar.process.listening import Listener, listen, peer_listener
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
+from sidecar.process.parts import (
+    began_anew,
+    coordinator_settings,
+    follower_settings,
+    front_settings,
+    managed_by,
+    own_cluster,
+)
 from sidecar.process.principals import knows_clients
 from sidecar.process.reach import Reach
 from sidecar.process.sections import split
@@ -66,13 +65,10 @@ from sidecar.process.systemd import Notifier, keep_alive
 from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import UnixClient, serve_unix
 from sidecar.state.codec import StateCodec
-from sidecar.wire.frames import Limits
 from sidecar.wire.primitives import WireError
 
 ADMIN_AFTER_S = 1.0
 READY_TICK_S = 0.01
-OTHERS_START_MS = 60_000
-"""Plenty: once they have noticed that the log of the groups is lost, they are there again within seconds."""
 GC_THRESHOLDS = (700, 10, 10_000)
 __all__ = ["App", "StartAnew", "StartError"]
 
@@ -105,108 +101,6 @@ class Edges:
 
 
 REAL = Edges()
-
-
-def managed_by(settings: Settings) -> Patterns:
-    """Is a group of this id managed, as far as the settings say?"""
-    return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
-
-
-def front_settings(s: Settings, new_id: Callable[[], str], upstream_tls: ssl.SSLContext | None = None) -> FrontSettings:
-    return FrontSettings(
-        node_id=s.node_id,
-        broker=split(s.broker),
-        limits=Limits(
-            frame_bytes=s.limits.frame_bytes,
-            group_frame_bytes=s.limits.group_frame_bytes,
-            list_frame_bytes=s.limits.list_frame_bytes,
-            in_flight=s.limits.in_flight,
-            turn_requests=s.limits.turn_requests,
-        ),
-        managed=managed_by(s),
-        managing=bool(s.groups.include),
-        new_id=new_id,
-        header_timeout_s=s.limits.header_timeout_ms / 1000,
-        held_bytes=s.limits.held_bytes,
-        unread_bytes=s.limits.unread_bytes,
-        memory_bytes=s.limits.queued_bytes,
-        door=DoorSettings(
-            connections_max=s.limits.connections,
-            per_address_max=s.limits.connections_per_ip,
-            per_address=s.limits.connections_per_ip_overrides,
-            idle_s=s.limits.idle_ms / 1000,
-            repeat_s=s.log.repeat_ms / 1000,
-            rate=s.limits.connection_rate,
-            line=s.limits.accept_backlog,
-        ),
-        store_lanes=s.offsets.commit_lanes,
-        steady_replies=s.limits.steady_replies,
-        access_keep_ms=s.authorisation_cache_ms,
-        hold_ms=s.takeover_hold_ms,
-        modern_as_classic=s.compat.describe_modern_as_classic,
-        upstream_tls=upstream_tls,
-        upstream_host=split(s.broker)[0],
-    )
-
-
-def own_cluster(s: Settings, client_id: str, security: Security = OPEN) -> Cluster:
-    """With one listener for everything the broker's own address would lead back through this process."""
-    direct = {} if s.bootstrap else {s.node_id: split(s.broker)}
-    return Cluster(s.own_bootstrap(), client_id, direct, s.limits.response_bytes, security)
-
-
-def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSettings:
-    o = s.ownership
-    return FollowerSettings(
-        broker=s.broker,
-        tail_bootstrap=",".join(f"{h}:{p}" for h, p in s.own_bootstrap()),
-        tail_client_id=client_id + "-tail",
-        same_listener=not s.bootstrap,
-        metadata_refresh_s=s.metadata_refresh_ms / 1000,
-        settings_refresh_s=s.settings_refresh_ms / 1000,
-        broker_gone_s=o.broker_gone_ms / 1000,
-        follow_leader_s=o.follow_leader_ms / 1000,
-        tail_wait_s=o.tail_wait_ms / 1000,
-        ownership=OwnershipSettings(
-            o.group,
-            o.session_timeout_ms,
-            o.heartbeat_ms,
-            PeerSettings(o.peer_links, o.peer_ping_ms / 1000, o.peer_silence_ms / 1000),
-            rules.told(),
-            o.proof_ms,
-            s.state.topic,
-        ),
-    )
-
-
-def began_anew(s: Settings, log: Logger) -> Anew:
-    """The others notice the loss after so many looks at the topics, and then they have to start."""
-    log.warning("nobody joins a group at first, so that former members hear of it", ms=s.state.quarantine_ms)
-    return Anew(s.state.quarantine_ms, now().mono_ms + OTHERS_START_MS + LOOKS * s.metadata_refresh_ms)
-
-
-def coordinator_settings(s: Settings, address: Address, anew: Anew) -> CoordinatorSettings:
-    service = ServiceSettings(
-        s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms, fence_spread=s.state.fence_spread
-    )
-    return CoordinatorSettings(
-        s.state.topic,
-        s.node_id,
-        address,
-        s.state.write_timeout_ms / 1000,
-        s.state.claims_kept,
-        service,
-        PlaceholderSettings(
-            s.offsets.placeholder_session_timeout_ms,
-            s.offsets.placeholder_wait_ms,
-            s.offsets.placeholder_first_joins,
-            s.limits.parked_replies,
-        ),
-        lease_ms=s.ownership.proof_ms,
-        batch_bytes=s.state.max_message_bytes // 2,
-        load_slice_s=s.takeover_slice_ms / 1000,
-        anew=anew,
-    )
 
 
 class Coordination:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.link.messages import ToCoordinator, ToFront, Void
-from sidecar.process.build import own_cluster
+from sidecar.process.parts import own_cluster
 from sidecar.process.sections import LimitsSection
 from sidecar.process.settings import load
 from sidecar.process.tasks import Supervisor
