@@ -19,6 +19,7 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.follower import Follower, FollowerSettings, NewTail
+from sidecar.coordinator.live import live
 from sidecar.coordinator.ownership import OwnershipSettings
 from sidecar.coordinator.peers import PeerListener, PeerSettings
 from sidecar.coordinator.picture import picture
@@ -39,6 +40,7 @@ from sidecar.coordinator.tail import StateLog, Tail
 from sidecar.coordinator.written import Written
 from sidecar.core.anew import Anew
 from sidecar.core.patterns import Patterns
+from sidecar.core.placement import partition_for
 from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
 from sidecar.front.front import Front, FrontSettings
@@ -270,8 +272,11 @@ class Coordination:
         }
 
     def group(self, group_id: str) -> dict[str, object] | None:
-        rules = self.coordinator.moves.rules
-        return picture(self._state, self._codec, rules, group_id)
+        found = picture(self._state, self._codec, self.coordinator.moves.rules, group_id)
+        owners = self.coordinator.service.owners
+        shard = owners[partition_for(group_id, len(owners))].shard
+        told = None if found is None else live(shard, group_id, now().mono_ms)
+        return found if found is None or told is None else {**found, "live": told}
 
     async def stop(self) -> None:
         await self.coordinator.stop()

@@ -44,7 +44,9 @@ class Settings(BaseSettings):
     bootstrap: Annotated[
         str, Field(description="Brokers for the sidecar's own clients, comma separated; empty: `broker`.")
     ] = ""
-    admin: Address | None = Field(None, description="HTTP: /metrics, /livez, /readyz, /owners, /group, /about. None: off.")
+    admin: Address | None = Field(
+        None, description="HTTP: /metrics, /livez, /readyz, /owners, /group, /about. None: off."
+    )
     broker_wait_ms: int = Field(
         60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever."
     )
