@@ -102,7 +102,7 @@ def _notes(group: ClassicGroup, members: tuple[Seen, ...], until_ms: int, live: 
         yield f"{listed(sorted(live.to_come))} was given a member id and has not come back; the group waits for it."
     if group.state is State.PREPARING and open_ and live is None:
         yield (
-            f"Each of the {len(members)} members must join again. Who of {listed(open_)} has done so is not in the log: "
+            f"All {len(members)} members must join again. Who of {listed(open_)} has done so is not in the log: "
             "only the owner knows (--admin asks it)."
         )
     if group.state is State.COMPLETING and group.leader not in group.members:
