@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -21,7 +22,7 @@ from sidecar.cli.output import Document, DocumentFormat, Format, Output, Watch, 
 
 if TYPE_CHECKING:
     from sidecar.assign.spec import Assignor
-    from sidecar.audit.explain.model import Explanation
+    from sidecar.audit.explain.model import Explanation, Live
     from sidecar.audit.explain.replay import Replayed
     from sidecar.cli.connect import Client
     from sidecar.core.topics import TopicImage
@@ -44,6 +45,10 @@ def explain(
         ),
     ] = None,
     if_joins: Annotated[int, typer.Option(metavar="N", min=0, help="What would move if so many members joined?")] = 0,
+    admin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="Admin addresses of sidecars: the owner knows what no record says."),
+    ] = None,
     topic: StateTopic = "__group_state",
     command_config: CommandConfig = None,
     output: DocumentFormat = Document.TABLE,
@@ -61,7 +66,7 @@ def explain(
             return _what_if(told, client, bootstrap, tuple(if_leaves or ()), if_joins, output)
         from sidecar.audit.explain.words import words
 
-        found = _explained(told, _image(client, bootstrap))
+        found = _explained(told, _image(client, bootstrap), _live(group, admin or []))
         lines = words(found, _now_ms())
         print_document({**asdict(found), "words": lines}, output, lines)
         return Code.OK if found.stable else Code.FINDINGS
@@ -140,15 +145,32 @@ def _replayed(client: Client, bootstrap: str, topic: str, group: str) -> Replaye
     return told
 
 
-def _explained(told: Replayed, image: TopicImage | None) -> Explanation:
+def _explained(told: Replayed, image: TopicImage | None, live: Live | None = None) -> Explanation:
     """Raises Failed."""
     from sidecar.audit.explain.ask import explain
     from sidecar.audit.explain.model import ExplainError
 
     try:
-        return explain(told, image)
+        return explain(told, image, live=live)
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc)) from None
+
+
+def _live(group: str, admins: list[str]) -> Live | None:
+    """What the owner says of the group, if it is among these. A warning tells if it is not."""
+    from sidecar.audit.explain.model import Live
+
+    for admin in admins:
+        try:
+            told = get(admin, f"/group?id={quote(group, safe='')}").get("live")
+        except Failed as failed:
+            typer.echo(failed.what, err=True)
+            continue
+        if told is not None:
+            return Live.of(told)
+    if admins:
+        typer.echo(f"None of these sidecars owns {group}, so only its records are told.", err=True)
+    return None
 
 
 def _image(client: Client, bootstrap: str) -> TopicImage | None:
@@ -242,8 +264,6 @@ def _picture(found: Explanation) -> None:
 
 def _by_admin(group: str, admin: str, output: Document) -> Code:
     """Raises Failed."""
-    from urllib.parse import quote
-
     found = get(admin, f"/group?id={quote(group, safe='')}")
     if "problem" in found:
         raise Failed(Code.FINDINGS, f"{group}: no such group here", ROUTE)

@@ -20,6 +20,7 @@ from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.exporter import Exporter, ExporterPorts
 from sidecar.coordinator.follower import Follower, NewTail
+from sidecar.coordinator.live import live
 from sidecar.coordinator.peers import PeerListener
 from sidecar.coordinator.picture import picture
 from sidecar.coordinator.rules import OwnRules, Rules
@@ -36,6 +37,7 @@ from sidecar.coordinator.state_topic import policy_fault, read_configs
 from sidecar.coordinator.tail import StateLog, Tail
 from sidecar.coordinator.written import Written
 from sidecar.core.anew import Anew
+from sidecar.core.placement import partition_for
 from sidecar.front.front import Front
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
@@ -186,8 +188,11 @@ class Coordination:
         }
 
     def group(self, group_id: str) -> dict[str, object] | None:
-        rules = self.coordinator.moves.rules
-        return picture(self._state, self._codec, rules, group_id)
+        found = picture(self._state, self._codec, self.coordinator.moves.rules, group_id)
+        owners = self.coordinator.service.owners
+        shard = owners[partition_for(group_id, len(owners))].shard
+        told = None if found is None else live(shard, group_id, now().mono_ms)
+        return found if found is None or told is None else {**found, "live": told}
 
     async def stop(self) -> None:
         await self.coordinator.stop()

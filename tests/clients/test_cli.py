@@ -114,6 +114,8 @@ def test_who_does_not_poll_holds_up_the_group_and_is_named(trio: LocalKafka) -> 
     assert done.exit_code == 1 and "is not stable" in done.output
     assert "(second) waits for" in done.output and "(first) to give up held-" in done.output, done.output
     assert "It was told so" in done.output and "is removed" in done.output
+    live = call("groups", "explain", group, *at, *admins(trio)).output
+    assert "is removed for silence in" in live and "None of these sidecars" not in live, live
     found = asked("groups", "explain", group, *at, "--if-leaves", "first")
     assert {m["to"] for m in found["moves"]} == {
         m["member"] for m in asked("groups", "describe", group, *at)["members"] if m["client"] == "second"

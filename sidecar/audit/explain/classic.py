@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sidecar.audit.explain.model import Explanation, Limits, Seen, Wait
+from sidecar.audit.explain.model import Explanation, Limits, Live, Seen, Wait
 from sidecar.audit.explain.replay import Replayed
 from sidecar.audit.explain.texts import listed, lost, managed, removed
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assigned
@@ -20,9 +20,9 @@ SETTLED, TO_JOIN, JOINED, SYNCS, LEADS = "settled", "to join", "joined", "syncs"
 assignment; it is the leader, which is to bring the assignment."""
 
 
-def explain(told: Replayed, group: ClassicGroup, limits: Limits) -> Explanation:
+def explain(told: Replayed, group: ClassicGroup, limits: Limits, live: Live | None) -> Explanation:
     since = group.since_ms or told.since(Kind.GROUP)
-    members = tuple(_seen(told, group, m, since) for m in group.members.values())
+    members = tuple(_seen(told, group, m, since, live) for m in group.members.values())
     until = since + group.rebalance_timeout_ms()
     return Explanation(
         told.group_id,
@@ -36,13 +36,13 @@ def explain(told: Replayed, group: ClassicGroup, limits: Limits) -> Explanation:
         told.why(Kind.GROUP),
         told.coordinator,
         tuple(replace(s, next=_next(group, s)) for s in members),
-        tuple(_waits(group, members, since, until)),
+        tuple(_waits(group, members, since, until, live)),
         removed(told.rows, limits),
-        (*_notes(group, members, until), *managed(told.configs), *lost(told)),
+        (*_notes(group, members, until, live), *managed(told.configs), *lost(told)),
     )
 
 
-def _seen(told: Replayed, group: ClassicGroup, m: Member, since_ms: int) -> Seen:
+def _seen(told: Replayed, group: ClassicGroup, m: Member, since_ms: int, live: Live | None) -> Seen:
     owned = assigned(group.assignments.get(m.member_id, b"")) if group.type == CONSUMER_TYPE else None
     said = told.said.get((str(Kind.MEMBER), m.member_id))
     began = told.said.get((str(Kind.GROUP), ""))
@@ -52,7 +52,8 @@ def _seen(told: Replayed, group: ClassicGroup, m: Member, since_ms: int) -> Seen
         # nothing of it, and that member joins again.
         joined = said is not None and began is not None and (said.offset > began.offset or said.ms >= since_ms)
         anew = said is not None and told.coordinator is not None and told.coordinator.since_ms > said.ms
-        state = JOINED if joined and not anew else TO_JOIN
+        known = m.member_id in live.joined if live is not None else joined and not anew
+        state = JOINED if known else TO_JOIN
     elif group.state is State.COMPLETING:
         state = LEADS if m.member_id == group.leader else SYNCS
     at_ms = since_ms if state in (TO_JOIN, SYNCS, LEADS) else told.since(Kind.ASSIGNMENT, m.member_id)
@@ -70,7 +71,13 @@ def _seen(told: Replayed, group: ClassicGroup, m: Member, since_ms: int) -> Seen
     )
 
 
-def _waits(group: ClassicGroup, members: tuple[Seen, ...], since_ms: int, until_ms: int) -> Iterable[Wait]:
+def _waits(
+    group: ClassicGroup, members: tuple[Seen, ...], since_ms: int, until_ms: int, live: Live | None
+) -> Iterable[Wait]:
+    if group.state is State.PREPARING and live is not None:
+        late = [s.member for s in members if s.state == TO_JOIN]
+        joined = [s.member for s in members if s.state == JOINED]
+        yield from (Wait(member, (), holder, since_ms, True, until_ms) for holder in late for member in joined)
     if group.state is State.COMPLETING and group.leader in group.members:
         for s in members:
             if s.member != group.leader:
@@ -89,12 +96,14 @@ def _next(group: ClassicGroup, s: Seen) -> str:
     return "nothing new"
 
 
-def _notes(group: ClassicGroup, members: tuple[Seen, ...], until_ms: int) -> Iterable[str]:
+def _notes(group: ClassicGroup, members: tuple[Seen, ...], until_ms: int, live: Live | None) -> Iterable[str]:
     open_ = [s.name for s in members if s.state == TO_JOIN]
-    if group.state is State.PREPARING and open_:
+    if live is not None and live.to_come and group.state is State.PREPARING:
+        yield f"{listed(sorted(live.to_come))} was given a member id and has not come back; the group waits for it."
+    if group.state is State.PREPARING and open_ and live is None:
         yield (
-            f"Each of the {len(members)} members must join again. Of {listed(open_)} the log does not tell whether it "
-            "has: only the owner knows that."
+            f"All {len(members)} members must join again. Who of {listed(open_)} has done so is not in the log: "
+            "only the owner knows (--admin asks it)."
         )
     if group.state is State.COMPLETING and group.leader not in group.members:
         yield "The leader has left; the rest of the group rebalances when their sync is over."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from sidecar.audit.explain.model import Explanation, Limits, Seen, Wait
+from sidecar.audit.explain.model import Explanation, Limits, Live, Seen, Wait
 from sidecar.audit.explain.replay import Replayed
 from sidecar.audit.explain.texts import listed, lost, managed, removed
 from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup, GroupState, Member
@@ -19,7 +19,9 @@ SETTLED, GIVES_UP, WAITS, BEHIND, AWAY = "settled", "gives up", "waits", "not he
 sent no heartbeat since the target is what it is; a static member that left for a while."""
 
 
-def explain(told: Replayed, group: ConsumerGroup, image: TopicImage | None, limits: Limits) -> Explanation:
+def explain(
+    told: Replayed, group: ConsumerGroup, image: TopicImage | None, limits: Limits, live: Live | None
+) -> Explanation:
     """`image`: the topics as they are; None: nobody knows, and regular expressions and changes are not judged."""
     names = told.names | dict(image.names if image is not None else {})
     epoch = group.assignment_epoch
@@ -44,7 +46,7 @@ def explain(told: Replayed, group: ConsumerGroup, image: TopicImage | None, limi
         tuple(replace(s, next=_next(told, group, s, names, waits)) for s in members),
         waits,
         removed(told.rows, limits),
-        (*_notes(told, group, image), *managed(told.configs), *lost(told)),
+        (*_notes(told, group, image, live), *managed(told.configs), *lost(told)),
     )
 
 
@@ -145,8 +147,18 @@ def _reached(after: Member, before: Member, epoch: int, names: Mapping[bytes, st
     return f"it comes to epoch {epoch}{gets}{still}"
 
 
-def _notes(told: Replayed, group: ConsumerGroup, image: TopicImage | None) -> Iterable[str]:
-    if group.epoch > group.assignment_epoch and group.members:
+def _notes(told: Replayed, group: ConsumerGroup, image: TopicImage | None, live: Live | None) -> Iterable[str]:
+    ahead = group.epoch > group.assignment_epoch and bool(group.members)
+    if ahead and live is not None and live.assignor_runs:
+        yield f"The assignor {live.assignor_runs} runs for epoch {group.epoch} just now."
+    elif ahead and live is not None and live.failures:
+        yield (
+            f"The assignor failed (in a row: {live.failures}) and is tried again: the owner's log says why "
+            "(assignor failed)."
+        )
+    elif ahead and live is not None:
+        yield f"The assignor runs for epoch {group.epoch} when the assignment interval is over."
+    elif ahead:
         yield (
             f"The target of epoch {group.epoch} is not there yet: the assignor runs, or waits for the assignment "
             "interval, or fails; the log of the owner (assignor failed) and sidecar_assignor_failures_total tell."
@@ -156,6 +168,9 @@ def _notes(told: Replayed, group: ConsumerGroup, image: TopicImage | None) -> It
     unresolved = {m.topic_regex for m in group.members.values() if m.topic_regex} - group.regexes.keys()
     for regex in sorted(r for r in unresolved if r):
         yield f"The regular expression {regex} is not resolved yet: until then it stands for no topic."
+    for m, left_ms in () if live is None else sorted(live.silence_left_ms.items()):
+        if m in group.members and not group.members[m].reconciled_to(group.assignment_epoch):
+            yield f"{m} is removed for silence in {max(0, left_ms) / 1000:.1f} s, unless it is heard."
     nobody = [m for m in group.members if not group.target.of(m)]
     if nobody and group.epoch == group.assignment_epoch:
         yield f"{len(nobody)} of {len(group.members)} members are to own nothing: no partitions are left for them."

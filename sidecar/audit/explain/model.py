@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,26 @@ class WhatIf:
     moves: tuple[Move, ...] = ()
     kept: int = 0
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What only the owner of the group knows, as its admin address tells it. `joined`, `not_synced`: members of a
+    classic group in the rebalance under way; `to_come`: ids that were given out and have not come back;
+    `assignor_runs`: which one, if any does; `failures`: of the assignor, in a row; `silence_left_ms`: by member."""
+
+    joined: frozenset[str] = frozenset()
+    to_come: frozenset[str] = frozenset()
+    not_synced: frozenset[str] = frozenset()
+    assignor_runs: str = ""
+    failures: int = 0
+    silence_left_ms: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Live:
+        sets = {name: frozenset(told.get(name, ())) for name in ("joined", "to_come", "not_synced")}
+        runs, failures = told.get("assignor_runs", ""), told.get("failures", 0)
+        return cls(**sets, assignor_runs=runs, failures=failures, silence_left_ms=told.get("silence_left_ms", {}))
 
 
 class ExplainError(Exception):

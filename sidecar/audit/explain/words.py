@@ -56,10 +56,12 @@ def _waits(e: Explanation, now_ms: int) -> Iterator[str]:
         return
     seen = {s.member: s for s in e.members}
     if e.kind == "classic":
-        first = e.waits[0]
+        first, waiting = e.waits[0], len({w.member for w in e.waits})
         until = "" if first.until_ms is None else f" {_left(first.until_ms, now_ms)}"
-        who = "1 member waits" if len(e.waits) == 1 else f"{len(e.waits)} members wait"
-        yield f"{who} for the leader {first.holder} since {_at(first.since_ms, now_ms)}.{until}"
+        who = "1 member waits" if waiting == 1 else f"{waiting} members wait"
+        whom = [seen[holder].name for holder in dict.fromkeys(w.holder for w in e.waits)]
+        what = "to join again" if e.state == "PreparingRebalance" else "to assign"
+        yield f"{who} for {listed(whom)} {what} since {_at(first.since_ms, now_ms)}.{until}"
         return
     by_holder: dict[tuple[str, bool], list[Wait]] = {}
     for w in e.waits:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sidecar.kafka.net import BrokerConnection
 
 TOPIC = 2
-SUPER_USERS = "super.users"
+SUPER_USERS, AUTHORIZER = "super.users", "authorizer.class.name"
 BROKER_NAMES = [
     MIN_SESSION,
     MAX_SESSION,
@@ -40,6 +40,7 @@ BROKER_NAMES = [
     EXPIRATION,
     TXN_REPLICAS,
     SUPER_USERS,
+    AUTHORIZER,
 ]
 STATE_NAMES = [
     "cleanup.policy",
@@ -59,7 +60,7 @@ def gather(client: Client, bootstrap: str, topic: str, admins: Sequence[str], pr
     """Raises Failed if nobody answers at `bootstrap`. What else cannot be learned is Unknown."""
     facts = client.ask(bootstrap, cf.DESK, lambda cluster: _brokers(cluster, topic))
     facts.sidecars = [about(a) for a in admins]
-    facts.rights = rights(client, bootstrap, principal, _super_users(facts))
+    facts.rights = _rights(client, bootstrap, principal, facts)
     return facts
 
 
@@ -150,15 +151,19 @@ def about(admin: str) -> About | Unknown:
         return Unknown(f"{admin}: its answer has no {exc}; is it a sidecar of this version?")
 
 
-def _super_users(facts: Facts) -> tuple[str, ...]:
-    if isinstance(facts.brokers, Unknown):
-        return ()
-    told = [c[SUPER_USERS] for c in facts.brokers.values() if not isinstance(c, Unknown) and SUPER_USERS in c]
-    return tuple(user.strip() for text in told for user in text.split(";") if user.strip())
+def _rights(client: Client, bootstrap: str, principal: str, facts: Facts) -> Rights | Unknown:
+    told = (
+        [] if isinstance(facts.brokers, Unknown) else [c for c in facts.brokers.values() if not isinstance(c, Unknown)]
+    )
+    if told and not any(c.get(AUTHORIZER) for c in told):
+        return Rights(enforced=False)
+    users = tuple(u.strip() for c in told for u in c.get(SUPER_USERS, "").split(";") if u.strip())
+    return rights(client, bootstrap, principal, users)
 
 
 def rights(client: Client, bootstrap: str, principal: str, super_users: tuple[str, ...]) -> Rights | Unknown:
-    from confluent_kafka import KafkaError, KafkaException
+    """Of brokers with an authorizer."""
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AclBindingFilter,
         AclOperation,
@@ -180,10 +185,7 @@ def rights(client: Client, bootstrap: str, principal: str, super_users: tuple[st
     try:
         found = admin.describe_acls(AclBindingFilter(*everything), request_timeout=ACLS_S).result()
     except KafkaException as exc:
-        error = exc.args[0]
-        if error.code() == KafkaError.SECURITY_DISABLED:
-            return Rights(enforced=False)
-        return Unknown(f"ACLs cannot be read: {error.str()}")
+        return Unknown(f"ACLs cannot be read: {exc.args[0].str()}")
     grants = tuple(
         Grant(
             a.principal,

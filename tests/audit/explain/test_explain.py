@@ -2,22 +2,25 @@
 
     pytest tests/audit/explain --rewrite      # then read the diff; never commit one you cannot explain
 
-The words are those of tests/core/test_stories.py, whose answers are left out here, and: `explain`; `if leaves=MEMBER
-joins=N`; `claim NODE ADDRESS` (another sidecar takes the partition over).
+The words are those of tests/core/test_stories.py, whose answers are left out here, and: `explain`, `explain live` (the
+owner is asked, too), `if leaves=MEMBER joins=N`, `claim NODE ADDRESS` (another sidecar takes the partition over).
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sidecar.assign import BUILT_IN
 from sidecar.audit.explain.ask import explain
-from sidecar.audit.explain.model import ExplainError
+from sidecar.audit.explain.model import ExplainError, Live
 from sidecar.audit.explain.whatif import Change, what_if
 from sidecar.audit.explain.words import if_words, words
+from sidecar.coordinator.live import live
 from tests.audit.explain.told import Told
+from tests.core.test_stories import GROUP
 
 STORIES = sorted((Path(__file__).parent / "told").glob("*.txt"))
 
@@ -30,7 +33,9 @@ def asked(told: Told, line: str) -> list[str]:
     image = told.story.world.shard.image
     try:
         if verb == "explain":
-            return words(explain(told.replayed(), image), told.now_ms)
+            said = live(told.story.world.shard, GROUP, told.now_ms) if rest else None
+            owner = None if said is None else Live.of(json.loads(json.dumps(said)))
+            return words(explain(told.replayed(), image, live=owner), told.now_ms)
         options = dict(w.split("=") for w in rest)
         leaves = tuple(filter(None, options.get("leaves", "").split(",")))
         return if_words(what_if(told.replayed(), image, BUILT_IN, Change(leaves, int(options.get("joins", 0)))))
