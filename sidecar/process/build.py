@@ -16,6 +16,7 @@ from uuid import uuid4
 from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
 from sidecar.coordinator.background import Background, BackgroundCollector
 from sidecar.coordinator.census import Census
+from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.exporter import Exporter, ExporterPorts

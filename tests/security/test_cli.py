@@ -1,0 +1,109 @@
+"""Commands on a secured cluster, with Kafka's own properties; and what the doctor says of a sidecar's rights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+from typer.testing import CliRunner
+
+from sidecar.cli.main import app
+from sidecar.drill.local import LocalKafka
+from tests.clients.conftest import ENV
+from tests.security.ground import ADMIN, Secured, secret_of
+from tests.security.test_own import consumed
+from tests.security.test_rights import SIDECAR, give
+
+pytestmark = pytest.mark.kafka
+GROUP = "managed-cli"
+
+
+@dataclass
+class Place:
+    kafka: LocalKafka
+    ground: Secured
+    clients: Path
+    inside: Path
+
+    def run(self, *words: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, list(words))
+        assert result.exit_code == code, result.output
+        assert secret_of(ADMIN) not in result.output
+        return result.output
+
+    def through(self, *words: str, code: int = 0) -> str:
+        """At the sidecar."""
+        return self.run(*words, "--bootstrap", self.kafka.bootstrap, "--command-config", str(self.clients), code=code)
+
+    def direct(self, *words: str, code: int = 0) -> str:
+        """At the broker's own listener."""
+        return self.run(*words, "--bootstrap", self.kafka.internal, "--command-config", str(self.inside), code=code)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    ground = Secured(tmp_path_factory.mktemp("cli"), users=(SIDECAR, "looker"))
+    clients = ground.file("clients", ground.java(ADMIN, ground.clients, "SCRAM-SHA-512"))
+    inside = ground.file("inside", ground.java(ADMIN, ground.internal, "SCRAM-SHA-256"))
+    own = ground.file("own", ground.java(SIDECAR, ground.internal, "SCRAM-SHA-512"))
+    looks = ground.file("looks", ground.java("looker", ground.clients, "SCRAM-SHA-256"))
+    env = {**ENV, "SIDECAR_COMMAND_CONFIG": str(own), "SIDECAR_BROKER_COMMAND_CONFIG": str(looks)}
+    kafka = ground.start(brokers=1, sidecar_env=env)
+    try:
+        ground.create(kafka, "orders", 3)
+        give(kafka, ground)
+        kafka.start_sidecar(kafka.nodes[0])
+        kafka.wait_ready()
+        consumed(kafka, ground.client(ADMIN, ground.clients), GROUP, "orders")
+        yield Place(kafka, ground, clients, inside)
+    finally:
+        kafka.stop()
+
+
+def test_commands_through_the_sidecar_and_past_it(place: Place) -> None:
+    listed = json.loads(place.through("groups", "list", "-o", "json"))
+    assert GROUP in {row["group"] for row in listed}
+    for ask in (place.through, place.direct):
+        assert GROUP in ask("groups", "history", GROUP)
+        assert "node 1" in ask("owner", GROUP) or "1" in ask("owner", GROUP)
+    assert GROUP in place.through("groups", "explain", GROUP)
+
+
+def test_a_wrong_password_is_told_with_what_to_look_at(place: Place) -> None:
+    said = place.ground.java(ADMIN, place.ground.clients)
+    login = str(said["sasl.jaas.config"]).replace(secret_of(ADMIN), "another")
+    wrong = place.ground.file("wrong", {**said, "sasl.jaas.config": login})
+    words = ("groups", "list", "--bootstrap", place.kafka.bootstrap, "--command-config", str(wrong))
+    assert "--command-config" in place.run(*words, code=3)
+
+
+def rights(place: Place) -> dict[str, Any]:
+    node = place.kafka.nodes[0]
+    words = ["doctor", "--bootstrap", place.kafka.bootstrap, "--admin", f"127.0.0.1:{node.admin_port}"]
+    words += ["--principal", f"User:{SIDECAR}", "--command-config", str(place.clients), "-o", "json"]
+    found = json.loads(CliRunner().invoke(app, words).output)
+    (check,) = [c for c in found if c["name"] == "rights of the sidecars"]
+    return dict(check)
+
+
+def test_the_doctor_misses_a_right_that_was_taken_away(place: Place) -> None:
+    assert rights(place)["status"] == "ok"
+    what = ResourceType.TRANSACTIONAL_ID, "__group_state-", ResourcePatternType.PREFIXED
+    taken = AclBindingFilter(*what, f"User:{SIDECAR}", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
+    admin = place.ground.admin(place.kafka)
+    (deleted,) = admin.delete_acls([taken]).values()
+    assert len(deleted.result(30)) == 1
+    found = rights(place)
+    assert found["status"] == "fail"
+    assert "transactional-id __group_state-" in found["finding"]
