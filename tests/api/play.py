@@ -307,10 +307,10 @@ class Play:
 
     def shows(self, request: oc.OffsetCommitRequest | tc.TxnOffsetCommitRequest, **refused: Code) -> Play:
         """The commit is shown to the broker with partitions that no topic has; `refused`: by topic."""
-        row: Any = oc.OffsetCommitRequestPartition if api_of(request) == Api.OFFSET_COMMIT else None
-        row = row or tc.TxnOffsetCommitRequestPartition
-        topics: Any = [replace(t, partitions=[row(-1)]) for t in request.topics]
-        self.asks(replace(request, topics=topics))
+        shown: Any = request
+        of_txn = isinstance(request, tc.TxnOffsetCommitRequest)
+        row: Any = tc.TxnOffsetCommitRequestPartition if of_txn else oc.OffsetCommitRequestPartition
+        self.asks(replace(shown, topics=[replace(t, partitions=[row(-1)]) for t in shown.topics]))
         return self.broker(nowhere(request, **refused))
 
     # ---- the generator --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     NewTopic,
@@ -31,6 +32,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.kafka.net import BrokerConnection
 from sidecar.kafka.properties import of
+from sidecar.kafka.security import OPEN as OPEN_DOOR
 from sidecar.wire.generated import add_offsets_to_txn as ao
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import find_coordinator as fc
@@ -48,6 +50,8 @@ OPEN, SECRET, ABSENT = "open", "secret", "absent"
 MINE, OTHER = "mine", "other"
 """Groups that the users' rights are about, and groups on which nobody but ADMIN has any."""
 TXN = "txn-mine"
+NOBODY, LEAVER = "nobody", "leaver"
+"""A client that does not authenticate, and a user who has rights for a while."""
 LONG_MS = 600_000
 PROPERTIES = {
     "group.consumer.max.session.timeout.ms": str(LONG_MS),
@@ -81,19 +85,28 @@ USERS = {
     "cluster": product(k="D", g="D"),
     "some": ("gRDX.tRD", "gRD.tD", "gR.t", "gD.tD", "gX.tR", "g.tRD", "gRDX.t", "g.t"),
 }
-EVERYBODY = tuple(dict.fromkeys(user for users in USERS.values() for user in users))
+EVERYBODY = (*dict.fromkeys(user for users in USERS.values() for user in users), LEAVER)
+
+
+Row = tuple[ResourceType, str, AclOperation]
+
+
+def bindings(user: str, rows: Iterable[Row]) -> list[AclBinding]:
+    """Of groups: of all whose names begin so."""
+    found = []
+    for kind, name, what in rows:
+        pattern = ResourcePatternType.PREFIXED if kind is ResourceType.GROUP else ResourcePatternType.LITERAL
+        found.append(AclBinding(kind, name, pattern, f"User:{user}", "*", what, AclPermissionType.ALLOW))
+    return found
 
 
 def rights() -> list[AclBinding]:
     found = []
-    for user in EVERYBODY:
+    for user in (u for u in EVERYBODY if u != LEAVER):
         for part in user.split("."):
             kind = KINDS[part[0]]
             names = {"g": (f"native-{MINE}", f"managed-{MINE}"), "t": (OPEN,), "x": (TXN,), "k": ("kafka-cluster",)}
-            pattern = ResourcePatternType.PREFIXED if part[0] == "g" else ResourcePatternType.LITERAL
-            for name, letter in itertools.product(names[part[0]], part[1:]):
-                what = (f"User:{user}", "*", OPERATIONS[letter], AclPermissionType.ALLOW)
-                found.append(AclBinding(kind, name, pattern, *what))
+            found += bindings(user, ((kind, n, OPERATIONS[c]) for n in names[part[0]] for c in part[1:]))
     return found
 
 
@@ -136,13 +149,18 @@ class Bench:
         return await self.conns[key]
 
     async def _open(self, user: str, port: int, protocol: str) -> BrokerConnection:
-        how = of(self.ground.java(user, protocol, "SCRAM-SHA-256"))
+        how = OPEN_DOOR if user == NOBODY else of(self.ground.java(user, protocol, "SCRAM-SHA-256"))
         return await BrokerConnection.open("127.0.0.1", port, "matrix", timeout_s=30, security=how)
 
-    def close(self) -> None:
-        for task in self.conns.values():
+    def forget(self, *ports: int, user: str = "") -> None:
+        """Close these connections; the next question opens new ones."""
+        for key in [k for k in self.conns if k[1] in ports or k[0] == user]:
+            task = self.conns.pop(key)
             if task.done() and not task.cancelled() and task.exception() is None:
                 task.result().close()
+
+    def close(self) -> None:
+        self.forget(*(port for _, port in self.conns))
         self.loop.run_until_complete(asyncio.sleep(0.1))
         self.loop.close()
 
@@ -184,6 +202,32 @@ class Bench:
         owner = next(n for n in running if n.node_id == found["owners"][self.partition])
         return Site(name, "managed-", owner.sidecar_port, self.ground.clients)
 
+    def bring_back(self, **env: str) -> None:
+        """The sidecar beside the offsets, with these settings."""
+        self.kafka.sidecar_env = {**self.kafka.sidecar_env, **env}
+        self.forget(self.keeper.sidecar_port)
+        self.kafka.start_sidecar(self.keeper)
+        self.kafka.wait_ready()
+
+        def owns() -> bool:
+            found = self.kafka.owners(self.keeper)
+            return found is not None and found["owners"][self.partition] == self.keeper.node_id
+
+        wait_until("the owner to be beside the offsets again", owns, 40)
+
+    def allow(self, user: str, *rows: Row, allowed: bool = True) -> None:
+        """Give these rights, or take them away."""
+        admin = self.ground.admin(self.kafka)
+        acls = bindings(user, rows)
+        if allowed:
+            todo = list(admin.create_acls(acls).values())
+        else:
+            what = [(a.restype, a.name, a.resource_pattern_type, a.principal, a.host, a.operation) for a in acls]
+            filters = [AclBindingFilter(*w, AclPermissionType.ALLOW) for w in what]
+            todo = list(admin.delete_acls(filters).values())
+        for future in todo:
+            future.result(30)
+
     def move_owner(self) -> None:
         """The sidecar beside the broker that keeps the offsets goes, that broker stays."""
         assert self.keeper.sidecar is not None
@@ -192,7 +236,7 @@ class Bench:
 
         def gone() -> bool:
             found = self.kafka.owners(other)
-            return bool(found) and self.keeper.node_id not in found["owners"] and -1 not in found["owners"]
+            return found is not None and not {self.keeper.node_id, -1} & set(found["owners"])
 
         wait_until("the others to own everything", gone, 40)
         self.kafka.wait_ready()
