@@ -195,19 +195,21 @@ def _merge(res: oc.OffsetCommitResponse, refused: Mapping[Place, int]) -> None:
 # ---- rights of which the broker does not judge by itself -----------------------------------------------------------
 NOWHERE = -1
 """A partition that no topic has."""
-RIGHTS = frozenset(
+BEFORE_ALL_ELSE = frozenset(
     (
         Code.TOPIC_AUTHORIZATION_FAILED,
         Code.GROUP_AUTHORIZATION_FAILED,
         Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Code.UNKNOWN_TOPIC_ID,
     )
 )
+"""What a broker says before it looks at the group: without its name it cannot tell what may be done with a topic."""
 
 
 def _refused_topics(
     call: Call, req: oc.OffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, dict[Place, int]]:
-    """The places for which the principal has not all of the rights. Without READ of the group there is nothing more to
+    """The places for which the principal has not all of the rights, and what is said of them. Without READ of the group there is nothing more to
     ask."""
     in_doubt = check.code != Code.NONE or _goes_elsewhere(call, req.group_id)
     if not call.view.authorizer or not req.topics or not in_doubt or check.code == Code.GROUP_AUTHORIZATION_FAILED:
@@ -217,7 +219,9 @@ def _refused_topics(
     probe = [replace(t, partitions=[oc.OffsetCommitRequestPartition(NOWHERE)]) for t in req.topics]
     body = yield from store_at(call, call.scope.node_id, version, replace(req, topics=probe).encode(version))
     res = oc.OffsetCommitResponse.decode(version, body)
-    told = {(t.name, t.topic_id): p.error_code for t in res.topics for p in t.partitions if p.error_code in RIGHTS}
+    told = {
+        (t.name, t.topic_id): p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE
+    }
     refused = ((t, told[t.name, t.topic_id]) for t in req.topics if (t.name, t.topic_id) in told)
     return {(t.name, t.topic_id, p.partition_index): code for t, code in refused for p in t.partitions}
 
@@ -233,7 +237,7 @@ def _txn_refused_topics(
     probe = [replace(t, partitions=[tc.TxnOffsetCommitRequestPartition(NOWHERE)]) for t in req.topics]
     body = yield from store_at(call, call.scope.node_id, call.version, replace(req, topics=probe).encode(call.version))
     res = tc.TxnOffsetCommitResponse.decode(call.version, body)
-    told = {t.name: p.error_code for t in res.topics for p in t.partitions if p.error_code in RIGHTS}
+    told = {t.name: p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE}
     return [a for t in req.topics if t.name in told for a in _txn_failed([t], told[t.name])]
 
 

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import re
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -355,6 +355,18 @@ def plain(told: Any) -> Any:
     if isinstance(told, list | tuple):
         return sorted((plain(x) for x in told), key=repr)
     return NAME.sub(r"\1-\2", told) if isinstance(told, str) else told
+
+
+def different(theirs: Any, mine: Any, path: str = "") -> Iterator[str]:
+    """Where two plain answers differ: what Kafka says, what the sidecar says."""
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        for key in theirs:
+            yield from different(theirs[key], mine[key], f"{path}.{key}")
+    elif isinstance(theirs, list | tuple) and isinstance(mine, list | tuple) and len(theirs) == len(mine):
+        for n, pair in enumerate(zip(theirs, mine, strict=True)):
+            yield from different(*pair, f"{path}[{n}]")
+    elif theirs != mine:
+        yield f"{path} {theirs!r} != {mine!r}"
 
 
 def start(ground: Secured) -> Bench:

@@ -242,7 +242,12 @@ async def describe_groups(q: Question) -> Any:
 @case("ListGroups of who may see the cluster", 0, 3, 5, users="cluster")
 async def list_groups(q: Question) -> Any:
     res = await q.ask(lg, "ListGroups", lg.ListGroupsRequest())
-    labels = ("offsets", "classic", "consumer", "both-topics", "nothing")
+    labels = (
+        "classic",
+        "consumer",
+        "both-topics",
+        "nothing",
+    )  # of what has only offsets, the broker tells that has them
     here = {q.at(label, whose) for label in labels for whose in (MINE, OTHER)}
     return res.error_code, plain([g for g in res.groups if g.group_id in here])
 
@@ -263,7 +268,7 @@ def joining(group: str, topics: list[str] | None, regex: str | None = None) -> c
 
 
 def beaten(res: ch.ConsumerGroupHeartbeatResponse) -> Any:
-    return res.error_code, res.error_message, res.member_epoch
+    return res.error_code, plain(res.error_message), res.member_epoch
 
 
 @case("ConsumerGroupHeartbeat", 0, 1)
