@@ -209,8 +209,8 @@ BEFORE_ALL_ELSE = frozenset(
 def _refused_topics(
     call: Call, req: oc.OffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, dict[Place, int]]:
-    """The places for which the principal has not all of the rights, and what is said of them. Without READ of the group there is nothing more to
-    ask."""
+    """The places for which the principal has not all of the rights, and what is said of them. Without READ of the group
+    there is nothing more to ask."""
     in_doubt = check.code != Code.NONE or _goes_elsewhere(call, req.group_id)
     if not call.view.authorizer or not req.topics or not in_doubt or check.code == Code.GROUP_AUTHORIZATION_FAILED:
         return {}
