@@ -63,6 +63,9 @@ class Matrix:
             self.direct |= self.bench.run(self.answers(case, self.native))
         ours = self.bench.run(self.answers(case, site))
         wrong = [(k[1:], self.direct[k], ours[k]) for k in ours if ours[k] != self.direct[k]]
+        if case.name in OTHER_WORDS:
+            assert wrong
+            wrong = [w for w in wrong if any(not d.endswith(OTHER_WORDS[case.name]) for d in different(*w[1:]))]
         if site.name == "away" and case.name in ONLY_BESIDE:
             assert wrong
             wrong = [w for w in wrong if w[2] != NOT_HERE or w[1][0] == Code.GROUP_AUTHORIZATION_FAILED]
@@ -71,6 +74,10 @@ class Matrix:
         assert len({repr(a) for a in ours.values()}) > 1 or case.name in SAME_FOR_ALL
 
 
+OTHER_WORDS = {
+    "ConsumerGroupDescribe": "'Group mine-offsets is not a consumer group.' != 'Group mine-offsets not found.'",
+}
+"""The words for a group of which only offsets are there, with the same code (docs/differences.md)."""
 ONLY_BESIDE = frozenset(("ShareGroupHeartbeat of a new group", "StreamsGroupHeartbeat of a new group"))
 """Such a group is the broker's, and its members are told that its coordinator is the broker beside the owner
 (docs/differences.md)."""
