@@ -206,13 +206,23 @@ BEFORE_ALL_ELSE = frozenset(
 """What a broker says before it looks at the group: without its name it cannot tell what may be done with a topic."""
 
 
+COMES_AGAIN = frozenset((Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR))
+"""Who hears that asks again, here or elsewhere: then is the time for the rights."""
+
+
+def _in_doubt(call: Call, group_id: str, refused: int) -> bool:
+    """Whether the broker's authorizer will not see the client's own request. `refused`: why it does not go on."""
+    if not call.view.authorizer or refused in COMES_AGAIN:
+        return False
+    return bool(refused) or call.keeper_of(group_id) != call.scope.node_id
+
+
 def _refused_topics(
     call: Call, req: oc.OffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, dict[Place, int]]:
     """The places for which the principal has not all of the rights, and what is said of them. Without READ of the group
     there is nothing more to ask."""
-    in_doubt = check.code != Code.NONE or _goes_elsewhere(call, req.group_id)
-    if not call.view.authorizer or not req.topics or not in_doubt or check.code == Code.GROUP_AUTHORIZATION_FAILED:
+    if check.code == Code.GROUP_AUTHORIZATION_FAILED or not req.topics or not _in_doubt(call, req.group_id, check.code):
         return {}
     yield from _owe_nothing_sent(check)
     version = _broker_version(call)
@@ -230,8 +240,7 @@ def _txn_refused_topics(
     call: Call, req: tc.TxnOffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, list[tc.TxnOffsetCommitResponseTopic]]:
     """As above. WRITE of the transactional id comes before READ of the group."""
-    in_doubt = check.code or check.partition_code or _goes_elsewhere(call, req.group_id)
-    if not call.view.authorizer or not in_doubt:
+    if not _in_doubt(call, req.group_id, check.code or check.partition_code):
         return []
     yield from _owe_nothing_sent(check)
     probe = [replace(t, partitions=[tc.TxnOffsetCommitRequestPartition(NOWHERE)]) for t in req.topics]
@@ -245,10 +254,6 @@ def _owe_nothing_sent(check: CheckReply) -> Generator[Want, Any, None]:
     """If the client goes while its broker is asked, nobody is to wait for a commit that was never sent."""
     if check.ticket:
         yield Owe(CommitEnded(check.ticket, sure=True))
-
-
-def _goes_elsewhere(call: Call, group_id: str) -> bool:
-    return call.view.authorizer and call.keeper_of(group_id) != call.scope.node_id
 
 
 def _failed(req: oc.OffsetCommitRequest, code: int, hidden: Mapping[Place, int]) -> oc.OffsetCommitResponse:
