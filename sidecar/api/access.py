@@ -3,7 +3,8 @@ are kept for a while.
 
 READ of a group: a Heartbeat (api 12) of an unknown member is refused with GROUP_AUTHORIZATION_FAILED before anything
 else is looked at. DELETE of a group: so is an OffsetDelete without topics, which deletes nothing. DESCRIBE of groups:
-DescribeGroups. DESCRIBE of topics: ListOffsets, which no other right opens.
+DescribeGroups. DESCRIBE of topics: ListOffsets, which no other right opens. READ of topics and DESCRIBE of the cluster:
+Metadata, which tells authorized operations if they are asked for (KIP-430).
 A broker without an authorizer is asked all the same, so that nothing is served to a client that has not
 authenticated: once per connection and group where clients authenticate. An answer on a connection that has not shows
 that the listener wants nobody to, and counts for all such connections, as long as any answer is kept.
@@ -11,15 +12,17 @@ that the listener wants nobody to, and counts for all such connections, as long 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from sidecar.api.call import Call, Kept, Want, ask
+from sidecar.api.call import Call, Kept, Store, Want, ask
 from sidecar.core.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_body
+from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
+from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_offsets as lo
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_delete as od
@@ -27,6 +30,13 @@ from sidecar.wire.generated import offset_delete as od
 LATEST = -1
 METADATA_BY_ID = 12
 """The version of Metadata that takes topic ids without names."""
+METADATA_OF_RIGHTS = 8
+"""The version of Metadata that tells what is authorised, of topics and of the cluster."""
+READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = (1 << code for code in (3, 6, 8, 10, 11))
+"""Bits of Kafka's AclOperation."""
+NOT_TOLD = -2147483648
+GROUP = 32
+"""A group among the types of resources that have settings."""
 KEPT = 1_000
 """Answers kept for a connection, of each kind. When there are more, those whose time is over go, or else all."""
 
@@ -86,15 +96,42 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
     return {g for g in groups if said[g] == Code.GROUP_AUTHORIZATION_FAILED}
 
 
+def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
+    """Whether the principal may DESCRIBE the cluster: then a broker lists every group to it. It is asked so rarely that
+    the answer is not kept."""
+    res = yield from _rights(call, md.MetadataRequest(topics=[], include_cluster_authorized_operations=True))
+    return bool(_bits(res.cluster_authorized_operations) & DESCRIBE)
+
+
 def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
-    """What the principal may do with each group, as the bits of AclOperation (KIP-430)."""
+    """What the principal may do with each of these groups, which it may DESCRIBE, as the bits of AclOperation
+    (KIP-430). Only the broker that keeps a group's offsets tells that; another one is asked for each of them."""
     groups = list(group_ids)
     if not groups:
         return {}
     wanted = dg.DescribeGroupsRequest(groups=groups, include_authorized_operations=True)
     frame = yield from ask(call, Api.DESCRIBE_GROUPS, 3, wanted.encode(3), flexible=False)
     res = dg.DescribeGroupsResponse.decode(3, frame, response_body(frame, False))
-    return {g.group_id: g.authorized_operations for g in res.groups}
+    found = {g.group_id: g.authorized_operations for g in res.groups if g.error_code == Code.NONE}
+    for group_id in groups:
+        if group_id not in found:
+            found[group_id] = yield from _each_operation(call, group_id)
+    return found
+
+
+def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
+    """A broker that knows no settings of groups knows no right to them either."""
+    read = yield from refused_read(call, group_id)
+    delete = yield from refused_delete(call, group_id)
+    shown = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(GROUP, group_id, [])]).encode(1)
+    frame = yield from ask(call, Api.DESCRIBE_CONFIGS, 1, shown, flexible=False)
+    described = dc.DescribeConfigsResponse.decode(1, frame, response_body(frame, False)).results[0].error_code
+    nothing = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group_id, [])], True).encode(0)
+    frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 0, nothing, flexible=False)
+    altered = ia.IncrementalAlterConfigsResponse.decode(0, frame, response_body(frame, False)).responses[0].error_code
+    said = {READ: read, DELETE: delete, DESCRIBE_CONFIGS: described, ALTER_CONFIGS: altered}
+    no = (Code.GROUP_AUTHORIZATION_FAILED, Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
+    return DESCRIBE | sum(bit for bit, code in said.items() if code not in no)
 
 
 def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
@@ -116,16 +153,37 @@ def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[
     return {t for t in topics if said[t] == Code.TOPIC_AUTHORIZATION_FAILED}
 
 
-def hidden_topic_ids(call: Call, ids: Iterable[bytes]) -> Generator[Want, Any, set[bytes]]:
-    """Those of the topics that the principal may not DESCRIBE, or that are gone: a broker says no more of an id."""
-    wanted = sorted(set(ids))
+def unreadable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
+    """Those of the topics that the principal may not READ, whether they exist or not. It is asked so rarely that the
+    answer is not kept."""
+    wanted = sorted(set(names))
     if not wanted or not call.view.authorizer:
         return set()
+    topics = [md.MetadataRequestTopic(name=n) for n in wanted]
+    res = yield from _rights(call, md.MetadataRequest(topics=topics, include_topic_authorized_operations=True))
+    return set(wanted) - {t.name for t in res.topics if t.name and _bits(t.topic_authorized_operations) & READ}
+
+
+def _rights(call: Call, probe: md.MetadataRequest) -> Generator[Want, Any, md.MetadataResponse]:
+    probe.allow_auto_topic_creation = False
+    frame = yield from ask(call, Api.METADATA, METADATA_OF_RIGHTS, probe.encode(METADATA_OF_RIGHTS), flexible=False)
+    return md.MetadataResponse.decode(METADATA_OF_RIGHTS, frame, response_body(frame, False))
+
+
+def _bits(operations: int) -> int:
+    return 0 if operations == NOT_TOLD else operations
+
+
+def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, Any, Mapping[bytes, str]]:
+    """The names of topics, as another broker tells them to the sidecar."""
+    wanted = sorted(set(ids))
+    if not wanted:
+        return {}
     topics = [md.MetadataRequestTopic(topic_id=i, name=None) for i in wanted]
     probe = md.MetadataRequest(topics=topics, allow_auto_topic_creation=False).encode(METADATA_BY_ID)
-    frame = yield from ask(call, Api.METADATA, METADATA_BY_ID, probe, flexible=True)
+    frame = yield Store(node_id, Api.METADATA, METADATA_BY_ID, probe, flexible=True)
     res = md.MetadataResponse.decode(METADATA_BY_ID, frame, response_body(frame, True))
-    return {t.topic_id for t in res.topics if t.error_code != Code.NONE}
+    return {t.topic_id: t.name for t in res.topics if t.error_code == Code.NONE and t.name}
 
 
 def _known(call: Call, kept: Kept, names: list[str]) -> dict[str, int]:

@@ -280,7 +280,8 @@ def describe_configs(call: Call) -> Handler:
     named = [r.resource_name for r in (*results, *others) if r.resource_type == cf.GROUP]
     settings = yield from _in_force(named, bool(others))
     for result in results:
-        result.error_code, result.error_message = settings.code, settings.message
+        if result.error_code != settings.code:
+            result.error_code, result.error_message = settings.code, settings.message
         if settings.code != Code.NONE:
             result.configs = []
             continue

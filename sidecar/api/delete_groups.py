@@ -3,10 +3,9 @@
 v0: KIP-229.
 v2: it is flexible. (v3, of Kafka 4.4, adds an error message and is not served yet.)
 
-A managed group with members stays. Of an empty one both the state here and the broker's offsets go: the broker is
-asked first, because only its authorizer knows who may delete. Where another broker keeps the group's offsets, the
-client's own broker is asked whether it may delete, and the other one is sent the request by the sidecar. Before either,
-the coordinator makes sure that no placeholder of its own is left there.
+The client's own broker is asked first whether it may delete. A managed group with members stays. Of an empty one both
+the state here and the broker's offsets go, wherever these are kept. Before that the coordinator makes sure that no
+placeholder of its own is left there.
 """
 
 from __future__ import annotations
@@ -31,8 +30,11 @@ def delete_groups(call: Call) -> Handler:
     for group_id in req.groups_names:
         keeper = call.scope.node_id
         if call.scope.managed(group_id):
-            standing: StandingReply = yield from coordinate(Standing(group_id))
-            code = yield from _refusal(call, group_id, standing)
+            code: Code = yield from access.refused_delete(call, group_id)
+            standing = StandingReply()
+            if code == Code.NONE:
+                standing = yield from coordinate(Standing(group_id))
+                code = yield from _refusal(group_id, standing)
             if code != Code.NONE:
                 refused[group_id] = code
                 continue
@@ -53,16 +55,10 @@ def delete_groups(call: Call) -> Handler:
     return res.encode(call.version)
 
 
-def _refusal(call: Call, group_id: str, standing: StandingReply) -> Generator[Want, Any, Code]:
+def _refusal(group_id: str, standing: StandingReply) -> Generator[Want, Any, Code]:
     if standing.code != Code.NONE:
         return standing.code
     if standing.members:
-        hidden = yield from access.hidden_groups(call, [group_id])  # who may delete may also describe
-        return Code.GROUP_AUTHORIZATION_FAILED if hidden else Code.NON_EMPTY_GROUP
-    refused = Code.NONE
-    if call.keeper_of(group_id) != call.scope.node_id:
-        refused = yield from access.refused_delete(call, group_id)
-    if refused == Code.NONE:
-        opened: Answer = yield from coordinate(OpenOffsets(group_id))
-        refused = opened.code
-    return refused
+        return Code.NON_EMPTY_GROUP
+    opened: Answer = yield from coordinate(OpenOffsets(group_id))
+    return opened.code

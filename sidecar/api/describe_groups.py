@@ -7,16 +7,18 @@ v5: it is flexible.
 v6: a group that is not there is answered GROUP_ID_NOT_FOUND with a message (KIP-1043); before, it is just "Dead".
 
 Groups of other kinds do not exist for this API, unless `compat.describe_modern_as_classic` shows consumer groups to
-tools that ask nothing else. A managed group of which nothing but offsets is there is still the broker's.
+tools that ask nothing else. A managed group of which nothing but offsets is there is still the broker's: that one is
+asked which keeps its offsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from dataclasses import replace
 from typing import Any
 
 from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at, upstream
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
@@ -35,26 +37,45 @@ def describe_groups(call: Call) -> Handler:
     known: KnownReply = yield from coordinate(KnownGroups(candidates=tuple(local)))
     if known.code == Code.NONE:
         local = [g for g in local if g in known.groups]
-    if not local:
+    theirs = _by_keeper(call, [g for g in req.groups if g not in local])
+    home = theirs.pop(call.scope.node_id, [])
+    if not local and not theirs:
         return FORWARD
-    wants_operations = req.include_authorized_operations
-    theirs = [g for g in req.groups if g not in local]
     res = dg.DescribeGroupsResponse()
-    if theirs:
-        req.groups = theirs
-        body = yield from upstream(call, req.encode(call.version))
+    if home:
+        body = yield from upstream(call, replace(req, groups=home).encode(call.version))
         res = dg.DescribeGroupsResponse.decode(call.version, body)
-    hidden = yield from access.hidden_groups(call, local)
-    may = yield from access.operations(call, [g for g in local if g not in hidden] if wants_operations else [])
+    told = [*local, *(g for groups in theirs.values() for g in groups)]
+    hidden = yield from access.hidden_groups(call, told)
+    wants_operations = req.include_authorized_operations
+    may = yield from access.operations(call, [g for g in told if g not in hidden] if wants_operations else [])
+    found = [dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=g) for g in told if g in hidden]
     for group_id in local:
-        if group_id in hidden:
-            group = dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
-        else:
-            group = yield from _describe(call, group_id)
-            if group_id in may and (group.error_code == Code.NONE):
-                group.authorized_operations = may[group_id]
-        res.groups.append(group)
+        if group_id not in hidden:
+            found.append((yield from _describe(call, group_id)))
+    for node_id, groups in theirs.items():
+        found += yield from _at_another_broker(call, node_id, [g for g in groups if g not in hidden])
+    for group in found:
+        if group.error_code == Code.NONE:
+            group.authorized_operations = may.get(group.group_id, access.NOT_TOLD)
+    res.groups += found
     return res.encode(call.version)
+
+
+def _at_another_broker(call: Call, node_id: int, groups: list[str]) -> Generator[Want, Any, list[dg.DescribedGroup]]:
+    if not groups:
+        return []
+    body = yield from store_at(call, node_id, call.version, dg.DescribeGroupsRequest(groups).encode(call.version))
+    return dg.DescribeGroupsResponse.decode(call.version, body).groups
+
+
+def _by_keeper(call: Call, groups: Iterable[str]) -> dict[int, list[str]]:
+    """Groups that are not managed were asked for at this broker, so they stay with it."""
+    parts: dict[int, list[str]] = {}
+    for group_id in groups:
+        node_id = call.keeper_of(group_id) if call.scope.managed(group_id) else call.scope.node_id
+        parts.setdefault(node_id, []).append(group_id)
+    return parts
 
 
 def _describe(call: Call, group_id: str) -> Generator[Want, Any, dg.DescribedGroup]:

@@ -44,11 +44,13 @@ def _point(call: Call, group_id: str, found: fc.FindCoordinatorResponse | fc.Coo
     """Put the owner's broker in the place of the one that the broker named."""
     if found.error_code == Code.GROUP_AUTHORIZATION_FAILED:
         return
+    if found.error_code != Code.NONE:
+        found.error_message = None
     node_id = call.owner_of(group_id)
     address = call.view.brokers.get(node_id)
     if address is None:
         found.error_code, found.error_message = Code.COORDINATOR_NOT_AVAILABLE, "The group's owner is not known yet."
         found.node_id, found.host, found.port = -1, "", -1
     else:
-        found.error_code, found.error_message = Code.NONE, None
+        found.error_code = Code.NONE
         found.node_id, (found.host, found.port) = node_id, address

@@ -6,7 +6,7 @@ v4: the client may choose by state, and the answer tells it (KIP-518).
 v5: the client may choose by type, and the answer tells it (KIP-848).
 
 The answer has the broker's groups, without those that the state topic knows, and the managed groups that are owned
-here and that the client may DESCRIBE. Each group is listed once.
+here: all of them if the client may DESCRIBE the cluster, else those that it may DESCRIBE. Each group is listed once.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def list_groups(call: Call) -> Handler:
         return _failed(call, here.code)
     mine = [g for g in here.groups if call.scope.managed(g.group_id)]
     hidden = yield from access.hidden_groups(call, [g.group_id for g in mine])
+    if hidden and (yield from access.sees_all_groups(call)):
+        hidden = set()
     mine = sorted((g for g in mine if g.group_id not in hidden), key=lambda g: g.group_id)
     twice = yield from _known(call, res.groups, mine)
     if isinstance(twice, Code):

@@ -18,11 +18,15 @@ A checked request goes to the leader of the group's `__consumer_offsets` partiti
 which the broker does not know: while the group has members, in that of the coordinator's placeholder there, else in
 nobody's, as the broker wants it of a group without members. If the broker does not know the placeholder (any more), the
 coordinator is asked once more, and its second answer is tried; the client never hears of a member that is not its own.
+
+Rights come before all else, as at the broker, whose authorizer has the word on them. Whatever does not get to it in the
+client's request, because that is refused here or goes to another broker, is shown to it beforehand with partitions that
+no topic has: so it commits nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Set
+from collections.abc import Generator, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +71,7 @@ def offset_commit(call: Call) -> Handler:
         connection=call.client.number,
     )
     check = yield from _check(call, event)
-    hidden = (yield from _refused_topics(call, req, check)) if check.code == Code.NONE else {}
+    hidden = yield from _refused_topics(call, req, check)
     while check.code == Code.NONE and not call.client.left:
         version = _broker_version(call)
         if check.seat is not None:
@@ -90,7 +94,7 @@ def offset_commit(call: Call) -> Handler:
     yield from _not_sent(check)
     code = check.code or Code.COORDINATOR_NOT_AVAILABLE
     call.scope.committed(code)
-    return _failed(req, code).encode(call.version)
+    return _failed(req, code, hidden).encode(call.version)
 
 
 def txn_offset_commit(call: Call) -> Handler:
@@ -101,9 +105,10 @@ def txn_offset_commit(call: Call) -> Handler:
     who = (req.group_id, req.member_id, req.generation_id, req.group_instance_id)
     event = CommitCheck(*who, call.version, True, places, connection=call.client.number)
     check = yield from _check(call, event)
-    hidden = (yield from _txn_refused_topics(call, req, check)) if check.code == Code.NONE else []
+    hidden = yield from _txn_refused_topics(call, req, check)
     req.topics = [t for t in req.topics if all(t.name != h.name for h in hidden)]
-    while check.code == Code.NONE and not check.partition_code and not call.client.left:
+    nothing = bool(hidden) and not req.topics
+    while check.code == Code.NONE and not nothing and not check.partition_code and not call.client.left:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
         req.generation_id, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
         body = yield from _send(call, req.group_id, check, version, req.encode(version))
@@ -121,7 +126,7 @@ def txn_offset_commit(call: Call) -> Handler:
     # A transaction stands or falls as a whole.
     code = check.code or check.partition_code or Code.COORDINATOR_NOT_AVAILABLE
     call.scope.committed(code)
-    return _txn_failed(req, code).encode(call.version)
+    return tc.TxnOffsetCommitResponse(topics=_txn_failed(req.topics, code) + hidden).encode(call.version)
 
 
 def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:
@@ -196,35 +201,62 @@ def _merge(res: oc.OffsetCommitResponse, refused: Mapping[Place, int]) -> None:
         res.topics.append(oc.OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=parts))
 
 
-# ---- rights on topics, while the offsets are kept at another broker -----------------------------------------------
-REFUSED_TOPIC = frozenset((Code.TOPIC_AUTHORIZATION_FAILED, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID))
+# ---- rights of which the broker does not judge by itself -----------------------------------------------------------
+NOWHERE = -1
+"""A partition that no topic has."""
+BEFORE_ALL_ELSE = frozenset(
+    (
+        Code.TOPIC_AUTHORIZATION_FAILED,
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Code.UNKNOWN_TOPIC_ID,
+    )
+)
+"""What a broker says before it looks at the group: without its name it cannot tell what may be done with a topic."""
+
+
+COMES_AGAIN = frozenset((Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR))
+"""Who hears that asks again, here or elsewhere: then is the time for the rights."""
+
+
+def _in_doubt(call: Call, group_id: str, refused: int) -> bool:
+    """Whether the broker's authorizer will not see the client's own request. `refused`: why it does not go on."""
+    if not call.view.authorizer or refused in COMES_AGAIN:
+        return False
+    return bool(refused) or call.keeper_of(group_id) != call.scope.node_id
 
 
 def _refused_topics(
     call: Call, req: oc.OffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, dict[Place, int]]:
-    """The commit will go out on the sidecar's own connection. So the client's broker, which does not keep the offsets
-    and so commits nothing, is asked first: its authorizer answers for each topic."""
-    if not _goes_elsewhere(call, req.group_id):
+    """The places for which the principal has not all of the rights, and what is said of them. Without READ of the group
+    there is nothing more to ask."""
+    if check.code == Code.GROUP_AUTHORIZATION_FAILED or not req.topics or not _in_doubt(call, req.group_id, check.code):
         return {}
     yield from _owe_nothing_sent(check)
     version = _broker_version(call)
-    body = yield from store_at(call, call.scope.node_id, version, req.encode(version))
+    probe = [replace(t, partitions=[oc.OffsetCommitRequestPartition(NOWHERE)]) for t in req.topics]
+    body = yield from store_at(call, call.scope.node_id, version, replace(req, topics=probe).encode(version))
     res = oc.OffsetCommitResponse.decode(version, body)
-    told = ((t, p) for t in res.topics for p in t.partitions if p.error_code in REFUSED_TOPIC)
-    return {(t.name, t.topic_id, p.partition_index): p.error_code for t, p in told}
+    told = {
+        (t.name, t.topic_id): p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE
+    }
+    refused = ((t, told[t.name, t.topic_id]) for t in req.topics if (t.name, t.topic_id) in told)
+    return {(t.name, t.topic_id, p.partition_index): code for t, code in refused for p in t.partitions}
 
 
 def _txn_refused_topics(
     call: Call, req: tc.TxnOffsetCommitRequest, check: CheckReply
 ) -> Generator[Want, Any, list[tc.TxnOffsetCommitResponseTopic]]:
-    """As above. What is refused is answered as the broker said it."""
-    if not _goes_elsewhere(call, req.group_id):
+    """As above. WRITE of the transactional id comes before READ of the group."""
+    if not _in_doubt(call, req.group_id, check.code or check.partition_code):
         return []
     yield from _owe_nothing_sent(check)
-    body = yield from store_at(call, call.scope.node_id, call.version, req.encode(call.version))
+    probe = [replace(t, partitions=[tc.TxnOffsetCommitRequestPartition(NOWHERE)]) for t in req.topics]
+    body = yield from store_at(call, call.scope.node_id, call.version, replace(req, topics=probe).encode(call.version))
     res = tc.TxnOffsetCommitResponse.decode(call.version, body)
-    return [t for t in res.topics if any(p.error_code in REFUSED_TOPIC for p in t.partitions)]
+    told = {t.name: p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE}
+    return [a for t in req.topics if t.name in told for a in _txn_failed([t], told[t.name])]
 
 
 def _owe_nothing_sent(check: CheckReply) -> Generator[Want, Any, None]:
@@ -233,27 +265,19 @@ def _owe_nothing_sent(check: CheckReply) -> Generator[Want, Any, None]:
         yield Owe(CommitEnded(check.ticket, sure=True))
 
 
-def _goes_elsewhere(call: Call, group_id: str) -> bool:
-    return call.view.authorizer and call.keeper_of(group_id) != call.scope.node_id
-
-
-def _failed(req: oc.OffsetCommitRequest, code: int) -> oc.OffsetCommitResponse:
-    topics = [
-        oc.OffsetCommitResponseTopic(
-            name=t.name,
-            topic_id=t.topic_id,
-            partitions=[oc.OffsetCommitResponsePartition(p.partition_index, code) for p in t.partitions],
-        )
-        for t in req.topics
-    ]
+def _failed(req: oc.OffsetCommitRequest, code: int, hidden: Mapping[Place, int]) -> oc.OffsetCommitResponse:
+    topics = []
+    for t in req.topics:
+        codes = ((p.partition_index, hidden.get((t.name, t.topic_id, p.partition_index), code)) for p in t.partitions)
+        parts = [oc.OffsetCommitResponsePartition(*c) for c in codes]
+        topics.append(oc.OffsetCommitResponseTopic(name=t.name, topic_id=t.topic_id, partitions=parts))
     return oc.OffsetCommitResponse(topics=topics)
 
 
-def _txn_failed(req: tc.TxnOffsetCommitRequest, code: int) -> tc.TxnOffsetCommitResponse:
-    topics = [
+def _txn_failed(topics: Iterable[tc.TxnOffsetCommitRequestTopic], code: int) -> list[tc.TxnOffsetCommitResponseTopic]:
+    return [
         tc.TxnOffsetCommitResponseTopic(
             t.name, [tc.TxnOffsetCommitResponsePartition(p.partition_index, code) for p in t.partitions]
         )
-        for t in req.topics
+        for t in topics
     ]
-    return tc.TxnOffsetCommitResponse(topics=topics)

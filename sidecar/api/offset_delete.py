@@ -6,6 +6,9 @@ The offsets of a topic stay while a member of the group subscribes to it, or may
 at work that is no group of consumers keeps all of them (docs/reference/behaviour.md, row 1.30; Kafka's
 OffsetMetadataManager).
 
+Who deletes needs READ of each topic. The broker that deletes sees whose request it is only if it is the client's own;
+else, and of topics that do not get to it, that one is asked beforehand.
+
 The broker is to judge by the same topics: before the request goes on, the coordinator's placeholder there shows it the
 group's subscription, which it otherwise keeps back (docs/decisions.md 39).
 """
@@ -33,6 +36,11 @@ def offset_delete(call: Call) -> Handler:
         return od.OffsetDeleteResponse(error_code=group.code).encode(call.version)
     if group.opaque:
         return od.OffsetDeleteResponse(error_code=Code.NON_EMPTY_GROUP).encode(call.version)
+    elsewhere = call.keeper_of(req.group_id) != call.scope.node_id
+    doubtful = [t.name for t in req.topics if elsewhere or group.subscribed_all or t.name in group.subscribed]
+    unreadable = yield from access.unreadable_topics(call, doubtful)
+    refused = [t for t in req.topics if t.name in unreadable]
+    req.topics = [t for t in req.topics if t.name not in unreadable]
     kept = [t for t in req.topics if group.subscribed_all or t.name in group.subscribed]
     req.topics = [t for t in req.topics if not group.subscribed_all and t.name not in group.subscribed]
     res = od.OffsetDeleteResponse()
@@ -45,7 +53,9 @@ def offset_delete(call: Call) -> Handler:
         if group.exists and res.error_code == Code.GROUP_ID_NOT_FOUND:
             # The broker has no offset of it, but the group is there: nothing to delete is no error.
             res = od.OffsetDeleteResponse(topics=_answers(req.topics, Code.NONE))
-    res.topics += _answers(kept, Code.GROUP_SUBSCRIBED_TO_TOPIC)
+    if res.error_code == Code.NONE:
+        res.topics += _answers(refused, Code.TOPIC_AUTHORIZATION_FAILED)
+        res.topics += _answers(kept, Code.GROUP_SUBSCRIBED_TO_TOPIC)
     return res.encode(call.version)
 
 

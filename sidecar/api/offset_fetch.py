@@ -63,7 +63,7 @@ def offset_fetch(call: Call) -> Handler:
         groups = of.OffsetFetchResponse.decode(call.version, body).groups
         if elsewhere:
             for g in groups:
-                yield from _hide(call, req, g)
+                yield from _hide(call, node_id, req, g)
         res.groups += groups
     res.groups += failed.groups
     return res.encode(call.version)
@@ -86,15 +86,20 @@ def _hide_old(call: Call, req: of.OffsetFetchRequest, res: of.OffsetFetchRespons
                 _blank(p, Code.TOPIC_AUTHORIZATION_FAILED)
 
 
-def _hide(call: Call, req: of.OffsetFetchRequest, group: of.OffsetFetchResponseGroup) -> Generator[Want, Any, None]:
-    names = yield from access.hidden_topics(call, {t.name for t in group.topics if t.name})
-    ids = yield from access.hidden_topic_ids(call, {t.topic_id for t in group.topics if not t.name})
+def _hide(
+    call: Call, node_id: int, req: of.OffsetFetchRequest, group: of.OffsetFetchResponseGroup
+) -> Generator[Want, Any, None]:
+    """A topic that only an id names is asked for by its name, as a broker does. What the broker there cannot name it
+    has refused itself."""
+    names = yield from access.names_of(call, node_id, (t.topic_id for t in group.topics if not t.name))
+    called = [t.name or names.get(t.topic_id, "") for t in group.topics]
+    hidden = yield from access.hidden_topics(call, (name for name in called if name))
     if any(g.group_id == group.group_id and g.topics is None for g in req.groups):
-        group.topics = [t for t in group.topics if t.name not in names and t.topic_id not in ids]
-    for t in group.topics:
-        if t.name in names or t.topic_id in ids:
-            for p in t.partitions:
-                _blank(p, Code.TOPIC_AUTHORIZATION_FAILED if t.name else Code.UNKNOWN_TOPIC_ID)
+        group.topics = [t for t, name in zip(group.topics, called, strict=True) if name and name not in hidden]
+        return
+    for t, name in zip(group.topics, called, strict=True):
+        for p in t.partitions if name in hidden else ():
+            _blank(p, Code.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _blank(p: of.OffsetFetchResponsePartition | of.OffsetFetchResponsePartitions, code: Code) -> None:

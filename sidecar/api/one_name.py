@@ -9,7 +9,7 @@ ShareGroupHeartbeat: v1 is the first that Kafka released (KIP-932). StreamsGroup
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from sidecar.api import access
@@ -36,32 +36,53 @@ TELLS_KINDS_SINCE = 6
 # ---- groups of the broker under the name of a group here ----------------------------------------------------------
 def share_group_heartbeat(call: Call) -> Handler:
     req = sh.ShareGroupHeartbeatRequest.decode(call.version, call.frame, call.pos)
-    if not (yield from _taken(call, req.group_id, "share")):
+    code = yield from _taken(call, req.group_id, req.subscribed_topic_names or ())
+    if code == Code.NONE:
         return FORWARD
+    if code != Code.GROUP_ID_NOT_FOUND:
+        return sh.ShareGroupHeartbeatResponse(error_code=code).encode(call.version)
     told = f"Group {req.group_id} is not a share group."
     return sh.ShareGroupHeartbeatResponse(error_code=Code.GROUP_ID_NOT_FOUND, error_message=told).encode(call.version)
 
 
 def streams_group_heartbeat(call: Call) -> Handler:
     req = st.StreamsGroupHeartbeatRequest.decode(call.version, call.frame, call.pos)
-    if not (yield from _taken(call, req.group_id, "streams")):
+    code = yield from _taken(call, req.group_id, _topics(req), streams=True)
+    if code == Code.NONE:
         return FORWARD
+    if code != Code.GROUP_ID_NOT_FOUND:
+        return st.StreamsGroupHeartbeatResponse(error_code=code).encode(call.version)
     told = f"Group {req.group_id} is not a streams group."
     return st.StreamsGroupHeartbeatResponse(error_code=Code.GROUP_ID_NOT_FOUND, error_message=told).encode(call.version)
 
 
-def _taken(call: Call, group_id: str, by: str) -> Generator[Want, Any, bool]:
+def _topics(req: st.StreamsGroupHeartbeatRequest) -> Iterable[str]:
+    """Those that the topology names, as a broker collects them."""
+    for s in req.topology.subtopologies if req.topology is not None else ():
+        yield from s.source_topics
+        yield from s.repartition_sink_topics
+        yield from (t.name for t in (*s.repartition_source_topics, *s.state_changelog_topics))
+
+
+def _taken(call: Call, group_id: str, topics: Iterable[str], streams: bool = False) -> Generator[Want, Any, Code]:
+    """Why the request does not go on; NONE: it does. Rights come first, as at the broker."""
     if not call.scope.managed(group_id):
-        return False
+        return Code.NONE
     known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
     if group_id not in known.groups:
-        return False
-    if by == "streams":  # an empty classic group gives its name to a streams group, and to no other
+        return Code.NONE
+    refused: Code = yield from access.refused_read(call, group_id)
+    if refused != Code.NONE:
+        return refused
+    if (yield from access.hidden_topics(call, topics)):
+        return Code.TOPIC_AUTHORIZATION_FAILED
+    if streams:  # an empty classic group gives its name to a streams group, and to no other
         standing: StandingReply = yield from coordinate(Standing(group_id))
         if standing.kind == CLASSIC and not standing.members:
             deleted: Answer = yield from coordinate(DeleteGroup(group_id))
-            return deleted.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND)
-    return True
+            if deleted.code in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
+                return Code.NONE
+    return Code.GROUP_ID_NOT_FOUND
 
 
 # ---- a group of the broker, for all that is known here ------------------------------------------------------------

@@ -17,6 +17,7 @@ looks after that.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from sidecar.api.call import (
@@ -44,7 +45,10 @@ from sidecar.wire.frames import PREFIX, header_end, request_frame, response_fram
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import list_offsets as lo
+from sidecar.wire.generated import metadata as md
+from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_delete as od
+from sidecar.wire.generated import txn_offset_commit as tc
 
 NODE, OTHER = 1, 2
 """The broker behind this sidecar, and another one."""
@@ -90,6 +94,23 @@ ASKED_FLEXIBLE = {int(Api.METADATA): 9}
 def flexible(api: int, version: int) -> bool:
     since = SERVED[api].flexible_from if api in SERVED else ASKED_FLEXIBLE.get(api, NEVER)
     return version >= since
+
+
+READ = 1 << 3
+
+
+def nowhere(request: oc.OffsetCommitRequest | tc.TxnOffsetCommitRequest, **refused: Code) -> Message:
+    """What a broker says of partitions that no topic has."""
+    none = Code.UNKNOWN_TOPIC_OR_PARTITION
+    if isinstance(request, tc.TxnOffsetCommitRequest):
+        row = tc.TxnOffsetCommitResponsePartition
+        parts = [tc.TxnOffsetCommitResponseTopic(t.name, [row(-1, refused.get(t.name, none))]) for t in request.topics]
+        return tc.TxnOffsetCommitResponse(topics=parts)
+    topics = []
+    for t in request.topics:
+        answer = [oc.OffsetCommitResponsePartition(-1, refused.get(t.name, none))]
+        topics.append(oc.OffsetCommitResponseTopic(t.name, t.topic_id, answer))
+    return oc.OffsetCommitResponse(topics=topics)
 
 
 class Play:
@@ -272,6 +293,25 @@ class Play:
             said.append(lo.ListOffsetsTopicResponse(t, [lo.ListOffsetsPartitionResponse(0, error)]))
         asked = self.asks(lo.ListOffsetsRequest(-1, topics=probe), 1)
         return asked.broker(lo.ListOffsetsResponse(topics=said))
+
+    def may_read_topics(self, *topics: str, refused: Collection[str] = ()) -> Play:
+        """Metadata tells what the principal may do with the topics."""
+        probe = [md.MetadataRequestTopic(name=t) for t in topics]
+        told = [
+            md.MetadataResponseTopic(name=t, topic_authorized_operations=0 if t in refused else READ) for t in topics
+        ]
+        asked = self.asks(
+            md.MetadataRequest(probe, allow_auto_topic_creation=False, include_topic_authorized_operations=True), 8
+        )
+        return asked.broker(md.MetadataResponse(topics=told))
+
+    def shows(self, request: oc.OffsetCommitRequest | tc.TxnOffsetCommitRequest, **refused: Code) -> Play:
+        """The commit is shown to the broker with partitions that no topic has; `refused`: by topic."""
+        shown: Any = request
+        of_txn = isinstance(request, tc.TxnOffsetCommitRequest)
+        row: Any = tc.TxnOffsetCommitRequestPartition if of_txn else oc.OffsetCommitRequestPartition
+        self.asks(replace(shown, topics=[replace(t, partitions=[row(-1)]) for t in shown.topics]))
+        return self.broker(nowhere(request, **refused))
 
     # ---- the generator --------------------------------------------------------------------------------------
     def _resume(self, value: object) -> None:

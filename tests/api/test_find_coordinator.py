@@ -78,7 +78,7 @@ def test_several_groups_each_have_their_own_answer() -> None:
     refused = fc.Coordinator("g2", -1, "", -1, Code.GROUP_AUTHORIZATION_FAILED)
     answer = fc.FindCoordinatorResponse(coordinators=[fc.Coordinator("g", NODE, "b1", 9092), theirs, refused])
     play = Play(Api.FIND_COORDINATOR, asked(6, "g", "theirs", "g2"), 6, view=OWNER).asks().broker(answer)
-    named = fc.Coordinator("g", OTHER, "b2", 9093, error_message=None)
+    named = fc.Coordinator("g", OTHER, "b2", 9093)
     play.answers(fc.FindCoordinatorResponse(coordinators=[named, theirs, refused]))
 
 

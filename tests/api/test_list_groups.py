@@ -8,6 +8,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import list_groups as lg
+from sidecar.wire.generated import metadata as md
 from tests.api.play import NO_AUTHORIZER, Play
 
 CLASSIC = lg.ListedGroup("theirs", "consumer", "Stable", "classic")
@@ -16,6 +17,9 @@ LEFT_OVER = lg.ListedGroup("g", "", "Empty", "classic")
 MINE = lg.ListedGroup("g", "consumer", "Stable", "consumer")
 OWNED = ListReply(groups=(Listed("g2", "consumer", "Empty", "consumer"), Listed("g", "consumer", "Stable", "consumer")))
 ONE = ListReply(groups=(Listed("g", "consumer", "Stable", "consumer"),))
+
+
+CLUSTER = md.MetadataRequest([], allow_auto_topic_creation=False, include_cluster_authorized_operations=True)
 
 
 def told(*groups: lg.ListedGroup) -> lg.ListGroupsResponse:
@@ -65,8 +69,15 @@ def test_what_the_broker_refuses_is_refused() -> None:
 
 def test_hidden_groups_are_listed_neither_as_ours_nor_as_the_brokers() -> None:
     conversation = play(CLASSIC, LEFT_OVER).coordinator(ONE).may_describe("g", hidden=["g"])
+    conversation.asks(CLUSTER, 8).broker(md.MetadataResponse(cluster_authorized_operations=0))
     conversation.coordinates(KnownGroups(candidates=("g",))).coordinator(KnownReply(groups=frozenset({"g"})))
     conversation.answers(told(CLASSIC))
+
+
+def test_who_may_describe_the_cluster_sees_all_groups() -> None:
+    conversation = play(CLASSIC, LEFT_OVER).coordinator(ONE).may_describe("g", hidden=["g"])
+    conversation.asks(CLUSTER, 8).broker(md.MetadataResponse(cluster_authorized_operations=1 << 8))
+    conversation.answers(told(CLASSIC, MINE))
 
 
 def test_groups_that_are_managed_no_longer_are_not_listed() -> None:

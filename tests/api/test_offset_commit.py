@@ -13,7 +13,7 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc
 from sidecar.wire.primitives import ZERO_UUID
-from tests.api.play import ELSEWHERE, OTHER, VIEW, Play
+from tests.api.play import ELSEWHERE, NO_AUTHORIZER, OTHER, VIEW, Play
 
 A, B = b"a" * 16, b"b" * 16
 OLD_BROKER = {8: (0, 8), 18: (0, 3)}
@@ -73,7 +73,23 @@ def test_the_brokers_own_errors_reach_the_client() -> None:
 def test_a_refused_commit_is_not_sent_on(code: Code) -> None:
     two: Parts = {"t": (0, 1), "u": (0,)}
     conversation = Play(Api.OFFSET_COMMIT, asked(two), 9).may_read("g").coordinates(check(two))
-    conversation.coordinator(CheckReply(code)).answers(told(("t", 0, code), ("t", 1, code), ("u", 0, code)))
+    conversation.coordinator(CheckReply(code))
+    if code in (Code.UNKNOWN_MEMBER_ID, Code.STALE_MEMBER_EPOCH):
+        conversation.shows(asked(two))
+    conversation.answers(told(("t", 0, code), ("t", 1, code), ("u", 0, code)))
+
+
+def test_of_a_topic_without_read_nothing_else_is_said() -> None:
+    code, denied = Code.UNKNOWN_MEMBER_ID, Code.TOPIC_AUTHORIZATION_FAILED
+    two: Parts = {"t": (0, 1), "u": (0,)}
+    conversation = Play(Api.OFFSET_COMMIT, asked(two), 9).may_read("g").coordinates(check(two))
+    conversation.coordinator(CheckReply(code)).shows(asked(two), t=denied)
+    conversation.answers(told(("t", 0, denied), ("t", 1, denied), ("u", 0, code)))
+
+
+def test_without_an_authorizer_a_refused_commit_is_not_shown_to_the_broker() -> None:
+    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=NO_AUTHORIZER).may_read("g").coordinates(check(ONE))
+    conversation.coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID)).answers(told(("t", 0, Code.UNKNOWN_MEMBER_ID)))
 
 
 def test_without_read_the_coordinator_is_not_asked() -> None:
@@ -188,7 +204,7 @@ def test_a_transaction_is_refused_as_a_whole() -> None:
     some = CheckReply(partition_code=Code.ILLEGAL_GENERATION, partitions=frozenset({("t", ZERO_UUID, 1)}))
     for reply, code in ((CheckReply(Code.UNKNOWN_MEMBER_ID), Code.UNKNOWN_MEMBER_ID), (some, Code.ILLEGAL_GENERATION)):
         conversation = Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_read("g").coordinates(txn_check(5))
-        conversation.coordinator(reply).answers(txn_told(code))
+        conversation.coordinator(reply).shows(txn()).answers(txn_told(code))
 
 
 def test_a_transaction_that_is_refused_keeps_nobody_waiting() -> None:
@@ -196,11 +212,15 @@ def test_a_transaction_that_is_refused_keeps_nobody_waiting() -> None:
     some = frozenset({("t", ZERO_UUID, 1)})
     refused = CheckReply(partition_code=Code.ILLEGAL_GENERATION, partitions=some, seat=SEAT, ticket=7)
     conversation = Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_read("g").coordinates(txn_check(5))
-    conversation.coordinator(refused).reports(7).answers(txn_told(Code.ILLEGAL_GENERATION))
+    conversation.coordinator(refused).owes(7, sent=False).shows(txn()).reports(7)
+    conversation.answers(txn_told(Code.ILLEGAL_GENERATION))
 
 
 def test_a_transaction_without_read() -> None:
-    Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_not_read("g").answers(txn_told(Code.GROUP_AUTHORIZATION_FAILED))
+    """The broker looks at the transactional id first."""
+    for code in (Code.GROUP_AUTHORIZATION_FAILED, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
+        play = Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_not_read("g").shows(txn(), t=code)
+        play.answers(txn_told(code))
 
 
 # ---- in the placeholder's name ----------------------------------------------------------------------------------

@@ -30,13 +30,16 @@ def play(*topics: str) -> Play:
 
 
 def test_a_subscribed_topic_keeps_its_offsets() -> None:
-    play("orders").coordinator(SUBSCRIBED).answers(told(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
+    play("orders").coordinator(SUBSCRIBED).may_read_topics("orders").answers(
+        told(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC))
+    )
 
 
 def test_the_other_topics_go_on_to_the_broker() -> None:
     conversation = (
         play("orders", "old")
         .coordinator(SUBSCRIBED)
+        .may_read_topics("orders")
         .opens("g", "orders")
         .asks(asked("old"))
         .broker(told(("old", Code.NONE)))
@@ -47,7 +50,7 @@ def test_the_other_topics_go_on_to_the_broker() -> None:
 def test_a_group_of_which_nobody_can_tell_the_topics_keeps_all() -> None:
     unclear = StandingReply(exists=True, members=1, subscribed_all=True)
     kept = told(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC), ("old", Code.GROUP_SUBSCRIBED_TO_TOPIC))
-    play("orders", "old").coordinator(unclear).answers(kept)
+    play("orders", "old").coordinator(unclear).may_read_topics("old", "orders").answers(kept)
 
 
 def test_a_group_at_work_that_is_not_one_of_consumers_is_refused_as_a_whole() -> None:
@@ -57,9 +60,17 @@ def test_a_group_at_work_that_is_not_one_of_consumers_is_refused_as_a_whole() ->
 
 def test_a_group_without_offsets_is_there_all_the_same() -> None:
     missing = told(code=Code.GROUP_ID_NOT_FOUND)
-    conversation = play("orders", "old").coordinator(SUBSCRIBED).opens("g", "orders").asks(asked("old")).broker(missing)
-    conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
+    conversation = play("orders", "old").coordinator(SUBSCRIBED).may_read_topics("orders").opens("g", "orders")
+    conversation.asks(asked("old")).broker(missing).answers(
+        told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC))
+    )
     play("old").coordinator(StandingReply()).opens("g").asks(asked("old")).broker(missing).answers(missing)
+
+
+def test_of_a_topic_without_read_nothing_else_is_said() -> None:
+    conversation = play("orders").coordinator(SUBSCRIBED).may_read_topics("orders", refused=("orders",))
+    conversation.opens("g", "orders").asks(asked()).broker(told())
+    conversation.answers(told(("orders", Code.TOPIC_AUTHORIZATION_FAILED)))
 
 
 def test_the_brokers_own_refusal_stays() -> None:

@@ -7,6 +7,7 @@ import pytest
 from sidecar.api.call import Client, Learnt
 from sidecar.api.one_name import FREE_MS
 from sidecar.core.classic.events import JoinGroup, JoinReply
+from sidecar.core.errors import Code
 from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
@@ -29,7 +30,23 @@ BEAT = ch.ConsumerGroupHeartbeatRequest("g", "m", 0, topic_partitions=[], subscr
 # ---- groups of the broker -----------------------------------------------------------------------------------------
 def test_a_share_member_does_not_join_a_managed_group() -> None:
     told = sh.ShareGroupHeartbeatResponse(error_code=69, error_message="Group g is not a share group.")
-    Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1).coordinates(KNOWN).coordinator(HERE).answers(told)
+    Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1).coordinates(KNOWN).coordinator(HERE).may_read("g").answers(told)
+
+
+def test_who_may_not_read_the_group_hears_nothing_else_and_changes_nothing() -> None:
+    """Symptom: an empty classic group was deleted by a streams member without rights."""
+    denied = Code.GROUP_AUTHORIZATION_FAILED
+    play = Play(Api.SHARE_GROUP_HEARTBEAT, SHARE, 1).coordinates(KNOWN).coordinator(HERE).may_not_read("g")
+    play.answers(sh.ShareGroupHeartbeatResponse(error_code=denied))
+    play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE).may_not_read("g")
+    play.answers(st.StreamsGroupHeartbeatResponse(error_code=denied))
+
+
+def test_nor_who_may_not_describe_the_topics() -> None:
+    denied = Code.TOPIC_AUTHORIZATION_FAILED
+    request = sh.ShareGroupHeartbeatRequest("g", "m", 0, None, ["secret"])
+    play = Play(Api.SHARE_GROUP_HEARTBEAT, request, 1).coordinates(KNOWN).coordinator(HERE).may_read("g")
+    play.may_describe_topics("secret", hidden=["secret"]).answers(sh.ShareGroupHeartbeatResponse(error_code=denied))
 
 
 def test_a_share_group_under_a_name_that_nobody_has_is_the_brokers() -> None:
@@ -53,12 +70,12 @@ def test_other_names_are_the_brokers(request_: Message) -> None:
 )
 def test_a_streams_member_does_not_join_a_managed_group(standing: StandingReply) -> None:
     told = st.StreamsGroupHeartbeatResponse(error_code=69, error_message="Group g is not a streams group.")
-    play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE)
+    play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE).may_read("g")
     play.coordinates(Standing("g")).coordinator(standing).answers(told)
 
 
 def test_an_empty_classic_group_gives_its_name_to_a_streams_group() -> None:
-    play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE)
+    play = Play(Api.STREAMS_GROUP_HEARTBEAT, STREAMS, 0).coordinates(KNOWN).coordinator(HERE).may_read("g")
     play.coordinates(Standing("g")).coordinator(StandingReply(exists=True, kind="classic"))
     play.coordinates(DeleteGroup("g")).coordinator(Answer()).forwards()
 

@@ -4,16 +4,19 @@ its own broker, on its own connection."""
 from __future__ import annotations
 
 from sidecar.core.errors import Code
+from sidecar.core.events import KnownGroups, KnownReply, Standing, StandingReply
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.wire.apis import Api
+from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_commit as oc
+from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import txn_offset_commit as tc
 from sidecar.wire.primitives import ZERO_UUID
 from tests.api.play import GUARDED_ELSEWHERE, OTHER, Play
 
-DENIED, AWAY = Code.TOPIC_AUTHORIZATION_FAILED, Code.NOT_COORDINATOR
+DENIED = Code.TOPIC_AUTHORIZATION_FAILED
 A, B = b"\1" * 16, b"\2" * 16
 
 
@@ -31,30 +34,29 @@ def committed(**codes: int) -> oc.OffsetCommitResponse:
 
 
 def committing(*topics: str) -> Play:
-    request = commit(*topics)
-    play = Play(Api.OFFSET_COMMIT, request, 9, view=GUARDED_ELSEWHERE).may_read("g")
+    play = Play(Api.OFFSET_COMMIT, commit(*topics), 9, view=GUARDED_ELSEWHERE).may_read("g")
     places = tuple((t, ZERO_UUID, 0) for t in topics)
     play.coordinates(CommitCheck("g", "m", 3, None, 9, False, places)).coordinator(CheckReply())
-    return play.asks(request)
+    return play
 
 
 def test_a_client_that_goes_while_its_rights_are_asked_for_keeps_nobody_waiting() -> None:
     request = commit("mine")
     play = Play(Api.OFFSET_COMMIT, request, 9, view=GUARDED_ELSEWHERE).may_read("g")
     play.coordinates(CommitCheck("g", "m", 3, None, 9, False, (("mine", ZERO_UUID, 0),)))
-    play.coordinator(CheckReply(ticket=7)).owes(7, sent=False).asks(request).broker(committed(mine=AWAY))
+    play.coordinator(CheckReply(ticket=7)).owes(7, sent=False).shows(request)
     play.owes(7).stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0)).reports(7)
     play.answers(committed(mine=0))
 
 
 def test_a_topic_that_the_principal_may_not_read_is_not_committed() -> None:
-    play = committing("mine", "secret").broker(committed(mine=AWAY, secret=DENIED))
+    play = committing("mine", "secret").shows(commit("mine", "secret"), secret=DENIED)
     play.stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0))
     play.answers(committed(mine=0, secret=DENIED))
 
 
 def test_a_commit_of_what_the_principal_may_read_goes_on() -> None:
-    play = committing("mine").broker(committed(mine=AWAY))
+    play = committing("mine").shows(commit("mine"))
     play.stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0)).answers(committed(mine=0))
 
 
@@ -76,9 +78,19 @@ def test_nor_in_a_transaction() -> None:
     play = Play(Api.TXN_OFFSET_COMMIT, request, 5, view=GUARDED_ELSEWHERE).may_read("g")
     places = (("mine", ZERO_UUID, 0), ("secret", ZERO_UUID, 0))
     play.coordinates(CommitCheck("g", "m", 3, None, 5, True, places)).coordinator(CheckReply(ticket=7))
-    play.owes(7, sent=False).asks(request).broker(txn_done(mine=AWAY, secret=DENIED)).owes(7)
+    play.owes(7, sent=False).shows(request, secret=DENIED).owes(7)
     play.stores(OTHER, txn("mine", member="", generation=-1), 5).broker(txn_done(mine=0)).reports(7)
     play.answers(txn_done(mine=0, secret=DENIED))
+
+
+def test_nor_anything_in_a_transaction_of_somebody_else() -> None:
+    """Symptom: who had no WRITE of a transactional id committed under it. Cause: the other broker sees the sidecar's
+    principal, and the client's own broker was heard of topics only."""
+    request, refused = txn("mine"), Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    play = Play(Api.TXN_OFFSET_COMMIT, request, 5, view=GUARDED_ELSEWHERE).may_read("g")
+    play.coordinates(CommitCheck("g", "m", 3, None, 5, True, (("mine", ZERO_UUID, 0),)))
+    play.coordinator(CheckReply(ticket=7)).owes(7, sent=False).shows(request, mine=refused).reports(7)
+    play.answers(txn_done(mine=refused))
 
 
 # ---- OffsetFetch --------------------------------------------------------------------------------------------------
@@ -123,5 +135,36 @@ def test_topics_by_their_ids() -> None:
 
     play.stores(OTHER, request, 10).broker(found(0, 9))
     asked = md.MetadataRequest([md.MetadataRequestTopic(i, None) for i in (A, B)], allow_auto_topic_creation=False)
-    told = [md.MetadataResponseTopic(0, "mine", A), md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, B)]
-    play.asks(asked, 12).broker(md.MetadataResponse(topics=told)).answers(found(Code.UNKNOWN_TOPIC_ID, -1))
+    told = [md.MetadataResponseTopic(0, "mine", A), md.MetadataResponseTopic(0, "secret", B)]
+    play.stores(OTHER, asked, 12).broker(md.MetadataResponse(topics=told))
+    play.may_describe_topics("mine", "secret", hidden=("secret",)).answers(found(DENIED, -1))
+
+
+# ---- OffsetDelete and DescribeGroups ------------------------------------------------------------------------------
+def test_offsets_of_a_topic_that_the_principal_may_not_read_are_not_deleted() -> None:
+    """Symptom: who had DELETE of the group deleted the offsets of any topic. Cause: as above."""
+    parts = [od.OffsetDeleteRequestPartition(0)]
+
+    def asking(*topics: str) -> od.OffsetDeleteRequest:
+        return od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic(t, parts) for t in topics])
+
+    def told(**codes: int) -> od.OffsetDeleteResponse:
+        row = od.OffsetDeleteResponsePartition
+        return od.OffsetDeleteResponse(topics=[od.OffsetDeleteResponseTopic(t, [row(0, c)]) for t, c in codes.items()])
+
+    play = Play(Api.OFFSET_DELETE, asking("mine", "secret"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
+    play.coordinates(Standing("g")).coordinator(StandingReply()).may_read_topics("mine", "secret", refused=("secret",))
+    play.opens("g").stores(OTHER, asking("mine"), 0).broker(told(mine=0)).answers(told(mine=0, secret=DENIED))
+
+
+def test_a_group_of_which_only_offsets_are_there_is_described_by_the_broker_that_keeps_them() -> None:
+    """Symptom: NOT_COORDINATOR, though FindCoordinator had named this broker."""
+    request = dg.DescribeGroupsRequest(["g", "g2"])
+    play = Play(Api.DESCRIBE_GROUPS, request, 6, view=GUARDED_ELSEWHERE)
+    play.coordinates(KnownGroups(candidates=("g", "g2"))).coordinator(KnownReply()).may_describe(
+        "g", "g2", hidden=["g"]
+    )
+    empty = dg.DescribedGroup(group_id="g2", group_state="Empty")
+    play.stores(OTHER, dg.DescribeGroupsRequest(["g2"]), 6).broker(dg.DescribeGroupsResponse(groups=[empty]))
+    refused = dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g")
+    play.answers(dg.DescribeGroupsResponse(groups=[refused, empty]))
