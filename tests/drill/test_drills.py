@@ -90,4 +90,4 @@ def test_the_owner_is_cut_off(tmp_path: Path) -> None:
 
 def test_names(tmp_path: Path) -> None:
     assert [d.name for d in chosen(["cut"], {})] == ["cut-sidecar", "cut-broker"]
-    assert len(chosen(["all"], {})) == len({d.name for d in chosen(["all"], {})}) == 14
+    assert len(chosen(["all"], {})) == len({d.name for d in chosen(["all"], {})}) == 18

@@ -197,7 +197,7 @@ class Ground:
     def _places(self, prefix: str) -> tuple[str, str]:
         """Return the id of the first group, and that of one which is led at another broker, or "". Both brokers lead
         the group's offsets and its state, and neither coordinates the sidecars' own group."""
-        if len(self.kafka.nodes) < 3:
+        if len(self.kafka.nodes) < 3 or self.kafka.bare:
             return prefix, ""
         found, arbiter = self._leads_both(prefix)
         if len(found) < 2:  # a broker that was late at the start leads nothing until it is given its partitions
