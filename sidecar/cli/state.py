@@ -215,6 +215,8 @@ def _checked(file: Path, partitions: int) -> Counter[int]:
 
 def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
     """Raises Failed while a sidecar is a member of the owners' group."""
+    from sidecar.core.errors import Code as Kafka
+    from sidecar.core.errors import name_of
     from sidecar.kafka.cluster import Cluster
     from sidecar.wire.generated import describe_groups as dg
 
@@ -223,9 +225,6 @@ def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
         req = dg.DescribeGroupsRequest(groups=[owners_group])
         res = await conn.request(dg, "DescribeGroups", req, low=0, high=5)
         return res.groups[0]
-
-    from sidecar.core.errors import Code as Kafka
-    from sidecar.core.errors import name_of
 
     found = client.ask(bootstrap, "sidecar-state", look)
     if found.error_code not in (Kafka.NONE, Kafka.GROUP_ID_NOT_FOUND):

@@ -61,7 +61,6 @@ def test_a_schema_that_comes_behind_its_value_is_learned_in_time() -> None:
     fields = [("owner_epoch", "long"), ("time_ms", "long"), ("revision", "long"), ("why", "string")]
     fields += [("epoch", "int"), ("metadata_hash", "long"), ("of_tomorrow", "int")]
     text["fields"] = [{"name": name, "type": kind, "default": 0 if kind != "string" else ""} for name, kind in fields]
-    codec = StateCodec()
     writer = StateCodec(files={**published(), "group-v1": json.dumps(text)})
     value = writer.encode(GroupRecord("newer", 5, 1, "joined"), Stamp(7 << 16, 1), 1).value
     log = log_with("group", value or b"")
