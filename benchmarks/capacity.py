@@ -10,7 +10,8 @@ its heartbeat every 5 s, Kafka's default, spread evenly.
 among themselves included. `memory`: resident, of the larger of the two; each of them keeps the whole state topic, and
 the groups that it owns. `idle`: the same before there is a group. `topic`: the files of one replica, nothing compacted,
 schemas and claims included. `takeover`: from SIGKILL to one of the two until a member of each of up to twelve of its
-groups has a heartbeat accepted by the other one: the first and the last of them. A heartbeat with an error fails the run.
+groups has a heartbeat accepted by the other one: the first and the last of them. A heartbeat with an error fails the
+run.
 
 A member has a connection to itself up to `--connections`; with more members, several share one.
 """
@@ -199,14 +200,13 @@ def main() -> None:
         size = Size(max(1, members // a.group), members, members * a.partitions)
         with tempfile.TemporaryDirectory(prefix="sidecar-bench-") as tmp:
             properties = {**PROPERTIES, "log.segment.bytes": "1073741824"}
-            with LocalKafka(
-                Path(tmp) / "run", brokers=2, properties=properties, sidecar_env=ENV, jvm=JVM_FAST
-            ) as kafka:
+            folder = Path(tmp) / "run"
+            with LocalKafka(folder, brokers=2, properties=properties, sidecar_env=ENV, jvm=JVM_FAST) as kafka:
                 f = row(kafka, size, a.seconds, a.connections)
         rows.append(f)
         print(
-            f"{members:8,} {f['connections']:12,} {f['heartbeats_per_s']:13,} {f['cpu_percent']:5} % {f['idle_mb']:4} MB "
-            f"{f['memory_mb']:5} MB {f['topic_kb']:7,} kB {f['takeover_s']} s",
+            f"{members:8,} {f['connections']:12,} {f['heartbeats_per_s']:13,} {f['cpu_percent']:5} % "
+            f"{f['idle_mb']:4} MB {f['memory_mb']:5} MB {f['topic_kb']:7,} kB {f['takeover_s']} s",
             flush=True,
         )
     finish({"bench": "capacity", "peer": None, "interval_s": INTERVAL_S, "rows": rows})

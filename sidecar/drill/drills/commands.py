@@ -6,17 +6,12 @@ import json
 import subprocess
 import sys
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
-
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.processes import DrillError
 
 INCLUDE = "sidecar.groups.include"
+CONFIGS = "kafka.admin.ConfigCommand"
+"""kafka-configs.sh."""
 TIMEOUT_S = 400.0
 
 
@@ -41,14 +36,12 @@ def must(*args: str) -> str:
 
 
 def set_patterns(ground: Ground, patterns: str) -> None:
-    """Which groups the sidecars coordinate, for all of them; "": as their own settings say. Over any sidecar, as
-    `kafka-configs.sh --entity-type brokers --entity-default` does."""
-    op = AlterConfigOpType.SET if patterns else AlterConfigOpType.DELETE
-    entry = ConfigEntry(INCLUDE, patterns, incremental_operation=op)
-    resource = ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])
-    admin = ground.admin(ground.kafka.bootstrap)
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(timeout=30)
+    """Which groups the sidecars coordinate, for all of them; "": as their own settings say. Raises DrillError."""
+    change = ("--add-config", f"{INCLUDE}={patterns}") if patterns else ("--delete-config", INCLUDE)
+    whom = ("--bootstrap-server", ground.kafka.bootstrap, "--alter", "--entity-type", "brokers", "--entity-default")
+    code, said = ground.kafka.run_tool(CONFIGS, *whom, *change, timeout_s=120)
+    if code != 0:
+        raise DrillError(f"kafka-configs.sh {' '.join(change)}: exit code {code}: {said[-500:]}")
 
 
 def groups_of(ground: Ground) -> list[str]:
