@@ -24,7 +24,8 @@ def call(*args: str) -> tuple[int, str]:
 
 def empty_topic(kafka: LocalKafka, name: str, partitions: int) -> str:
     new = NewTopic(name, partitions, 1, config={"cleanup.policy": "compact", "max.message.bytes": str(16 << 20)})
-    for future in AdminClient({"bootstrap.servers": kafka.bootstrap}).create_topics([new]).values():
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})  # must outlive its answer
+    for future in admin.create_topics([new]).values():
         future.result(timeout=30)
     return name
 
