@@ -55,8 +55,7 @@ class Line(asyncio.Protocol):
         self._buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # uvloop's is none of asyncio's
 
     def data_received(self, data: bytes) -> None:
         buf = self._buffer + data if self._buffer else data

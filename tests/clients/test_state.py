@@ -49,7 +49,7 @@ def test_a_topic_comes_back_as_it_was(kafka: LocalKafka, tmp_path: Path) -> None
 
     other = empty_topic(kafka, "restored", 50)
     code, said = call("load", str(first), *where, "--topic", other)
-    assert code == 1 and "1 sidecars run" in said and "Stop them first" in said
+    assert code == 1 and "1 sidecars run" in said and "Stop them first" in said, said
     nobody = (*where, "--owners-group", "a-group-without-members")
     assert call("load", str(first), *nobody)[0] == 1, "the topic in use is not empty"
     code, said = call("load", str(first), *nobody, "--topic", other)
