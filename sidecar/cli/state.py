@@ -9,6 +9,7 @@ did not take everything.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 5_000
 ANSWER_S = 30.0
+SETTLE_S = 15.0
+"""A topic that has just been made has its leaders by then."""
 UNDER_WAY = 50_000
 """Records that wait for the brokers at once."""
 RECORD_BYTES = 64 << 20
@@ -101,18 +104,23 @@ def _consumer(client: Client, bootstrap: str) -> Any:
 
 def _bounds(consumer: Any, bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
     """First offset and the next one to be written, of each partition. Raises Failed."""
-    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-    try:
-        found = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
-        if found.error is not None:
-            raise Failed(
-                Code.FINDINGS, f"{topic}: {found.error.str()}.", "Is this the cluster, and may this user read it?"
-            )
-        parts = sorted(found.partitions)
-        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=ANSWER_S) for p in parts}
-    except KafkaException as exc:
-        raise Failed(Code.UNREACHED, f"{bootstrap}: {exc.args[0].str()}", CHECK) from None
+    passing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    until = time.monotonic() + SETTLE_S
+    while True:
+        try:
+            found = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+            if found.error is not None:
+                then = "Is this the cluster, and may this user read it?"
+                raise Failed(Code.FINDINGS, f"{topic}: {found.error.str()}.", then)
+            parts = sorted(found.partitions)
+            return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=ANSWER_S) for p in parts}
+        except KafkaException as exc:
+            error = exc.args[0]
+            if error.code() not in passing or time.monotonic() > until:
+                raise Failed(Code.UNREACHED, f"{bootstrap}: {error.str()}", CHECK) from None
+            time.sleep(0.2)
 
 
 def _written(client: Client, bootstrap: str, topic: str, file: Path) -> Counter[int]:
