@@ -9,9 +9,9 @@ its heartbeat every 5 s, Kafka's default, spread evenly.
 `cpu`: of both sidecars together while nothing but heartbeats comes, in percent of one core, heartbeats of the sidecars
 among themselves included. `memory`: resident, of the larger of the two; each of them keeps the whole state topic, and
 the groups that it owns. `idle`: the same before there is a group. `topic`: the files of one replica, nothing compacted,
-schemas and claims included (`empty_topic_kb` in the JSON: before the first group). `takeover`: from SIGKILL to one of the two until a member of each of up to twelve of its
-groups has a heartbeat accepted by the other one: the first and the last of them. A heartbeat with an error fails the
-run.
+schemas and claims included (`empty_topic_kb` in the JSON: before the first group). `takeover`: from SIGKILL to one of
+the two until a member of each of up to twelve of its groups has a heartbeat accepted by the other one: the first and
+the last of them. A heartbeat with an error fails the run.
 
 A member has a connection to itself up to `--connections`; with more members, several share one.
 """
