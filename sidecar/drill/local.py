@@ -117,6 +117,11 @@ class LocalKafka:
         """The sidecars' addresses, whatever clients are told."""
         return ",".join(f"127.0.0.1:{self.told(n.sidecar_port)}" for n in self.nodes)
 
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Kafka 3 has none by default."""
+        return not self.version.startswith("3.")
+
     def clients_listener(self, n: Broker) -> int:
         """The port of the broker's own listener for clients."""
         return n.sidecar_port if n.node_id in self.bare else n.clients_port

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from sidecar.drill.drills.brokers import broker_of
 from sidecar.drill.drills.commands import groups_of, must, set_patterns, wait_where, whereabouts
-from sidecar.drill.drills.ground import OWNERS_GROUP, PROPERTIES, STATE_TOPIC, Ground
+from sidecar.drill.drills.ground import KINDS, OWNERS_GROUP, PROPERTIES, STATE_TOPIC, Ground
 from sidecar.drill.drills.judge import Verdict, audit, judge_audit
 from sidecar.drill.drills.sidecars import STOPS_WITHIN_S, sidecar_of
 from sidecar.drill.drills.spec import Drill, Mark
@@ -40,6 +40,9 @@ class _Deployment(Drill):
     patience_s = 150.0
 
     def start(self, ground: Ground) -> None:
+        """The groups are Kafka's at times, so they are of kinds that it has."""
+        if not ground.kafka.has_consumer_groups:
+            ground.kinds = KINDS[1:]
         ground.kafka.start_brokers()
         ground.say(f"{len(ground.kafka.nodes)} brokers, Kafka {ground.kafka.version}, run without sidecars")
 
