@@ -7,7 +7,7 @@ topic by the product's own codec (`--group` members in each, `--partitions` for 
 its heartbeat every 5 s, Kafka's default, spread evenly.
 
 `cpu`: of both sidecars together while nothing but heartbeats comes, in percent of one core, heartbeats of the sidecars
-among themselves included. `memory`: resident, of the larger of the two; each of them keeps the whole state topic, and
+among themselves included, and beside it without clients. `memory`: resident, of the larger of the two; each of them keeps the whole state topic, and
 the groups that it owns. `idle`: the same before there is a group. `topic`: the files of one replica, nothing compacted,
 schemas and claims included (`empty_topic_kb` in the JSON: before the first group). `takeover`: from SIGKILL to one of
 the two until a member of each of up to twelve of its groups has a heartbeat accepted by the other one: the first and
@@ -40,6 +40,7 @@ from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 
 INTERVAL_S = 5.0
+IDLE_S = 10.0
 TICK_S = 0.01
 PATIENT = {k: v for k, v in ENV.items() if k not in ("SIDECAR_LOOP_PROBE_MS", "SIDECAR_STATE__FENCE_INTERVAL_MS")}
 """Nobody removes members that are silent until the load begins; everything else is as by default."""
@@ -138,6 +139,13 @@ def topic_bytes(kafka: LocalKafka, node: Broker) -> int:
     return sum(f.stat().st_size for f in (kafka.folder / f"data-{node.node_id}").glob(f"{STATE}-*/*.log"))
 
 
+def idle_cpu(kafka: LocalKafka) -> float:
+    """Percent of one core that both sidecars take while no client is there."""
+    before = sum(cpu_s(n.sidecar) for n in kafka.nodes)
+    time.sleep(IDLE_S)
+    return round(100 * (sum(cpu_s(n.sidecar) for n in kafka.nodes) - before) / IDLE_S, 1)
+
+
 def row(kafka: LocalKafka, size: Size, seconds: float, connections: int) -> dict[str, object]:
     kafka.wait_ready()
     idle, empty = max(rss_mb(n.sidecar) for n in kafka.nodes), topic_bytes(kafka, kafka.nodes[0])
@@ -154,6 +162,7 @@ def row(kafka: LocalKafka, size: Size, seconds: float, connections: int) -> dict
     figures: dict[str, object] = {"members": size.members, "groups": size.groups, "partitions": size.partitions}
     figures |= {"records": records, "topic_kb": round(topic_bytes(kafka, kafka.nodes[0]) / 1024), "idle_mb": idle}
     figures["empty_topic_kb"] = round(empty / 1024)
+    figures["idle_cpu_percent"] = idle_cpu(kafka)
     owners = owners_of(kafka, size)
 
     async def load() -> None:
@@ -185,7 +194,7 @@ def row(kafka: LocalKafka, size: Size, seconds: float, connections: int) -> dict
     return figures | {"takeover_s": [round(firsts[0], 2), round(firsts[-1], 2)], "taken_over": len(lost)}
 
 
-HEAD = " members  connections  heartbeats/s     cpu    idle   memory      topic takeover"
+HEAD = " members  connections  heartbeats/s     cpu (without)    idle   memory      topic takeover"
 
 
 def main() -> None:
@@ -207,7 +216,7 @@ def main() -> None:
                 f = row(kafka, size, a.seconds, a.connections)
         rows.append(f)
         print(
-            f"{members:8,} {f['connections']:12,} {f['heartbeats_per_s']:13,} {f['cpu_percent']:5} % "
+            f"{members:8,} {f['connections']:12,} {f['heartbeats_per_s']:13,} {f['cpu_percent']:5} % {f['idle_cpu_percent']:7} % "
             f"{f['idle_mb']:4} MB {f['memory_mb']:5} MB {f['topic_kb']:7,} kB {f['takeover_s']} s",
             flush=True,
         )
