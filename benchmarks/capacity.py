@@ -7,8 +7,9 @@ topic by the product's own codec (`--group` members in each, `--partitions` for 
 its heartbeat every 5 s, Kafka's default, spread evenly.
 
 `cpu`: of both sidecars together while nothing but heartbeats comes, in percent of one core, heartbeats of the sidecars
-among themselves included, and beside it without clients. `memory`: resident, of the larger of the two; each of them keeps the whole state topic, and
-the groups that it owns. `idle`: the same before there is a group. `topic`: the files of one replica, nothing compacted,
+among themselves included, and beside it without clients. `memory`: resident, of the larger of the two; each of them
+keeps the whole state topic, and the groups that it owns. `idle`: the same before there is a group. `topic`: the files
+of one replica, nothing compacted,
 schemas and claims included (`empty_topic_kb` in the JSON: before the first group). `takeover`: from SIGKILL to one of
 the two until a member of each of up to twelve of its groups has a heartbeat accepted by the other one: the first and
 the last of them. A heartbeat with an error fails the run.
@@ -216,7 +217,8 @@ def main() -> None:
                 f = row(kafka, size, a.seconds, a.connections)
         rows.append(f)
         print(
-            f"{members:8,} {f['connections']:12,} {f['heartbeats_per_s']:13,} {f['cpu_percent']:5} % {f['idle_cpu_percent']:7} % "
+            f"{members:8,} {f['connections']:12,} {f['heartbeats_per_s']:13,} "
+            f"{f['cpu_percent']:5} % {f['idle_cpu_percent']:7} % "
             f"{f['idle_mb']:4} MB {f['memory_mb']:5} MB {f['topic_kb']:7,} kB {f['takeover_s']} s",
             flush=True,
         )
