@@ -12,12 +12,11 @@ from sidecar.audit.decode import BODY_AT, times
 from sidecar.audit.decode_arrow import buffers_of, gathered, mapped
 from sidecar.audit.decode_avro import PLAIN, Pool, Unfit, Walk
 from sidecar.audit.decode_nodes import LONG, Spans, offsets_of
+from sidecar.audit.dump import TIME_TYPES
 from sidecar.audit.layers import BRONZE
 from sidecar.state.keys import decode_key
 from sidecar.state.schema import MARK, StateError
 
-TIME_TYPES = (None, "create", "append")
-"""By the numbers that the Kafka client gives them."""
 DAY_MS = 86_400_000
 Header = tuple[str, bytes | None]
 

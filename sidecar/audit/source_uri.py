@@ -1,15 +1,11 @@
 """Where bronze records come from: kafka://HOST:PORT | delta://FOLDER | parquet://FOLDER | file://FILE.
 
 All four give the same rows. `delta` and `parquet` are a lake, the bronze table of one, or any folder of Parquet files
-with bronze's columns. `file` is a plain dump: a file, or a folder of files, one JSON object to a line, `.gz` or not:
-
-    {"partition": 7, "offset": 42, "time_ms": 1760000000000, "time_type": "create",
-     "key": "base64", "value": "base64, or null", "headers": [["why", "base64"]]}
+with bronze's columns. `file` is a plain dump (dump.py), which `sidecar state dump` writes.
 """
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -21,12 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.audit.bronze import TIME_TYPES, bronze_batch, conform
+from sidecar.audit.bronze import bronze_batch, conform
+from sidecar.audit.dump import TIME_TYPES, DumpRecord, dump_files, dump_lines, open_dump
 from sidecar.audit.errors import AuditError
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
-
-DUMP_ENDINGS = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
 
 
 class Split(Protocol):
@@ -211,26 +206,9 @@ def _widen_by(found: dict[int, tuple[int, int]], batch: Any) -> None:
 
 
 # ---- plain dumps ----------------------------------------------------------------------------------------------------
-class DumpRecord(msgspec.Struct):
-    """msgspec reads and writes bytes as base64."""
-
-    partition: int
-    offset: int
-    time_ms: int
-    time_type: str | None
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]] = []
-
-
 class _Place(msgspec.Struct):
     partition: int
     offset: int
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as f:
-        yield from f
 
 
 @dataclass(frozen=True)
@@ -241,7 +219,7 @@ class DumpSplit:
 
     def batches(self) -> Iterator[Any]:
         decoder = msgspec.json.Decoder(DumpRecord)
-        lines = enumerate(_lines(Path(self.path)), 1)
+        lines = enumerate(dump_lines(Path(self.path)), 1)
         while chunk := list(islice(lines, AT_ONCE)):
             by_partition: dict[int, list[DumpRecord]] = {}
             for number, line in chunk:
@@ -275,15 +253,13 @@ class DumpSource:
         return ""
 
     def files(self) -> list[Path]:
-        if self.path.is_file():
-            return [self.path]
-        return sorted(p for p in self.path.rglob("*") if p.name.endswith(DUMP_ENDINGS))
+        return dump_files(self.path)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         found: dict[int, tuple[int, int]] = {}
         decoder = msgspec.json.Decoder(_Place)
         for path in self.files():
-            for number, line in enumerate(_lines(path), 1):
+            for number, line in enumerate(dump_lines(path), 1):
                 try:
                     r = decoder.decode(line)
                 except msgspec.DecodeError as exc:
@@ -300,7 +276,7 @@ class DumpSource:
 def dump(batches: Iterable[Any], path: Path) -> int:
     """Write bronze rows as a plain dump; returns how many."""
     written = 0
-    with gzip.open(path, "wb") if path.name.endswith(".gz") else path.open("wb") as f:
+    with open_dump(path) as f:
         for batch in batches:
             names = ("state_partition", "offset", "log_ms", "log_time_type", "key", "value", "headers")
             for p, offset, ms, kind, key, value, headers in zip(*(batch[n].to_pylist() for n in names), strict=True):

@@ -22,11 +22,13 @@ from sidecar.cli.drill import drill  # noqa: E402
 from sidecar.cli.exits import Code  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
+from sidecar.cli.state import state  # noqa: E402
 from sidecar.cli.top import top  # noqa: E402
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(groups, name="groups")
 app.add_typer(audit, name="audit")
+app.add_typer(state, name="state")
 app.command()(acls)
 app.add_typer(config_commands, name="config")
 app.command()(history)

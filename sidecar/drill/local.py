@@ -85,6 +85,8 @@ class LocalKafka:
     """Port on which something listens -> port that others are told instead: a proxy stands between."""
     trees: dict[int, Path] = field(default_factory=dict)
     """Node id -> another checkout of this project, whose sidecar runs there."""
+    bare: set[int] = field(default_factory=set)
+    """Node ids of brokers without a sidecar: their own listener for clients is where the sidecar's would be."""
     nodes: list[Broker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -114,6 +116,15 @@ class LocalKafka:
     def internal_sidecars(self) -> str:
         """The sidecars' addresses, whatever clients are told."""
         return ",".join(f"127.0.0.1:{self.told(n.sidecar_port)}" for n in self.nodes)
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Kafka 3 has none by default."""
+        return not self.version.startswith("3.")
+
+    def clients_listener(self, n: Broker) -> int:
+        """The port of the broker's own listener for clients."""
+        return n.sidecar_port if n.node_id in self.bare else n.clients_port
 
     # ---- brokers ------------------------------------------------------------------------------------------
     def start(self) -> LocalKafka:
@@ -146,7 +157,8 @@ class LocalKafka:
             meta.write_text("\n".join([*lines, f"node.id={node.node_id}", f"directory.id={_uuid()}", ""]))
         for node in self.nodes:
             self.start_broker(node)
-        wait_until("the brokers", lambda: all(port_open(n.clients_port) for n in self.nodes), 90, self.processes())
+        ports = [self.clients_listener(n) for n in self.nodes]
+        wait_until("the brokers", lambda: all(map(port_open, ports)), 90, self.processes())
 
     def configure(self, node: Broker) -> None:
         """Write the broker's properties; they count when it is started next."""
@@ -172,7 +184,7 @@ class LocalKafka:
     def _server_properties(self, n: Broker) -> str:
         one = self.front == "one"
         outside = n.clients_port if self.front == "none" else n.sidecar_port
-        listeners = [f"CLIENTS://127.0.0.1:{n.clients_port}"]
+        listeners = [f"CLIENTS://127.0.0.1:{self.clients_listener(n)}"]
         advertised = [f"CLIENTS://127.0.0.1:{self.told(outside)}"]
         if not one:
             listeners.append(f"INTERNAL://127.0.0.1:{n.internal_port}")

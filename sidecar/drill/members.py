@@ -211,6 +211,11 @@ class Member:
         self._topic = topic
         self._offset = itertools.count(1)
 
+    @property
+    def epoch(self) -> int:
+        """Of the membership, or its generation: it stays what it is as long as the group need not begin anew."""
+        return self._speaker.epoch
+
     async def run(self, stopped: Callable[[], bool]) -> None:
         await asyncio.gather(
             self._converse(self._heartbeat, HEARTBEAT_EVERY_S, stopped),

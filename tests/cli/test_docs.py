@@ -25,7 +25,7 @@ def test_every_command_is_told_and_every_one_that_is_told_is_there() -> None:
     for name, command in root.commands.items():  # type: ignore[attr-defined]
         there |= {f"{name} {sub}" for sub in getattr(command, "commands", {})} or {name}
     table = DOC.partition("## Which question")[2].partition("Commands that look")[0]
-    told = set(re.findall(r"`sidecar ((?:groups|config|audit) [a-z]+|[a-z]+)", table))
+    told = set(re.findall(r"`sidecar ((?:groups|config|audit|state) [a-z]+|[a-z]+)", table))
     told |= {f"groups {verb}" for verb in re.findall(r"`(release|rebalance)`", table)}
     assert told - there == set()
     # `run` and `health` are for machines: README.md and docs/operations.md have them.

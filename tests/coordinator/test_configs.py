@@ -258,6 +258,23 @@ def test_a_setting_that_cannot_be_read_is_left_out_and_told() -> None:
     run(test)
 
 
+def test_a_setting_of_a_newer_version_is_kept_and_not_followed() -> None:
+    async def test(house: House, front: Heard) -> None:
+        p = house.service.partition_of("g")
+        raw = house.codec.config("g", "consumer.of.tomorrow", "7", 1, 1, "").value
+        assert raw is not None
+        house.state.partitions[p].configs["g"] = {"consumer.of.tomorrow": raw}
+        house.configs.changed("g")
+        before = config(house, "other")
+        assert config(house) == before
+        front.tell(Request(1, change(SESSION, "50000")))
+        assert (await front.reply(1)).refused == {}
+        assert config(house).session_timeout_ms == 50_000
+        assert house.state.partitions[p].configs["g"]["consumer.of.tomorrow"] == raw
+
+    run(test)
+
+
 def test_a_setting_that_cannot_be_read_can_be_written_anew() -> None:
     async def test(house: House, front: Heard) -> None:
         p = house.service.partition_of("g")

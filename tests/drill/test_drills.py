@@ -67,6 +67,10 @@ def test_the_owner_is_stopped(ground: Ground) -> None:
     played(only("stop"), ground)
 
 
+def test_the_state_topic_is_restored_from_a_dump(ground: Ground) -> None:
+    played(only("restore"), ground)
+
+
 def test_a_drill_whose_groups_do_not_come_back_fails_and_says_so(ground: Ground) -> None:
     drill = only("kill-owner")
     drill.patience_s = 0.0
@@ -90,4 +94,4 @@ def test_the_owner_is_cut_off(tmp_path: Path) -> None:
 
 def test_names(tmp_path: Path) -> None:
     assert [d.name for d in chosen(["cut"], {})] == ["cut-sidecar", "cut-broker"]
-    assert len(chosen(["all"], {})) == len({d.name for d in chosen(["all"], {})}) == 14
+    assert len(chosen(["all"], {})) == len({d.name for d in chosen(["all"], {})}) == 18

@@ -25,6 +25,9 @@ from sidecar.drill.drills.disk import DiskFull, small_disks
 from sidecar.drill.drills.ground import PROPERTIES, SIDECAR_ENV, Ground
 from sidecar.drill.drills.network import CutBroker, CutSidecar, lined
 from sidecar.drill.drills.report import show, show_all
+from sidecar.drill.drills.restore import Restore
+from sidecar.drill.drills.rollback import Rollback
+from sidecar.drill.drills.rollout import RollOut, TakeOut, without_sidecars
 from sidecar.drill.drills.run import Result, play
 from sidecar.drill.drills.sidecars import KillAny, KillOwner, RollingRestart, Stop, SuspendOwner
 from sidecar.drill.drills.spec import Drill
@@ -40,10 +43,14 @@ DRILLS: tuple[type[Drill], ...] = (
     SuspendOwner,
     RollingRestart,
     RollingUpgrade,
+    Rollback,
     KillBroker,
     SuspendBroker,
     FullRestart,
+    Restore,
     StateTopic,
+    RollOut,
+    TakeOut,
     CutSidecar,
     CutBroker,
     DiskFull,
@@ -60,6 +67,7 @@ def plain(folder: Path, version: str) -> LocalKafka:
 
 STAGES: dict[str, Callable[[Path, str], LocalKafka]] = {
     "plain": plain,
+    "bare": without_sidecars,
     "lined": lined,
     "small disks": small_disks,
     "single": single,

@@ -115,6 +115,8 @@ class Ground:
         self.bystanders: dict[str, list[Member]] = {}
         """Of the sidecars, and of Kafka."""
         self.crew: Members | None = None
+        self.kinds: tuple[str, ...] = KINDS
+        """Of the groups under test."""
         self.clients_may_end = False
         """A client that ends is started again, as by whoever runs applications."""
 
@@ -180,9 +182,9 @@ class Ground:
             future.result(timeout=30)
         time.sleep(2.5)  # the sidecars read the topics every 2 s
         self.producer = ProducerProcess(k, self.topic, rate=RATE, bootstrap=k.internal, name=f"{tag}-producer").start()
-        first, elsewhere = self._places(f"drill-{tag}-{KINDS[0]}")
-        native = KINDS if not k.version.startswith("3.") else KINDS[1:]  # Kafka 3 has no consumer groups by default
-        cast = [("sidecar", kind, k.bootstrap) for kind in KINDS]
+        first, elsewhere = self._places(f"drill-{tag}-{self.kinds[0]}")
+        native = KINDS if k.has_consumer_groups else KINDS[1:]
+        cast = [("sidecar", kind, k.bootstrap) for kind in self.kinds]
         cast += [("kafka", kind, k.internal) for kind in native if beside_kafka]
         self.companies, self.clients_may_end = [], False
         for side, kind, bootstrap in cast:
@@ -197,7 +199,7 @@ class Ground:
     def _places(self, prefix: str) -> tuple[str, str]:
         """Return the id of the first group, and that of one which is led at another broker, or "". Both brokers lead
         the group's offsets and its state, and neither coordinates the sidecars' own group."""
-        if len(self.kafka.nodes) < 3:
+        if len(self.kafka.nodes) < 3 or self.kafka.bare:
             return prefix, ""
         found, arbiter = self._leads_both(prefix)
         if len(found) < 2:  # a broker that was late at the start leads nothing until it is given its partitions

@@ -40,7 +40,7 @@ def _delete(ground: Ground) -> None:
         future.result(timeout=60)
 
 
-def _delete_and_create(ground: Ground) -> None:
+def delete_and_create(ground: Ground) -> None:
     _delete(ground)
     admin = ground.admin()
     end = time.monotonic() + 30
@@ -71,7 +71,7 @@ def _forget(ground: Ground) -> None:
 
 FAULTS: tuple[tuple[str, Callable[[Ground], None]], ...] = (
     ("deleted", _delete),
-    ("deleted and made anew", _delete_and_create),
+    ("deleted and made anew", delete_and_create),
     ("set to cleanup.policy=delete", _forget),
 )
 

@@ -26,9 +26,16 @@ def _git(*args: str) -> bytes:
 
 
 def earlier() -> str:
-    """Return the commit to upgrade from where none is named: the last tag, or one of a while ago."""
+    """Return the commit to upgrade from where none is named: the last tag, or one of a while ago. Raises DrillError."""
     tags = _git("tag", "--merged", "HEAD", "--sort=-creatordate").decode().split()
-    return _git("rev-parse", "--short", f"{tags[0] if tags else AGO}^{{commit}}").decode().strip()
+    wanted = tags[0] if tags else AGO
+    try:
+        return _git("rev-parse", "--short", "--verify", f"{wanted}^{{commit}}").decode().strip()
+    except DrillError:
+        if _git("rev-parse", "--is-shallow-repository").strip() != b"true":
+            raise
+        text = f"this clone has no history, and so not {wanted}: git fetch --unshallow --tags, or name --earlier COMMIT"
+        raise DrillError(text) from None
 
 
 def checkout(commit: str, folder: Path) -> Path:

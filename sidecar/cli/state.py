@@ -1,0 +1,287 @@
+"""`sidecar state`: the state topic as a file, and a file as the state topic.
+
+`dump` may run beside live sidecars. `load` writes what the file has into an empty topic, in the same order, with the
+same times and headers, while no sidecar runs. The records name topics by their ids, so a dump belongs to its cluster.
+
+Exit codes (exits.py): 0 done, 1 refused, 2 the file or the command line is wrong, 3 the brokers cannot be reached, or
+did not take everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sidecar.cli.connect import CHECK, Bootstrap, Client, CommandConfig, StateTopic, client_of
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.output import run
+
+if TYPE_CHECKING:
+    from sidecar.audit.dump import DumpRecord
+
+AT_ONCE = 5_000
+ANSWER_S = 30.0
+SETTLE_S = 15.0
+"""A topic that has just been made has its leaders by then."""
+UNDER_WAY = 50_000
+"""Records that wait for the brokers at once."""
+RECORD_BYTES = 64 << 20
+"""The largest record; the topic's max.message.bytes is what decides."""
+ANEW = "Delete the topic, make it anew (docs/procedures.md has the command), and load the file again."
+state = typer.Typer(no_args_is_help=True, help="Back the state topic up, and restore it.")
+DumpFile = Annotated[Path, typer.Argument(metavar="FILE", help="One JSON object a line; compressed if it ends in .gz.")]
+OwnersGroup = Annotated[str, typer.Option(help="The setting ownership.group.")]
+
+
+@state.command()
+def dump(
+    file: DumpFile, bootstrap: Bootstrap, topic: StateTopic = "__group_state", command_config: CommandConfig = None
+) -> None:
+    """Write all records of the state topic to a file, which `sidecar audit run --from file://FILE` reads, too."""
+
+    def show() -> Code:
+        from sidecar.audit.dump import ENDINGS
+
+        if not file.name.endswith(ENDINGS):
+            raise Failed(Code.USAGE, f"{file}: the name must end in one of {' '.join(ENDINGS)}.")
+        if file.exists():
+            raise Failed(Code.USAGE, f"{file} exists already.", "Name another file; this one is not overwritten.")
+        found = _written(client_of(command_config), bootstrap, topic, file)
+        typer.echo(f"{found.total()} records of {len(found)} partitions of {topic} are in {file}.")
+        return Code.OK
+
+    run(show)
+
+
+@state.command()
+def load(
+    file: DumpFile,
+    bootstrap: Bootstrap,
+    topic: StateTopic = "__group_state",
+    owners_group: OwnersGroup = "__group_state_owners",
+    command_config: CommandConfig = None,
+) -> None:
+    """Write the records of a dump into an empty state topic, while no sidecar runs. Refuses anything else."""
+
+    def show() -> Code:
+        from sidecar.audit.errors import AuditError
+
+        client = client_of(command_config)
+        try:
+            partitions = _empty(client, bootstrap, topic)
+            found = _checked(file, partitions)
+            _nobody_runs(client, bootstrap, owners_group)
+            _produced(client, bootstrap, topic, file, found.total())
+        except AuditError as exc:
+            raise Failed(Code.USAGE, str(exc), "The file must be one that `sidecar state dump` wrote.") from None
+        typer.echo(f"{found.total()} records are in {len(found)} partitions of {topic}. Sidecars may be started.")
+        return Code.OK
+
+    run(show)
+
+
+# ---- reading ------------------------------------------------------------------------------------------------------
+def _consumer(client: Client, bootstrap: str) -> Any:
+    from confluent_kafka import Consumer
+
+    fixed = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "group-state-dump-is-no-group",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        "isolation.level": "read_committed",
+        "log_level": 2,
+    }
+    return Consumer({**client.librdkafka(), **fixed})
+
+
+def _bounds(consumer: Any, bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
+    """First offset and the next one to be written, of each partition. Raises Failed."""
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+    passing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    until = time.monotonic() + SETTLE_S
+    while True:
+        try:
+            found = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+            if found.error is not None:
+                then = "Is this the cluster, and may this user read it?"
+                raise Failed(Code.FINDINGS, f"{topic}: {found.error.str()}.", then)
+            parts = sorted(found.partitions)
+            return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=ANSWER_S) for p in parts}
+        except KafkaException as exc:
+            error = exc.args[0]
+            if error.code() not in passing or time.monotonic() > until:
+                raise Failed(Code.UNREACHED, f"{bootstrap}: {error.str()}", CHECK) from None
+            time.sleep(0.2)
+
+
+def _written(client: Client, bootstrap: str, topic: str, file: Path) -> Counter[int]:
+    """The file appears when it is whole. Returns how many records of each partition it has. Raises Failed."""
+    import msgspec
+    from confluent_kafka import TopicPartition
+
+    from sidecar.audit.dump import open_dump
+
+    found: Counter[int] = Counter()
+    part = file.with_name(f".part-{file.name}")
+    consumer = _consumer(client, bootstrap)
+    try:
+        bounds = _bounds(consumer, bootstrap, topic)
+        found.update(dict.fromkeys(bounds, 0))
+        left = {p for p, (low, high) in bounds.items() if low < high}
+        consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in sorted(left)])
+        with open_dump(part) as out:
+            while left:
+                for record in _arrived(consumer, topic, left):
+                    out.write(msgspec.json.encode(record) + b"\n")
+                    found[record.partition] += 1
+        part.rename(file)
+    except OSError as exc:
+        raise Failed(Code.USAGE, f"{file}: {exc.strerror}.") from None
+    finally:
+        consumer.close()
+        part.unlink(missing_ok=True)
+    return found
+
+
+def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
+    """The next records; partitions that have come to their end go out of `left`. Raises Failed."""
+    from confluent_kafka import KafkaError
+
+    from sidecar.audit.dump import TIME_TYPES, DumpRecord
+
+    first = consumer.poll(ANSWER_S)
+    if first is None:
+        raise Failed(Code.UNREACHED, f"{topic}: nothing came within {ANSWER_S:g} s.", CHECK)
+    for m in [first, *consumer.consume(AT_ONCE, timeout=0)]:
+        error = m.error()
+        if error is None:
+            kind, ms = m.timestamp()
+            headers = [(name, value) for name, value in m.headers() or ()]
+            yield DumpRecord(m.partition(), m.offset(), ms, TIME_TYPES[kind], m.key(), m.value(), headers)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            left.discard(m.partition())
+        elif not error.retriable() or error.fatal():
+            raise Failed(Code.UNREACHED, f"{topic}-{m.partition()}: {error.str()}", CHECK)
+
+
+# ---- may it be written? -------------------------------------------------------------------------------------------
+def _empty(client: Client, bootstrap: str, topic: str) -> int:
+    """How many partitions the topic has. Raises Failed if there are records in it."""
+    consumer = _consumer(client, bootstrap)
+    try:
+        bounds = _bounds(consumer, bootstrap, topic)
+    finally:
+        consumer.close()
+    full = [p for p, (low, high) in bounds.items() if low < high]
+    if full:
+        raise Failed(Code.FINDINGS, f"{topic} is not empty: partition {full[0]} has records.", ANEW)
+    return len(bounds)
+
+
+def _checked(file: Path, partitions: int) -> Counter[int]:
+    """How many records of each partition the file has. Raises AuditError where one does not belong into such a topic,
+    or not behind those before it."""
+    from sidecar.audit.dump import read_dump
+    from sidecar.audit.errors import AuditError
+    from sidecar.core.placement import partition_for
+    from sidecar.state.keys import decode_key
+    from sidecar.state.schema import StateError
+
+    found: Counter[int] = Counter()
+    last: dict[int, int] = {}
+    if not file.exists():
+        raise AuditError(f"{file} does not exist.")
+    for r in read_dump(file):
+        at = f"{file}: partition {r.partition}, offset {r.offset}"
+        if r.offset <= last.get(r.partition, -1):
+            raise AuditError(f"{at} comes after offset {last[r.partition]}.")
+        if not 0 <= r.partition < partitions:
+            raise AuditError(f"{at}: the topic has {partitions} partitions.")
+        try:
+            key = decode_key(r.key or b"")
+        except StateError as exc:
+            raise AuditError(f"{at}: the key cannot be read: {exc}") from None
+        if key.group_id and partition_for(key.group_id, partitions) != r.partition:
+            raise AuditError(
+                f"{at}: group {key.group_id} is looked for elsewhere in a topic of {partitions} partitions."
+            )
+        last[r.partition] = r.offset
+        found[r.partition] += 1
+    if not found:
+        raise AuditError(f"{file} has no records.")
+    return found
+
+
+def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
+    """Raises Failed while a sidecar is a member of the owners' group."""
+    from sidecar.core.errors import Code as Kafka
+    from sidecar.core.errors import name_of
+    from sidecar.kafka.cluster import Cluster
+    from sidecar.wire.generated import describe_groups as dg
+
+    async def look(cluster: Cluster) -> Any:
+        conn = await cluster.coordinator(owners_group, 0)
+        req = dg.DescribeGroupsRequest(groups=[owners_group])
+        res = await conn.request(dg, "DescribeGroups", req, low=0, high=5)
+        return res.groups[0]
+
+    found = client.ask(bootstrap, "sidecar-state", look)
+    if found.error_code not in (Kafka.NONE, Kafka.GROUP_ID_NOT_FOUND):
+        told = f"{owners_group}: {name_of(found.error_code)}"
+        raise Failed(Code.UNREACHED, told, "Try again; a cluster that has just started needs a moment.")
+    if found.members:
+        who = f"{len(found.members)} sidecars run: they are members of {owners_group}."
+        raise Failed(Code.FINDINGS, who, "Stop them first. One that was killed is a member for 6 s more.")
+
+
+# ---- writing ------------------------------------------------------------------------------------------------------
+def _produced(client: Client, bootstrap: str, topic: str, file: Path, count: int) -> None:
+    """In the order of the file, and each record once. Raises Failed."""
+    from confluent_kafka import KafkaException, Producer
+
+    from sidecar.audit.dump import read_dump
+
+    fixed = {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        "message.max.bytes": RECORD_BYTES,
+        "queue.buffering.max.messages": 2 * UNDER_WAY,
+        "queue.buffering.max.kbytes": 1 << 20,
+        "log_level": 2,
+    }
+    producer = Producer({**client.librdkafka(), **fixed})
+    refused: list[str] = []
+    taken = Counter[str]()
+
+    def told(error: Any, m: Any) -> None:
+        if error is None:
+            taken[topic] += 1
+        else:
+            refused.append(f"{topic}-{m.partition()}: {error.str()}")
+
+    try:
+        for r in read_dump(file):
+            headers: Any = r.headers or None
+            time_ms = max(0, r.time_ms)
+            producer.produce(topic, r.value, r.key, r.partition, told, timestamp=time_ms, headers=headers)
+            while len(producer) > UNDER_WAY:
+                producer.poll(0.1)
+            if refused:
+                break
+        producer.flush(ANSWER_S * 4)
+    except (KafkaException, BufferError) as exc:
+        refused.append(str(exc))
+    if refused or taken[topic] != count:
+        what = refused[0] if refused else "the brokers did not answer in time"
+        raise Failed(Code.UNREACHED, f"{taken[topic]} of {count} records were written: {what}", ANEW)
