@@ -214,7 +214,7 @@ def test_an_attempt_that_fails_is_followed_by_another() -> None:
         house.prove()
         house.assign(1)
         await until(lambda: house.service.problem())
-        assert house.service.problem() == "InitProducerId: error 53"
+        assert house.service.problem() == "InitProducerId: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
         await until(lambda: phase(house) is Phase.SERVING)
         assert house.brokers.count(Api.INIT_PRODUCER_ID) == 3 and house.service.problem() == ""
         problems = [f["error"] for _, event, f in house.lines.lines if event == "takeover failed, trying again"]

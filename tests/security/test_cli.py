@@ -72,11 +72,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def test_commands_through_the_sidecar_and_past_it(place: Place) -> None:
-    listed = json.loads(place.through("groups", "list", "-o", "json"))
-    assert GROUP in {row["group"] for row in listed}
+    listed = place.through("groups", "list", "-o", "json").splitlines()
+    assert GROUP in {json.loads(row)["group"] for row in listed}
     for ask in (place.through, place.direct):
-        assert GROUP in ask("groups", "history", GROUP)
-        assert "node 1" in ask("owner", GROUP) or "1" in ask("owner", GROUP)
+        assert "group epoch" in ask("groups", "history", GROUP)
+        assert "1" in ask("owner", GROUP)
     assert GROUP in place.through("groups", "explain", GROUP)
 
 
@@ -94,18 +94,18 @@ def rights(place: Place) -> dict[str, Any]:
     node = place.kafka.nodes[0]
     words = ["doctor", "--bootstrap", place.kafka.bootstrap, "--admin", f"127.0.0.1:{node.admin_port}"]
     words += ["--principal", f"User:{SIDECAR}", "--command-config", str(place.clients), "-o", "json"]
-    found = json.loads(CliRunner().invoke(app, words).stdout)
+    found = map(json.loads, CliRunner().invoke(app, words).stdout.splitlines())
     (check,) = [c for c in found if c["name"] == "rights of the sidecars"]
     return dict(check)
 
 
 def test_the_doctor_misses_a_right_that_was_taken_away(place: Place) -> None:
     assert rights(place)["status"] == "ok"
-    what = ResourceType.TRANSACTIONAL_ID, "__group_state-", ResourcePatternType.PREFIXED
+    what = ResourceType.TOPIC, "__group_state", ResourcePatternType.LITERAL
     taken = AclBindingFilter(*what, f"User:{SIDECAR}", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
     admin = place.ground.admin(place.kafka)
     (deleted,) = admin.delete_acls([taken]).values()
     assert len(deleted.result(30)) == 1
     found = rights(place)
     assert found["status"] == "fail"
-    assert "transactional-id __group_state-" in found["finding"]
+    assert "Write of topic __group_state" in found["finding"]
