@@ -17,10 +17,9 @@ PLACE = "state_partition, group_id, kind, topic_key, partition"
 SAME_PLACE = " and ".join(f"r.{column} = n.{column}" for column in PLACE.split(", "))
 EVER = 9223372036854775807
 """Offset of an end that is not there yet."""
-GONE = pack("offset, ms, written_ms, why, not_before, exact, b_epoch")
 STATE = pack("offset, type, ms, written_ms")
-EARLIER = """partition by p order by phase, s_offset, member_id, asked desc
-    rows between unbounded preceding and 1 preceding"""
+IN_ORDER = "order by phase, s_offset, member_id, asked desc"
+EARLIER = f"partition by p {IN_ORDER} rows between unbounded preceding and 1 preceding"
 """In the order in which they began: first what the last batch left."""
 FROM = pack("offset, ms, written_ms, why, not_before, exact, epoch, topic")
 
@@ -39,13 +38,14 @@ class Owned(NamedTuple):
 def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Frame) -> Owned:
     """`was`: intervals that the last batch left open; `doubtful` and `places`: what else it left."""
     known = _numbers(events, was, doubtful, places)
-    marked = _marked(*(_numbered(frame, known) for frame in (events, was)))
-    intervals = done(_intervals(marked))
-    rows, before = _compared(done(_stretches(marked)), *(_numbered(frame, known) for frame in (doubtful, places)))
+    events, was, doubtful, places = (_numbered(frame, known) for frame in (events, was, doubtful, places))
+    marked = _marked(events, was)
+    intervals = done(_intervals(marked, was))
+    rows, before = _compared(done(_stretches(intervals, marked)), doubtful, places)
     left = done(_longest(rows))
     unowned = _named(_unowned(before, left), known)
     return Owned(
-        _named(intervals, known),
+        _named(_as_intervals(intervals), known),
         _named(_overlaps(before), known),
         graded(unowned, whole, "from_offset", "to_offset"),
         _named(_doubtful(rows, before), known),
@@ -78,66 +78,106 @@ def _named(rows: Frame, places: Frame) -> Frame:
 
 
 def _marked(events: Frame, was: Frame) -> Frame:
-    """`begins`: an interval does, with what is known of its begin (`f`); `no` counts the ends of intervals before; `st`
-    is how it was held then."""
+    """`begins`: an interval does; `no` counts the ends of intervals before, so that it names the interval. Of a carried
+    one (`s`) it is 0."""
     rows = sql(
-        """select p, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch,
-                topic, null as f, null as st, 0 as unseen, false as carried
+        """select p, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch, topic
                 from {events}
-            union all select p, member_id, 's', stretch_offset, null, null, 0, null, null, null, null, null, null,
-                f, st, unseen, true from {was}""",
+            union all select p, member_id, 's', stretch_offset, null, null, 0, null, null, null, null, null, null
+                from {was}""",
         events=events,
         was=was,
     )
-    marked = sql(
-        f"""with a as (select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins,
-                coalesce(count(*) filter (where type = 'x') over earlier, 0) as no
-                from {{rows}} window w as (partition by p, member_id order by offset),
+    return done(
+        sql(
+            """select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins,
+                    coalesce(count(*) filter (where type = 'x') over earlier, 0) as no
+                from {rows} window w as (partition by p, member_id order by offset),
                     earlier as (partition by p, member_id order by offset
-                        rows between unbounded preceding and 1 preceding))
-            select * exclude (f, st, epoch), case when carried then f when begins then {FROM} end as f,
-                case when carried then st else {STATE} end as st
-            from a""",
-        rows=rows,
+                        rows between unbounded preceding and 1 preceding)""",
+            rows=rows,
+        )
     )
-    return done(marked)
 
 
-def _intervals(marked: Frame) -> Frame:
+def _intervals(marked: Frame, was: Frame) -> Frame:
+    """With what is known of the begin (`f`), how it was held last (`st`), whether records are missing while it was held
+    (`torn`), and the event at its begin, or what stands for that (`s_offset`). Nearly every one has a begin and an end
+    and nothing in between, so it is a join and no group."""
+    begins = sql(
+        f"""select p, member_id, no, offset as s_offset, ms, written_ms, topic, false as carried, {FROM} as f,
+                {STATE} as st, 0 as unseen from {{marked}} where begins and type <> 's'
+            union all select p, member_id, 0, stretch_offset, null, null, f.topic, true, f, st, unseen from {{was}}""",
+        marked=marked,
+        was=was,
+    )
+    between = sql(
+        f"""select p, member_id, no, arg_max({STATE}, offset) filter (where type <> 'k') as st,
+                max(offset) filter (where type = 'k') as torn_at, sum(missing) filter (where type = 'k') as missing
+            from {{marked}} where not begins and type <> 'x' group by p, member_id, no""",
+        marked=marked,
+    )
     return sql(
-        f"""with a as (select p, member_id, no, arg_min(f, offset) filter (where begins) as f,
-                arg_max(st, offset) filter (where type in ('a', 'p', 's')) as st,
-                any_value({GONE}) filter (where type = 'x') as e,
-                max(case when begins or type = 'k' then offset end) as stretch_offset,
-                sum(unseen + case when type = 'k' then missing else 0 end)::bigint as unseen
-                from {{marked}} group by p, member_id, no)
-            select p, member_id, f, st, stretch_offset, unseen, f.topic as topic,
-                f.offset as from_offset, f.ms as from_ms, f.written_ms as from_written_ms, f.why as from_why,
-                f.not_before as from_not_before_offset, f.exact as from_exact,
+        """select b.* exclude (st, unseen), coalesce(i.st, b.st) as st, i.torn_at is not null as torn,
+                coalesce(i.torn_at, s_offset) as stretch_offset,
+                (b.unseen + coalesce(i.missing, 0))::bigint as unseen,
                 e.offset as to_offset, e.ms as to_ms, e.written_ms as to_written_ms, e.why as to_why,
-                e.not_before as to_not_before_offset, e.exact as to_exact,
-                case when st.type = 'p' then st.offset end as revoking_from_offset,
-                case when st.type = 'p' then st.ms end as revoking_from_ms,
-                case when st.type = 'p' then st.written_ms end as revoking_from_written_ms,
-                f.epoch as first_epoch, e.b_epoch as last_epoch, e is null as open from a""",
+                e.not_before as to_not_before_offset, e.exact as to_exact, e.b_epoch as last_epoch,
+                e.p is null as open
+            from {begins} b
+                left join {between} i on b.p = i.p and b.member_id = i.member_id and b.no = i.no
+                left join (select * from {marked} where type = 'x') e
+                    on b.p = e.p and b.member_id = e.member_id and b.no = e.no""",
+        begins=begins,
+        between=between,
         marked=marked,
     )
 
 
-def _stretches(marked: Frame) -> Frame:
-    """`reach`: the last offset at which it certainly held; `end_offset`: the first at which it certainly was over."""
-    return sql(
-        f"""with a as (select * from {{marked}} where begins or type in ('x', 'k')),
-            b as (select *, lead(offset) over w as n_offset, lead(not_before) over w as n_not_before,
-                lead(ms) over w as n_ms, lead(written_ms) over w as n_written_ms,
-                last_value(case when begins then f.offset end ignore nulls) over w as from_offset
-                from a window w as (partition by p, member_id order by offset))
-            select p, member_id, from_offset, offset as s_offset, coalesce(topic, f.topic) as topic, ms,
-                written_ms, carried, type <> 'k' as first, f.not_before as not_before,
-                case when n_offset is null then {EVER} else greatest(n_not_before, offset) end as reach,
-                coalesce(n_offset, {EVER}) as end_offset, n_ms as end_ms, n_written_ms as end_written_ms
-            from b where type <> 'x'""",
+def _as_intervals(found: Frame) -> Frame:
+    """With the columns of the table."""
+    return found.select(
+        """p, member_id, f, st, stretch_offset, unseen, f.topic as topic,
+            f.offset as from_offset, f.ms as from_ms, f.written_ms as from_written_ms, f.why as from_why,
+            f.not_before as from_not_before_offset, f.exact as from_exact,
+            to_offset, to_ms, to_written_ms, to_why, to_not_before_offset, to_exact,
+            case when st.type = 'p' then st.offset end as revoking_from_offset,
+            case when st.type = 'p' then st.ms end as revoking_from_ms,
+            case when st.type = 'p' then st.written_ms end as revoking_from_written_ms,
+            f.epoch as first_epoch, last_epoch, open"""
+    )
+
+
+def _stretches(intervals: Frame, marked: Frame) -> Frame:
+    """`reach`: the last offset at which it certainly held; `end_offset`: the first at which it certainly was over.
+    An interval that is not torn is one stretch."""
+    first = """p, member_id, no, f.offset as from_offset, s_offset, topic, ms, written_ms, carried, true as first,
+        f.not_before as not_before, to_offset, to_not_before_offset, to_ms, to_written_ms"""
+    torn = sql(
+        f"""with a as (select {first}, null as n_not_before from {{intervals}} where torn
+                union all select k.p, k.member_id, k.no, i.f.offset, k.offset, k.topic, k.ms, k.written_ms, false,
+                    false, null, to_offset, to_not_before_offset, to_ms, to_written_ms, k.not_before
+                    from {{marked}} k join {{intervals}} i on k.p = i.p and k.member_id = i.member_id and k.no = i.no
+                    where k.type = 'k'),
+            b as (select *, lead(s_offset) over w as n_offset, lead(n_not_before) over w as b_not_before,
+                lead(ms) over w as n_ms, lead(written_ms) over w as n_written_ms
+                from a window w as (partition by p, member_id, no order by s_offset))
+            select p, member_id, no, from_offset, s_offset, topic, ms, written_ms, carried, first, not_before,
+                coalesce(n_offset, to_offset) as to_offset,
+                case when n_offset is null then to_not_before_offset else b_not_before end as to_not_before_offset,
+                case when n_offset is null then to_ms else n_ms end as to_ms,
+                case when n_offset is null then to_written_ms else n_written_ms end as to_written_ms
+            from b""",
+        intervals=intervals,
         marked=marked,
+    )
+    return sql(
+        f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, carried, first, not_before,
+                case when to_offset is null then {EVER} else greatest(to_not_before_offset, s_offset) end as reach,
+                coalesce(to_offset, {EVER}) as end_offset, to_ms as end_ms, to_written_ms as end_written_ms
+            from (select {first} from {{intervals}} where not torn union all select * from {{torn}})""",
+        intervals=intervals,
+        torn=torn,
     )
 
 
@@ -158,13 +198,27 @@ def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, 
         doubtful=doubtful,
         places=places,
     )
+    kept = "p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before, asked, c, o"
+    # Where everyone began only after the one before had ended, that one went on longest: nothing need be compared.
+    near = done(
+        sql(
+            f"""select {kept}, lag(c) over w as pc, lag(o) over w as po, asked and phase = 0 as was_doubtful
+                from {{rows}} window w as (partition by p {IN_ORDER})""",
+            rows=rows,
+        )
+    )
+    shared = done(sql("select distinct p from {near} where po.reach > s_offset or was_doubtful", near=near))
     before = sql(
-        f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before, asked, c, o,
-                greatest(max(c) over w, was_c) as pc, greatest(max(o) over w, was_o) as po
-            from {{rows}} window w as ({EARLIER})""",
+        f"""select {kept}, pc, po from {{near}} n anti join {{shared}} s on n.p = s.p where asked
+            union all select {kept}, pc, po from (
+                select *, greatest(max(c) over w, was_c) as pc, greatest(max(o) over w, was_o) as po
+                from {{rows}} r semi join {{shared}} s on r.p = s.p window w as ({EARLIER}))
+            where asked""",
+        near=near,
+        shared=shared,
         rows=rows,
-    ).where("asked")
-    return rows, done(before)
+    )
+    return rows, before
 
 
 def _longest(rows: Frame) -> Frame:
