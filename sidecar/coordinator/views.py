@@ -46,6 +46,8 @@ class Views:
         self._past = past
         self._assignment = assignment
         self.lag = lag
+        self.lag_version: Callable[[], object] = lambda: 0
+        """Another one whenever `lag` says something else."""
         self.rows = Rows(state, codec, past, self._owner)
 
     def _owner(self, partition: int) -> int:
@@ -162,11 +164,18 @@ class Views:
             if i % LOOKED_AT == 0:
                 yield
             row = found.get(at) or {"owner": None, "target": None, "leaves": None}
-            committed, end = (None, None) if lag is None else lag.get(at, (None, None))
-            known = committed is not None and end is not None and committed >= 0
-            behind = {"committed": committed, "end": end, "lag": max(end - committed, 0) if known else None}
-            out.append({"topic": at[0], "partition": at[1], **row, **behind})
+            offsets = None if lag is None else lag.get(at)
+            out.append({"topic": at[0], "partition": at[1], **row, **_behind(offsets)})
         return out
+
+
+def _behind(offsets: tuple[int, int] | None) -> dict[str, int | None]:
+    if offsets is None:
+        return {"committed": None, "end": None, "lag": None}
+    committed, end = offsets
+    if committed < 0:
+        return {"committed": None, "end": end, "lag": None}
+    return {"committed": committed, "end": end, "lag": max(end - committed, 0)}
 
 
 def _sum(lag: Mapping[Partition, tuple[int, int]] | None) -> int | None:

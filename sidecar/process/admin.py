@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from sidecar.link.ports import Logger
-from sidecar.process.admin_access import COOKIE, HEADERS, METRICS, PROBES, Access, is_loopback
+from sidecar.process.admin_access import COOKIE, HEADERS, METRICS, PROBES, Access
 from sidecar.process.admin_page import Pages
 from sidecar.process.sections import split
 
@@ -223,6 +223,3 @@ class _Refused(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
-
-
-__all__ = ["Admin", "is_loopback"]

@@ -27,8 +27,8 @@ COOKIE = "sidecar_admin"
 TOKEN_MIN = 16
 """Characters: what can be guessed is no token."""
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
-    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -134,7 +134,9 @@ class Access:
     """Raises AdminFault if a file that the settings name cannot be used: an endpoint that should be closed is never
     open."""
 
-    def __init__(self, address: str, settings: AdminAccess, log: Logger, wall_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, address: str, settings: AdminAccess, log: Logger, wall_s: Callable[[], float] = time.time
+    ) -> None:
         self.settings = s = settings
         self._log = log
         self._wall_s = wall_s
@@ -162,7 +164,7 @@ class Access:
             self._log.warning(
                 "the admin endpoint is open to the network",
                 without=" and ".join(missing),
-                remedy="set admin_access.token_file and admin_access.tls_certificate, or let `admin` be a loopback address",
+                remedy="set admin_access.token_file and admin_access.tls_certificate, or take a loopback address",
             )
 
     # ---- files --------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.follower import Follower, FollowerSettings, NewTail
 from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.past import Past
 from sidecar.coordinator.peers import PeerListener, PeerSettings
 from sidecar.coordinator.picture import picture
 from sidecar.coordinator.placeholders import PlaceholderSettings
@@ -36,6 +37,7 @@ from sidecar.coordinator.start import (
 )
 from sidecar.coordinator.state_topic import LOOKS, policy_fault, read_configs
 from sidecar.coordinator.tail import StateLog, Tail
+from sidecar.coordinator.views import Views
 from sidecar.coordinator.written import Written
 from sidecar.core.anew import Anew
 from sidecar.core.patterns import Patterns
@@ -48,6 +50,8 @@ from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
 from sidecar.native import COMPILED
 from sidecar.process.admin import Admin
+from sidecar.process.admin_access import Access, AdminFault
+from sidecar.process.admin_page import Pages
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.files import open_files
 from sidecar.process.lag import watch_loop
@@ -216,6 +220,8 @@ class Coordination:
         self._peers = peers
         self._codec = codec = StateCodec()
         self._state = state = StateLog(len(leaders), codec, app.log, app.metrics)
+        if s.admin is not None:
+            state.past = Past(s.admin_access.rebalances_kept, codec)
         values = {f: getattr(s.consumer, f) for f in type(s.consumer).model_fields}
         defaults = {f: field.default for f, field in type(s.consumer).model_fields.items()}
         classic = {f: getattr(s.classic, f) for f in type(s.classic).model_fields}
@@ -241,6 +247,9 @@ class Coordination:
             app.log,
             app.tasks,
         )
+        self.views: Views | None = None
+        if state.past is not None:
+            self.views = Views(s.node_id, state, codec, rules, state.past, lambda: self.coordinator.assignment)
         app.tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
         follow = follower_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, app.edges.new_tail
@@ -286,6 +295,8 @@ class Coordination:
 
 class Starting:
     """The coordinator's half before its broker and topics are there."""
+
+    views: Views | None = None
 
     def problems(self) -> list[str]:
         return ["starting: broker or topics not there yet"]
@@ -365,7 +376,7 @@ class App:
         self.servers += [await listen(self.settings, front, self.log) for front in self.fronts]
         if self.settings.loop_probe_ms:
             tasks.spawn(watch_loop(self.shared.metrics, self.settings.loop_probe_ms / 1000), "loop lag")
-        admin = Admin(self.settings.admin, self.shared.metrics.text, self.problems, self.owners, self.group)
+        admin = self._admin()
         if self.settings.admin is not None:
             tasks.spawn(self._start_admin(admin), "admin")
         work = loop.create_task(self._start())
@@ -381,6 +392,16 @@ class App:
             stop.cancel()
             work.cancel()
             await self._end(admin)
+
+    def _admin(self) -> Admin:
+        s, told = self.settings, (self.shared.metrics.text, self.problems, self.owners, self.group)
+        if s.admin is None:
+            return Admin(None, *told)
+        try:
+            access = Access(s.admin, s.admin_access, self.log)
+        except AdminFault as exc:
+            raise StartError(f"admin_access: {exc}") from None
+        return Admin(s.admin, *told, access, Pages(s.node_id, s.role, self.problems, lambda: self.half.views), self.log)
 
     async def _start(self) -> None:
         self.shared.edges.starts()

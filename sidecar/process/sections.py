@@ -371,7 +371,9 @@ class AdminAccess(Section):
         30_000, ge=1_000, description="A connection is closed so long after its last request came."
     )
     rebalances_kept: int = Field(
-        20, ge=0, description="How many of a group's last rebalances the page can show; 0: none, and nothing is kept for it."
+        20,
+        ge=0,
+        description="How many of a group's last rebalances the page can show; 0: none, and nothing is kept for it.",
     )
 
     @model_validator(mode="after")
