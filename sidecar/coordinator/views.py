@@ -7,6 +7,7 @@ Everything here is a generator that yields after little work and returns what it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from sidecar.coordinator.assignment import Assignment
@@ -105,8 +106,9 @@ class Views:
         }
 
     # ---- one group ----------------------------------------------------------------------------------------
-    def group(self, group_id: str) -> Slices:
-        """Head, members and partitions; None if neither it is here nor anything was said of it."""
+    def group(self, group_id: str, members_from: int = 0, partitions_from: int = 0, limit: int = 1_000_000) -> Slices:
+        """Head, a page of the members, a page of the partitions, and the last rebalances; None if neither it is here
+        nor anything was said of it."""
         number = partition_for(group_id, len(self._state.partitions))
         values = list(self._state.partitions[number].groups.get(group_id, {}).items())
         if not values and group_id not in self._rules.overrides and not self._rules.wanted(group_id):
@@ -134,39 +136,55 @@ class Views:
                 continue
             _read(record, head, members)
         yield
-        partitions = yield from self._partitions(group_id, members)
-        rebalances = yield from self._past.of(group_id)
         head["state"] = _state(head, members)
         head["lag"] = _sum(self.lag(group_id))
-        return {
-            "head": head,
-            "members": [members[m] for m in sorted(members)],
-            "partitions": partitions,
-            "rebalances": rebalances,
-        }
+        partitions = yield from self._partitions(group_id, members, partitions_from, limit)
+        rows = [members[m] for m in islice(sorted(members), members_from, members_from + limit)]
+        total = len(members)
+        yield from _freed(members)
+        rebalances = yield from self._past.of(group_id)
+        page = {"total": total, "begin": members_from, "rows": rows}
+        return {**head, "members": page, "partitions": partitions, "rebalances": rebalances}
 
-    def _partitions(self, group_id: str, members: Mapping[str, Told]) -> Slices:
+    def _partitions(self, group_id: str, members: Mapping[str, Told], begin: int, limit: int) -> Slices:
         """Topic and partition, who has it, who shall have it, and who still has to give it up."""
-        found: dict[Partition, Told] = {}
-        for i, (member_id, m) in enumerate(members.items()):
-            if i % LOOKED_AT == 0:
-                yield
+        found: dict[str, dict[int, Told]] = {}
+        for member_id, m in members.items():
+            yield
             for name, part in (("owner", "owns"), ("target", "target"), ("leaves", "gives_up")):
                 for topic, numbers in (m[part] if isinstance(m[part], dict) else {}).items():
+                    rows = found.setdefault(topic, {})
                     for n in numbers:
-                        row = found.get((topic, n))
-                        if row is None:
-                            row = found[(topic, n)] = {"owner": None, "target": None, "leaves": None}
-                        row[name] = member_id
+                        if n not in rows:
+                            rows[n] = _nobodys()
+                        rows[n][name] = member_id
         lag = self.lag(group_id)
-        out = []
-        for i, at in enumerate(sorted({*found, *(lag or ())})):
-            if i % LOOKED_AT == 0:
-                yield
-            row = found.get(at) or {"owner": None, "target": None, "leaves": None}
-            offsets = None if lag is None else lag.get(at)
-            out.append({"topic": at[0], "partition": at[1], **row, **_behind(offsets)})
-        return out
+        for topic, n in lag or ():
+            found.setdefault(topic, {}).setdefault(n, _nobodys())
+        out, total = [], 0
+        for topic in sorted(found):
+            yield
+            rows = found[topic]
+            for n in islice(sorted(rows), max(0, begin - total), max(0, begin + limit - total)):
+                if n % LOOKED_AT == 0:
+                    yield
+                offsets = None if lag is None else lag.get((topic, n))
+                out.append({"topic": topic, "partition": n, **rows[n], **_behind(offsets)})
+            total += len(rows)
+            yield from _freed(rows)
+        return {"total": total, "begin": begin, "rows": out}
+
+
+def _freed(things: dict[Any, Told]) -> Slices:
+    """All at once, thousands of them would keep the loop for longer than anything else here."""
+    while things:
+        for _ in range(min(LOOKED_AT, len(things))):
+            things.popitem()
+        yield
+
+
+def _nobodys() -> Told:
+    return {"owner": None, "target": None, "leaves": None}
 
 
 def _behind(offsets: tuple[int, int] | None) -> dict[str, int | None]:

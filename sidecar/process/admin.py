@@ -61,10 +61,16 @@ class Admin:
         await asyncio.to_thread(importlib.import_module, "aiohttp.web")
         from aiohttp import web
 
-        middlewares = [self._headed]
-        if self._access is not None:
-            middlewares.append(self._guarded)
-        routes = web.Application(client_max_size=BODY_MAX, middlewares=[web.middleware(m) for m in middlewares])
+        @web.middleware
+        async def headed(request: web.Request, handler: Handle) -> web.StreamResponse:
+            return await self._headed(request, handler)
+
+        @web.middleware
+        async def guarded(request: web.Request, handler: Handle) -> web.StreamResponse:
+            return await self._guarded(request, handler)
+
+        middlewares = [headed] if self._access is None else [headed, guarded]
+        routes = web.Application(client_max_size=BODY_MAX, middlewares=middlewares)
         self._plain(routes)
         if self._pages is not None:
             self._pages.add_to(routes)

@@ -1,10 +1,10 @@
-"""Who may ask the admin endpoint: names in Host, tokens, the page's cookie, TLS, and what every answer says to browsers.
+"""Who may ask the admin endpoint: names in Host, tokens, the page's cookie, TLS; and what answers tell browsers.
 
 It decides nothing about content. A request is refused, in this order:
     421  its Host is a name that is not this endpoint's: a page elsewhere has that name lead here (DNS rebinding)
     401  a token is wanted, and it has none
-Only a browser can be misled by a name, so a request that brings a token itself may call this endpoint what it likes, and
-probes and scrapes (/livez, /readyz, /metrics) may, too: what they are told is no secret.
+Only a browser can be misled by a name, so a request that brings a token itself may call this endpoint what it likes,
+and probes and scrapes (/livez, /readyz, /metrics) may, too: what they are told is no secret.
 """
 
 from __future__ import annotations

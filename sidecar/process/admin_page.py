@@ -169,17 +169,8 @@ class Pages:
             return _bad(exc)
 
         async def tell() -> Told | None:
-            found = await finished(views.group(group_id))
-            if found is None:
-                return None
-            told: Told = {**found["head"], "rebalances": found["rebalances"]}
-            for name, begin in begins.items():
-                told[name] = {
-                    "total": len(found[name]),
-                    "begin": begin,
-                    "rows": found[name][begin : begin + limit],
-                }
-            return told
+            found: Told | None = await finished(views.group(group_id, begins["members"], begins["partitions"], limit))
+            return found
 
         return await self._answer(request, f"{views.version_of(group_id)}/{views.lag_version()}", tell)
 
