@@ -202,7 +202,7 @@ class Access:
         return host in self._hosts or "*" in self._hosts or _is_address(host)
 
     def is_token(self, text: str) -> bool:
-        given = text.strip().encode()
+        given = text.strip().encode(errors="replace")  # bytes that are no text stand there as surrogates
         found = False
         for token in self._tokens:  # all of them, so that the time tells nothing
             found |= hmac.compare_digest(token, given)

@@ -74,7 +74,10 @@ def test_pages_of_the_list_have_every_row_once() -> None:
 def test_a_row_follows_its_group() -> None:
     s = Synthetic()
     s.consumer_group("g", members=2, each=2)
-    state = lambda: done(s.views.groups("", "", "", "group", 0, 9))[1][0]["state"]  # noqa: E731
+
+    def state() -> str:
+        return str(done(s.views.groups("", "", "", "group", 0, 9))[1][0]["state"])
+
     assert state() == "Stable"
     s.write(consumer.GroupRecord("g", 2, 0, "a topic has more partitions"))
     assert state() == "Assigning"
