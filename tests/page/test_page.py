@@ -1,6 +1,7 @@
 """The page at the admin endpoint in a real browser, over a synthetic copy of the state topic.
 
-Without a browser these tests fail: a test that did not run is not green. ADMIN_PAGE_WITHOUT_BROWSER=1 leaves them out."""
+Without a browser these tests fail: a test that did not run is not green. ADMIN_PAGE_WITHOUT_BROWSER=1 leaves them
+out."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(
     os.environ.get("ADMIN_PAGE_WITHOUT_BROWSER") == "1", reason="ADMIN_PAGE_WITHOUT_BROWSER=1"
 )
-EVIL = '<img src=x onerror=alert(1)>"\'&</script>'
+EVIL = "<img src=x onerror=alert(1)>\"'&</script>"
 LONG = "a-very-long-name-of-a-group-" + "x" * 150
 
 
@@ -67,7 +68,9 @@ def test_it_opens_at_every_size(eyes: Eyes, served: Served, size: str, scheme: s
     assert page.inner_text("h1") == "Sidecar of node 1"
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     assert page.locator("#groups a").all_inner_texts() == ["audit", "payments", "returns"]
-    assert page.locator("#groups tr").nth(2).inner_text().split("\t")[1 if size == "phone" else 2].strip() == "Assigning"
+    assert (
+        page.locator("#groups tr").nth(2).inner_text().split("\t")[1 if size == "phone" else 2].strip() == "Assigning"
+    )
     assert page.locator("#sidecars tr").count() == 2
     assert "3 groups" in page.inner_text("#counts")
     assert fits(page)
@@ -165,7 +168,8 @@ def test_why_it_is_not_ready_and_that_nobody_answers(eyes: Eyes, served: Served)
 
 def test_names_that_are_markup_are_shown_as_text(eyes: Eyes, served: Served) -> None:
     s = served.ground.synthetic
-    served.do(lambda: (s.consumer_group(EVIL, why=EVIL), s.classic_group(LONG, why=EVIL)))
+    served.do(lambda: s.consumer_group(EVIL, why=EVIL))
+    served.do(lambda: s.classic_group(LONG, why=EVIL))
     page = eyes.open(served.ground.url("/"), "phone")
     assert EVIL in page.locator("#groups a").all_inner_texts()
     assert fits(page)
