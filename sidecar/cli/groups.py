@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sidecar.cli.asking import Authority, TokenFile, fetch, problem_of
 from sidecar.core import config as cf
 from sidecar.core.errors import Code, name_of
 
@@ -148,21 +149,20 @@ def _removed(desk: _Desk, instances: list[str]) -> list[str]:
 @groups.command()
 def describe(
     group: Group,
-    admin: Annotated[str, typer.Option(metavar="HOST:PORT", help="The admin address of any sidecar.")],
+    admin: Annotated[str, typer.Option(metavar="[https://]HOST:PORT", help="The admin address of any sidecar.")],
+    token_file: TokenFile = None,
+    ca: Authority = None,
 ) -> None:
     """Show where a group is, its members and what they own, its epoch or generation, and stale claims (KIP-792)."""
-    import json
-    from urllib.error import HTTPError, URLError
+    from urllib.error import HTTPError
     from urllib.parse import quote
-    from urllib.request import urlopen
 
     try:
-        with urlopen(f"http://{admin}/group?id={quote(group, safe='')}", timeout=10) as res:
-            found = json.load(res)
+        found = fetch(admin, f"/group?id={quote(group, safe='')}", 10, token_file, ca)
     except HTTPError as exc:
-        typer.echo(f"{group}: {'no such group here' if exc.code == 404 else exc}", err=True)
+        typer.echo(f"{group}: {'no such group here' if exc.code == 404 else problem_of(exc)}", err=True)
         raise typer.Exit(REFUSED) from None
-    except (URLError, OSError, ValueError) as exc:
+    except (OSError, ValueError) as exc:
         typer.echo(f"{admin}: {exc}", err=True)
         raise typer.Exit(REFUSED) from None
     for line in _lines(found):

@@ -13,6 +13,7 @@ from typing import Annotated  # noqa: E402
 import typer  # noqa: E402
 
 from sidecar.cli.acls import acls  # noqa: E402
+from sidecar.cli.asking import Authority, TokenFile, fetch  # noqa: E402
 from sidecar.cli.audit import audit  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
@@ -82,19 +83,19 @@ def run(
 
 @app.command()
 def health(
-    admin: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The sidecar's admin address.")],
+    admin: Annotated[str, typer.Argument(metavar="[https://]HOST:PORT", help="The sidecar's admin address.")],
+    token_file: TokenFile = None,
+    ca: Authority = None,
 ) -> None:
     """Exit with 0 if that sidecar is ready, else print the reasons and exit with 1. For container health checks."""
     import json
-    from urllib.error import HTTPError, URLError
-    from urllib.request import urlopen
+    from urllib.error import HTTPError
 
     try:
-        with urlopen(f"http://{admin}/readyz", timeout=2) as res:
-            found = json.load(res)
+        found = fetch(admin, "/readyz", 2, token_file, ca)
     except HTTPError as exc:
         found = json.load(exc)
-    except (URLError, OSError, ValueError) as exc:
+    except (OSError, ValueError) as exc:
         found = {"ready": False, "problems": [f"{admin}: {exc}"]}
     for problem in found["problems"]:
         typer.echo(problem, err=True)
