@@ -42,7 +42,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     env = {**ENV, "SIDECAR_COMMAND_CONFIG": str(own), "SIDECAR_BROKER_COMMAND_CONFIG": str(seen)}
     kafka = ground.start(brokers=1, sidecar_env=env)
     try:
-        for future in ground.admin(kafka).create_topics([NewTopic("orders", 3, 1)]).values():
+        admin = ground.admin(kafka)  # must outlive its answers
+        for future in admin.create_topics([NewTopic("orders", 3, 1)]).values():
             future.result(30)
         kafka.start_sidecar(kafka.nodes[0])
         kafka.wait_ready()
