@@ -26,6 +26,8 @@ CHANGES_MAX = 20_000
 """Assignments before and after, of all groups together; of older steps it is not told how many partitions moved."""
 TOUCHED_MAX = 50_000
 """Groups."""
+STEPS_MAX = 100_000
+"""Of all groups together; beyond that, the oldest are forgotten. With their values they take about 40 MB."""
 STEPS = 4
 """Values of a classic group's state in one rebalance, at most as a rule."""
 WATCHED = frozenset((*Kind, *Classic)) - {Kind.REGEX, Kind.STATIC_MEMBER}
@@ -55,21 +57,25 @@ class Step:
 
     kind: str
     value: bytes
-    joined: Crowd
-    left: Crowd
+    joined: Crowd | None
+    left: Crowd | None
     target: bytes | None = None
     last: bytes | None = None
     """The last value of a member's current assignment."""
-    changes: list[tuple[bytes | None, bytes]] | None = field(default_factory=list)
-    """Of what members shall own: before, after. None: forgotten."""
+    changes: list[tuple[bytes | None, bytes]] | None = None
+    """Of what members shall own: before, after."""
+    forgotten: bool = False
+    """Not all changes are there any more."""
     moved: int | None = None
 
 
 @dataclass(slots=True)
 class _Group:
     steps: deque[Step]
-    joined: Crowd = field(default_factory=Crowd)
-    left: Crowd = field(default_factory=Crowd)
+    joined: Crowd | None = None
+    left: Crowd | None = None
+    dropped: int = 0
+    """Steps that made room for others of this group."""
 
 
 class Past:
@@ -78,6 +84,8 @@ class Past:
         self._codec = codec
         self._groups: dict[str, _Group] = {}
         self._changed: deque[Step] = deque()
+        self._order: deque[_Group] = deque()
+        """Whose steps came, the oldest first."""
         self._touched: set[str] | None = None
         """Groups of which something came since somebody asked; None: any."""
 
@@ -107,8 +115,10 @@ class Past:
             group = self._groups[key.group_id] = _Group(deque(maxlen=self._kept * STEPS))
         if kind in MEMBERS:
             if value is None:
+                group.left = group.left or Crowd()
                 group.left.add(key.sub_id)
             elif before is None:
+                group.joined = group.joined or Crowd()
                 group.joined.add(key.sub_id)
         elif value is not None and group.steps:
             step = group.steps[-1]
@@ -125,19 +135,33 @@ class Past:
             # A group that changes its protocol has a value of the other kind already.
             if group is not None and (not group.steps or group.steps[-1].kind == kind):
                 del self._groups[group_id]
+                group.dropped += len(group.steps)
+                group.steps.clear()
             return
         if group is None:
             group = self._groups[group_id] = _Group(deque(maxlen=self._kept * STEPS))
+        group.dropped += len(group.steps) == group.steps.maxlen
         group.steps.append(Step(kind, value, group.joined, group.left))
-        group.joined, group.left = Crowd(), Crowd()
+        group.joined = group.left = None
+        self._order.append(group)
+        if len(self._order) > STEPS_MAX:
+            oldest = self._order.popleft()
+            if oldest.dropped:
+                oldest.dropped -= 1
+            else:
+                oldest.steps.popleft()
 
     def _change(self, step: Step, before: bytes | None, value: bytes) -> None:
-        if step.changes is None:
+        if step.forgotten:
             return
+        if step.changes is None:
+            step.changes = []
         step.changes.append((before, value))
         self._changed.append(step)
         if len(self._changed) > CHANGES_MAX:
-            self._changed.popleft().changes = None
+            oldest = self._changed.popleft()
+            if oldest.changes:  # what has been counted is told
+                oldest.changes, oldest.forgotten = None, True
 
     # ---- for people ---------------------------------------------------------------------------------------
     def of(self, group_id: str) -> Slices:
@@ -155,10 +179,11 @@ class Past:
                 self._consumer(found, step, body)
             if step.changes:
                 yield from self._count(step)
-            if found and step.moved is not None:
-                found[-1]["moved"] = (found[-1]["moved"] or 0) + step.moved
-            if found and step.changes is None and step.moved is None:
-                found[-1]["moved"] = None
+            told = found[-1] if found else {}
+            if step.forgotten:
+                told["moved"] = None
+            elif step.moved is not None and told.get("moved") is not None:
+                told["moved"] += step.moved
         yield
         return found[: -self._kept - 1 : -1]
 
@@ -224,13 +249,15 @@ def _told(step: Step, body: Told, epoch: int) -> Told:
         "why": body["why"],
         "joined": _joined(None, step.joined),
         "left": _joined(None, step.left),
-        "moved": None if step.changes is None else 0,
+        "moved": 0,
     }
 
 
-def _joined(told: Told | None, crowd: Crowd) -> Told:
+def _joined(told: Told | None, crowd: Crowd | None) -> Told:
     names = [] if told is None else told["names"]
     count = 0 if told is None else told["count"]
+    if crowd is None:
+        return {"count": count, "names": names}
     return {"count": count + crowd.count, "names": (names + crowd.names)[:NAMES_MAX]}
 
 

@@ -373,7 +373,8 @@ class AdminAccess(Section):
     rebalances_kept: int = Field(
         20,
         ge=0,
-        description="How many of a group's last rebalances the page can show; 0: none, and nothing is kept for it.",
+        description="How many of a group's last rebalances the page can show; 0: none, and nothing is kept for it. Fewer of each where "
+        "that would be more than 100,000 records of all groups.",
     )
 
     @model_validator(mode="after")

@@ -240,6 +240,22 @@ def test_what_is_kept_of_assignments_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert len(s.past._changed) <= 5
 
 
+def test_what_is_kept_of_all_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.coordinator.past.STEPS_MAX", 6)
+    s = Synthetic(kept=3)
+    for epoch in range(1, 20):
+        s.write(consumer.GroupRecord("busy", epoch, 0, "again"))
+    s.write(consumer.GroupRecord("quiet", 1, 0, "once"), consumer.GroupRecord("gone", 1, 0, "once"))
+    s.write(Tombstone(consumer.Kind.GROUP, "gone", ""))
+    for epoch in range(1, 5):
+        s.write(consumer.GroupRecord("other", epoch, 0, "again"))
+    kept = {g: len(p.steps) for g, p in s.past._groups.items()}
+    assert kept == {"busy": 0, "quiet": 1, "other": 4}, "the oldest were forgotten"
+    assert [r["epoch"] for r in group(s, "other")["rebalances"]] == [4, 3, 2]
+    assert group(s, "busy")["rebalances"] == []
+    assert len(s.past._order) == 6
+
+
 def test_a_group_that_is_deleted_leaves_no_past() -> None:
     s = Synthetic()
     s.consumer_group("g", members=1)
