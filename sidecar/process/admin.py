@@ -51,7 +51,6 @@ class Admin:
         self._log = log
         self._runner: Any = None
         self._server: asyncio.Server | None = None
-        self._refreshing: asyncio.Task[None] | None = None
         self._timers: dict[Any, asyncio.TimerHandle] = {}
 
     async def start(self) -> None:
@@ -90,12 +89,8 @@ class Admin:
         tls: dict[str, Any] = {} if context is None else {"ssl": context, "ssl_handshake_timeout": TLS_S}
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._connection, host, port, **tls)
-        if self._access is not None:
-            self._refreshing = loop.create_task(self._refresh(self._access))
 
     async def stop(self) -> None:
-        if self._refreshing is not None:
-            self._refreshing.cancel()
         if self._server is not None:
             self._server.close()
         if self._runner is not None:
@@ -104,10 +99,11 @@ class Admin:
             timer.cancel()
         self._timers.clear()
 
-    async def _refresh(self, access: Access) -> None:
-        while True:
+    async def keep(self) -> None:
+        """Follow the files of tokens and certificates, for ever."""
+        while self._access is not None:
             await asyncio.sleep(REFRESH_S)
-            await asyncio.to_thread(access.refresh)
+            await asyncio.to_thread(self._access.refresh)
 
     # ---- connections --------------------------------------------------------------------------------------
     @property

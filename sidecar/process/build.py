@@ -465,6 +465,8 @@ class App:
             await admin.start()
         except OSError as exc:
             self.log.error("no admin address", admin=self.settings.admin, error=exc.strerror or str(exc))
+        else:
+            await admin.keep()
 
     async def _end(self, admin: Admin) -> None:
         """Nothing new is taken; what was asked is answered, by this sidecar or by a word that sends clients on."""

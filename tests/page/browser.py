@@ -107,8 +107,10 @@ class Served:
 
     def start(self) -> None:
         asyncio.run_coroutine_threadsafe(self.ground.admin.start(), self._loop).result(30)
+        self._keeping = asyncio.run_coroutine_threadsafe(self.ground.admin.keep(), self._loop)
 
     def stop(self) -> None:
+        self._keeping.cancel()
         asyncio.run_coroutine_threadsafe(self.ground.admin.stop(), self._loop).result(30)
 
     def __enter__(self) -> Self:

@@ -67,9 +67,11 @@ class Ground:
 def run(ground: Ground, test: Callable[[Ground], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
         await ground.admin.start()
+        keeping = asyncio.create_task(ground.admin.keep())
         try:
             await test(ground)
         finally:
+            keeping.cancel()
             await ground.admin.stop()
 
     asyncio.run(whole())
