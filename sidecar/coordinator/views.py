@@ -12,7 +12,7 @@ from typing import Any
 
 from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.past import Past
-from sidecar.coordinator.rows import Row, Rows, Slices
+from sidecar.coordinator.rows import ASSIGNING, EMPTY, RECONCILING, STABLE, Row, Rows, Slices
 from sidecar.coordinator.rules import Rules
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.classic import records as classic
@@ -143,6 +143,8 @@ class Views:
         total = len(members)
         yield from _freed(members)
         rebalances = yield from self._past.of(group_id)
+        if rebalances and head["state"] in (ASSIGNING, RECONCILING):
+            rebalances[0]["settled_ms"] = None  # it goes on, whatever has come of it so far
         page = {"total": total, "begin": members_from, "rows": rows}
         return {**head, "members": page, "partitions": partitions, "rebalances": rebalances}
 
@@ -270,9 +272,9 @@ def _state(head: Mapping[str, Any], members: Mapping[str, Told]) -> str:
     if head["kind"] != "consumer":
         return str(head.get("state", ""))
     if not members:
-        return "Empty"
+        return EMPTY
     if head.get("assignment_epoch") != head.get("epoch"):
-        return "Assigning"
+        return ASSIGNING
     epoch = head["epoch"]
     rests = all(m.get("epoch") == epoch and m.get("state") == consumer.MemberState.STABLE for m in members.values())
-    return "Stable" if rests else "Reconciling"
+    return STABLE if rests else RECONCILING

@@ -192,7 +192,9 @@ def test_an_assignment_that_ends_when_the_group_has_gone_on_belongs_to_its_epoch
     s.consumer_group("g", members=1)
     s.write(consumer.GroupRecord("g", 2, 0, "a topic came"), consumer.GroupRecord("g", 3, 0, "another one came"))
     s.target("g", ["m00000"], 3, 2)
+    s.current("g", "m00000", 1, range(2))
     newest, before, _ = group(s, "g")["rebalances"]
+    assert newest["settled_ms"] is None, "somebody has changed, but it goes on"
     assert (newest["epoch"], newest["assigned_ms"]) == (3, None)
     assert (before["epoch"], before["assigned_ms"]) == (2, s.now_ms)
 

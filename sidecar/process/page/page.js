@@ -265,9 +265,9 @@ function showGroup(g, problem) {
     [known(p.committed), 'number'], [known(p.end), 'number'], [known(p.lag), 'number']]));
   pages('members', g.members);
   pages('partitions', g.partitions);
-  rows($('rebalances'), g.rebalances.map(r => [
+  rows($('rebalances'), g.rebalances.map((r, i) => [
     moment(r.at_ms), [r.epoch, 'number'], [r.why, 'why'], crowd(r.joined), crowd(r.left), [known(r.moved), 'number'],
-    r.settled_ms === null ? ['', ''] : span(Math.max(0, r.settled_ms - r.at_ms))]));
+    r.settled_ms === null ? (i === 0 && !['Stable', 'Empty'].includes(g.state) ? ['goes on', 'busy'] : '') : span(Math.max(0, r.settled_ms - r.at_ms))]));
 }
 
 const claims = m => (m.stale_claims || []).map(c => ` Stale claim: ${c.topic} ${ranges(c.partitions)} of generation ${c.generation}`).join('');
