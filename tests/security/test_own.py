@@ -148,7 +148,8 @@ def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalKaf
     ground = Secured(tmp_path_factory.mktemp("sidecar"), reauth_ms=REAUTH_MS, authorizer=True)
     kafka = started(ground)
     try:
-        for future in ground.admin(kafka).create_topics([NewTopic("secured", 3, 1)]).values():
+        admin = ground.admin(kafka)  # must outlive its answers
+        for future in admin.create_topics([NewTopic("secured", 3, 1)]).values():
             future.result(30)
         yield kafka, ground
     finally:

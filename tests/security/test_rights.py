@@ -75,7 +75,8 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalKafka,
     env = {**ENV, "SIDECAR_COMMAND_CONFIG": str(own), "SIDECAR_BROKER_COMMAND_CONFIG": str(looks)}
     kafka = ground.start(sidecar_env=env)
     try:
-        for future in ground.admin(kafka).create_topics([NewTopic("orders", 3, 3)]).values():
+        admin = ground.admin(kafka)  # must outlive its answers
+        for future in admin.create_topics([NewTopic("orders", 3, 3)]).values():
             future.result(30)
         give(kafka, ground)
         for node in kafka.nodes:
