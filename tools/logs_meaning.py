@@ -25,8 +25,12 @@ MEANING: dict[str, str] = {
     "no connection accepted for a while": "The process has no file descriptors left; `error` says so. Raise the limit of open files, or lower `limits.connections`.",
     "TLS files not used, the former ones go on": "A file of `tls.*` has changed and is of no use; `problem` says why. New connections get the former certificate until it is mended.",
     "certificate has expired: clients refuse it": "The listener's certificate has ended. Put a new one in its place; it is read within `tls.reload_ms`.",
+    "files of admin_access read again": "A token or certificate of the admin endpoint has changed; the new one counts.",
     "TLS files read again": "A file of `tls.*` has changed, or SIGHUP came. New connections use the new files.",
+    "files of admin_access not read: what was read before counts": "A file of `admin_access` has changed and is of no use; `problem` says why. The former tokens and certificate count until it is mended.",
     # ---- warning
+    "the admin endpoint is open to the network": "`admin` is no loopback address, and it has no token or no TLS; `without` says which. Set them ([admin.md](admin.md)), or take a loopback address.",
+    "login at the admin endpoint refused": "Somebody at `client` has given the page a token that does not count. Often it is an old one; if it goes on, somebody is guessing.",
     "TLS handshake failed": "A client did not come through its handshake; `cause` says why. `not_tls`: it speaks plaintext; `not_trusted`: it does not know the authority of our certificate; `client_certificate`: it has none, or one of another authority.",
     "service manager not reached": "systemd's socket of `NOTIFY_SOCKET` is not there. The sidecar works; systemd may take it for one that hangs.",
     "certificate expires soon": "The listener's certificate ends within two weeks. See [SidecarCertificateExpires](runbook.md#sidecarcertificateexpires).",
