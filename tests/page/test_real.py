@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from sidecar.drill.local import LocalKafka
 from tests.clients.conftest import ENV, make_topic
@@ -22,7 +22,8 @@ GROUP = "managed-<b>page</b>"
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with LocalKafka(tmp_path_factory.mktemp("page"), brokers=2, sidecar_env=ENV) as cluster:
+    env = {**ENV, "SIDECAR_EXPORTER__INTERVAL_MS": "500"}
+    with LocalKafka(tmp_path_factory.mktemp("page"), brokers=2, sidecar_env=env) as cluster:
         cluster.wait_ready()
         yield cluster
 
@@ -38,6 +39,7 @@ class Member:
 
     def __init__(self, kafka: LocalKafka, topic: str, protocol: str, client_id: str) -> None:
         config = {"bootstrap.servers": kafka.bootstrap, "group.id": GROUP, "client.id": client_id, "log_level": 2}
+        config |= {"auto.offset.reset": "earliest", "auto.commit.interval.ms": "200"}
         self._consumer = Consumer({**config, "group.protocol": protocol})
         self._consumer.subscribe([topic])
         self._stop = threading.Event()
@@ -52,6 +54,13 @@ class Member:
     def leave(self) -> None:
         self._stop.set()
         self._thread.join(30)
+
+
+def produce(kafka: LocalKafka, topic: str, partitions: int) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 2})
+    for partition in range(partitions):
+        producer.produce(topic, b"v", partition=partition)
+    assert producer.flush(30) == 0
 
 
 def text_has(selector: str, words: str) -> str:
@@ -74,6 +83,11 @@ def test_members_come_and_go(kafka: LocalKafka, browser: Browser) -> None:
         owned = [page.inner_text("#group-told") for page in pages]
         assert sum("This sidecar owns it" in text for text in owned) == 1, owned
         assert sum("Owned by node" in text for text in owned) == 1, owned
+        produce(kafka, topic, 4)
+        # What is committed is asked by the group's owner only, which therefore knows the lag.
+        owner = next(page for page, text in zip(pages, owned, strict=True) if "This sidecar owns it" in text)
+        until(owner, "[...document.querySelectorAll('#partitions tr')].every(r => r.innerText.trim().endsWith('0'))", 30)
+        until(owner, text_has("#facts", "Lag\n0"), 30)
         second = Member(kafka, topic, "consumer", "two")
         for page in pages:
             until(page, "document.querySelectorAll('#members tr').length === 2", 30)

@@ -250,7 +250,8 @@ function showGroup(g, problem) {
   facts([
     ['Kind', g.kind], ['State', g.state], [epoch, known(g.epoch)],
     [g.kind === 'classic' ? 'Assigned generation' : 'Assignment epoch', g.assignment_epoch],
-    ['Assignor', g.assignor], ['Leader', g.leader], ['Last change', g.because], ['Lag', known(g.lag)],
+    ['Assignor', g.assignor], ['Leader', g.leader], ['Last change', g.because],
+    ['Lag', g.lag === null && !g.here && g.owner !== null ? `node ${g.owner} knows it` : known(g.lag)],
     ['Where', { sidecar: 'at the sidecars', broker: 'at the broker', comes: 'comes from the broker', leaves: 'goes back to the broker' }[g.where]],
     ['Managed', `${g.managed}${g.managed_why ? ` (${g.managed_why})` : ''}`], ['Rebalance asked for', g.rebalance_asked],
     ['Problems', (g.problems || []).join('; ')],
