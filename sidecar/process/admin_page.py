@@ -7,7 +7,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,6 +16,7 @@ import msgspec
 
 from sidecar.coordinator.rows import SORTS
 from sidecar.coordinator.views import Views
+from sidecar.process.about import package_version
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -49,14 +49,6 @@ async def finished(work: Generator[None, None, Any], slice_s: float = SLICE_S) -
         if time.monotonic() >= until:
             await asyncio.sleep(REST_S)
             until = time.monotonic() + slice_s
-
-
-@cache
-def package_version() -> str:
-    try:
-        return version("kafka-group-sidecar")
-    except PackageNotFoundError:
-        return ""
 
 
 @cache

@@ -64,7 +64,7 @@ from sidecar.process.parts import (
     own_cluster,
 )
 from sidecar.process.principals import knows_clients
-from sidecar.process.reach import Reach
+from sidecar.process.reach import ClientsTls, Reach
 from sidecar.process.sections import split
 from sidecar.process.seen import KERNEL, exporter_settings, in_slices, tell_figures
 from sidecar.process.settings import Settings
@@ -285,8 +285,7 @@ class App:
         s, shared = self.settings, self.shared
         most = s.limits.link_frame_bytes
         attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks, most).attach
-        # Never with the sidecar's own certificate: every client would have its principal.
-        settings = front_settings(s, shared.edges.new_id, shared.reach.broker.ssl_context(own=False))
+        settings = front_settings(s, shared.edges.new_id, ClientsTls(shared.reach.broker, self.log))
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
 
     # ---- life ---------------------------------------------------------------------------------------------

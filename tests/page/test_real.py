@@ -86,7 +86,9 @@ def test_members_come_and_go(kafka: LocalKafka, browser: Browser) -> None:
         produce(kafka, topic, 4)
         # What is committed is asked by the group's owner only, which therefore knows the lag.
         owner = next(page for page, text in zip(pages, owned, strict=True) if "This sidecar owns it" in text)
-        until(owner, "[...document.querySelectorAll('#partitions tr')].every(r => r.innerText.trim().endsWith('0'))", 30)
+        until(
+            owner, "[...document.querySelectorAll('#partitions tr')].every(r => r.innerText.trim().endsWith('0'))", 30
+        )
         until(owner, text_has("#facts", "Lag\n0"), 30)
         second = Member(kafka, topic, "consumer", "two")
         for page in pages:
