@@ -203,11 +203,10 @@ def test_a_traceback_has_no_variables(tmp_path: Path) -> None:
     tokens.write_text(TOKEN)
     bug = """
 import sys, urllib.request
-from sidecar.cli import asking
 from sidecar.cli.main import app
-def opened(*handlers):
+def add(request, name, value):
     raise RuntimeError("a bug")
-urllib.request.build_opener = opened
+urllib.request.Request.add_unredirected_header = add
 app(sys.argv[1:])
 """
     words = ["groups", "describe", GROUP, "--admin", "127.0.0.1:1", "--token-file", str(tokens)]
