@@ -26,7 +26,8 @@ from sidecar.cli.history import history, owner  # noqa: E402
 from sidecar.cli.state import state  # noqa: E402
 from sidecar.cli.top import top  # noqa: E402
 
-app = typer.Typer(no_args_is_help=True)
+# A trace with its variables would have tokens and passwords in it, and older versions of typer show them.
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.add_typer(groups, name="groups")
 app.add_typer(audit, name="audit")
 app.add_typer(state, name="state")
