@@ -24,7 +24,7 @@ import asyncio
 import math
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +33,8 @@ import uvloop
 from benchmarks.beats import EPOCH, Beats, member_id, rss_mb
 from benchmarks.common import cpu_s, finish
 from benchmarks.heartbeat import SIZE
-from benchmarks.takeover import ENV, PROBED, PROPERTIES, SHARDS, STATE, Size, busy_ends, fill
+from benchmarks.takeover import CLIENT_ID, ENV, PROBED, PROPERTIES, SHARDS, STATE, Size, busy_ends, fill
+from sidecar.core.errors import name_of
 from sidecar.core.placement import partition_for
 from sidecar.drill.local import JVM_FAST, Broker, LocalKafka
 from sidecar.drill.processes import wait_until
@@ -54,7 +55,7 @@ class Line(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.answered = 0
-        self.refused = 0
+        self.refused: Counter[int] = Counter()
         self.closed = False
         self._buffer = b""
 
@@ -68,7 +69,8 @@ class Line(asyncio.Protocol):
             (size,) = SIZE.unpack_from(buf, pos)
             if end - pos < 4 + size:
                 break
-            self.refused += bool(buf[pos + 13] | buf[pos + 14])  # error code, after header (5) and throttle time (4)
+            if code := buf[pos + 13] << 8 | buf[pos + 14]:  # error code, after header (5) and throttle time (4)
+                self.refused[code] += 1
             self.answered += 1
             pos += 4 + size
         self._buffer = buf[pos:]
@@ -113,9 +115,11 @@ class Crowd:
 
     def answered(self) -> int:
         """How many heartbeats so far. Raises RuntimeError if one was refused, or a connection was closed."""
-        refused, closed = sum(x.refused for x in self.lines), sum(x.closed for x in self.lines)
+        refused: Counter[int] = sum((x.refused for x in self.lines), Counter())
+        closed = sum(x.closed for x in self.lines)
         if refused or closed:
-            raise RuntimeError(f"{refused} heartbeats were refused, {closed} connections closed")
+            codes = {name_of(code): n for code, n in refused.items()}
+            raise RuntimeError(f"heartbeats were refused: {codes}; {closed} connections closed")
         return sum(x.answered for x in self.lines)
 
     def close(self) -> None:
@@ -125,7 +129,7 @@ class Crowd:
 
 def frame_of(group: str, number: int) -> bytes:
     steady = ch.ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id(number), member_epoch=EPOCH)
-    return request_frame(68, 1, 1, "capacity", True, steady.encode(1))
+    return request_frame(68, 1, 1, CLIENT_ID, True, steady.encode(1))
 
 
 def owners_of(kafka: LocalKafka, size: Size) -> dict[str, Broker]:

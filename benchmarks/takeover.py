@@ -62,6 +62,10 @@ ENV = {
 PROPERTIES = {"group.consumer.max.session.timeout.ms": "600000", "group.consumer.session.timeout.ms": "600000"}
 
 
+CLIENT_ID, CLIENT_HOST = "bench", "/127.0.0.1"
+"""As the members of the benchmarks say and have it: of one that comes as another client, a heartbeat is a record."""
+
+
 @dataclass(frozen=True)
 class Size:
     """Members and partitions are spread evenly over the groups."""
@@ -86,7 +90,7 @@ def records_of(group: str, members: int, partitions: int) -> Iterator[Record]:
     yield GroupRecord(group, EPOCH, TopicImage().hash_of(frozenset({TOPIC})), "joined")
     for i in range(members):
         m = member_id(i)
-        yield MemberRecord(group, m, None, None, "bench", "/10.1.2.3", 300_000, (TOPIC,), None, None, "joined")
+        yield MemberRecord(group, m, None, None, CLIENT_ID, CLIENT_HOST, 300_000, (TOPIC,), None, None, "joined")
         own = tuple(range(i, partitions, members))
         yield TargetMemberRecord(group, m, {TOPIC_ID: own} if own else {}, names, "target")
         held = {TOPIC_ID: dict.fromkeys(own, EPOCH)} if own else {}

@@ -7,6 +7,7 @@ can play the front (tests/api). front/front.py drives it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +19,7 @@ from sidecar.wire.apis import SERVED, response_flexible
 from sidecar.wire.frames import request_frame, response_body
 
 CLIENT_ID = "kafka-group-sidecar"
+CLIENT_ID_MAX = 100
 
 
 class Forward:
@@ -98,6 +100,11 @@ class Client:
     topics: Kept = field(default_factory=dict)
     authenticates: bool = False
     """It has sent something of SASL."""
+    principal: str = ""
+    """As whom the broker knows it, as far as that can be told from the exchange (sasl.py): `User:alice`, "" if not. For
+    records only: it gives no rights."""
+    claimed: str = ""
+    """The name in an exchange that goes on."""
     left: bool = False
     """It sends nothing more, as a client that has gone, or that asks again over another connection."""
 
@@ -160,6 +167,15 @@ class Call:
         """Node id of the broker beside the group's coordinator; -1 while unknown."""
         owners = self.view.owners
         return owners[partition_for(group_id, len(owners))] if owners else -1
+
+
+def who(call: Call) -> str:
+    """Who asks for this, and from where, for the reason in a record: `User:alice from 10.0.0.1, client id "app"`. The
+    client's own words come last, quoted, so that they cannot say anything else."""
+    client = call.client
+    name = client.principal or ("somebody authenticated" if client.authenticates else "User:ANONYMOUS")
+    told = json.dumps((call.client_id or "")[:CLIENT_ID_MAX])
+    return f"{name} from {client.host or 'nowhere'}, client id {told}"
 
 
 # ---- the steps that handlers share --------------------------------------------------------------------------------

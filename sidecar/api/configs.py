@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Forward, Handler, Tell, Want, ask, coordinate, upstream
+from sidecar.api.call import FORWARD, Call, Forward, Handler, Tell, Want, ask, coordinate, upstream, who
 from sidecar.core import config as cf
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.link.messages import (
@@ -192,7 +192,7 @@ def _settle(call: Call, changes: Mapping[Key, Change], validate_only: bool) -> G
     ours = tuple(SettingChange(*key, change.ours) for key, change in changes.items() if change.ours)
     if not ours:
         return {}
-    reply = yield from coordinate(AlterSettings("", ours, validate_only, call.client.host))
+    reply = yield from coordinate(AlterSettings("", ours, validate_only, who(call)))
     assert isinstance(reply, AlterReply)
     if reply.code != Code.NONE:
         return {(c.resource_type, c.name): (reply.code, reply.message) for c in ours}

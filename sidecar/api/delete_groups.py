@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from sidecar.api import access
-from sidecar.api.call import Call, Handler, Want, coordinate, store_at
+from sidecar.api.call import Call, Handler, Want, coordinate, store_at, who
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, DeleteGroup, Standing, StandingReply
 from sidecar.link.messages import OpenOffsets
@@ -49,7 +49,7 @@ def delete_groups(call: Call) -> Handler:
     for result in res.results:
         # The broker may know nothing of a group that never committed an offset.
         if result.group_id in held and result.error_code in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
-            deleted: Answer = yield from coordinate(DeleteGroup(result.group_id))
+            deleted: Answer = yield from coordinate(DeleteGroup(result.group_id, f"deleted by {who(call)}"))
             result.error_code = deleted.code
     res.results += [dl.DeletableGroupResult(g, c) for g, c in refused.items()]
     return res.encode(call.version)

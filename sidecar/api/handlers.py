@@ -18,6 +18,7 @@ from sidecar.api.offset_commit import offset_commit, txn_offset_commit
 from sidecar.api.offset_delete import offset_delete
 from sidecar.api.offset_fetch import offset_fetch
 from sidecar.api.one_name import share_group_heartbeat, streams_group_heartbeat
+from sidecar.api.sasl import sasl_authenticate
 from sidecar.wire.apis import Api
 
 HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
@@ -36,6 +37,7 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
     Api.ALTER_CONFIGS: alter_configs,
     Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
     Api.LIST_CONFIG_RESOURCES: list_config_resources,
+    Api.SASL_AUTHENTICATE: sasl_authenticate,
     Api.DELETE_GROUPS: delete_groups,
     Api.OFFSET_DELETE: offset_delete,
     Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,

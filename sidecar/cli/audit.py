@@ -25,6 +25,7 @@ from sidecar.cli.output import Format, Output, print_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sidecar.audit.continuous import Metrics
     from sidecar.audit.lake import Lake
     from sidecar.audit.pipeline import Verdict
 
@@ -80,7 +81,10 @@ def stream(
     option: Pairs = None,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="From one batch to the next.")] = 30.0,
     max_records: Annotated[int, typer.Option(min=0, help="Of one batch; 0: no limit.")] = 500_000,
-    metrics: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where Prometheus finds its metrics.")] = "",
+    metrics: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Where Prometheus finds its metrics; PORT alone: on 127.0.0.1."),
+    ] = "",
 ) -> None:
     """Do what `run` does over and over, and warn before compaction takes what the lake does not have."""
     import signal
@@ -94,7 +98,7 @@ def stream(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: job.stopped.set())
         if address is not None:
-            _say(f"metrics at port {job.metrics.serve(*address)}")
+            _say(f"metrics at port {_serving(job.metrics, *address)}")
         job.run()
     _say("stopped; the lake has everything that was said to be in it")
 
@@ -131,12 +135,22 @@ def _say(text: str) -> None:
 
 
 def _address(text: str) -> tuple[str, int] | None:
-    host, separator, port = text.rpartition(":")
+    """Who wants all addresses says so: 0.0.0.0:PORT."""
     if not text:
         return None
-    if not separator or not port.isdigit() or int(port) > 65535:
+    host, _, port = (f"127.0.0.1:{text}" if text.isdigit() else text).rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
         raise typer.BadParameter(f"{text!r} is no HOST:PORT.")
     return host.strip("[]"), int(port)
+
+
+def _serving(metrics: Metrics, host: str, port: int) -> int:
+    """The port. Raises typer.Exit if it cannot be had."""
+    try:
+        return metrics.serve(host, port)
+    except OSError as exc:
+        _say(f"--metrics {host}:{port}: {exc.strerror}")
+        raise typer.Exit(USAGE) from None
 
 
 @audit.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,8 +24,6 @@ StateTopic = Annotated[str, typer.Option("--topic", help="The state topic.")]
 CommandConfig = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A file of client properties, key=value: security and so on.")
 ]
-ADMIN_S = 10.0
-"""For an answer of a sidecar's admin address."""
 CHECK = "Check --bootstrap, and --command-config if the cluster asks for security."
 
 
@@ -126,22 +123,3 @@ async def topics(cluster: Cluster) -> TopicImage:
 
     view = await MetadataReader({}).read(await cluster.anyone(), cluster)
     return TopicImage().next(view.topics)[0]
-
-
-def get(admin: str, path: str) -> Any:
-    """JSON of a sidecar's admin address, also with an error code. Raises Failed."""
-    from urllib.error import HTTPError, URLError
-    from urllib.request import urlopen
-
-    address(admin)
-    try:
-        with urlopen(f"http://{admin}{path}", timeout=ADMIN_S) as res:
-            return json.load(res)
-    except HTTPError as exc:
-        try:
-            return json.load(exc)
-        except ValueError:
-            raise Failed(Code.UNREACHED, f"{admin}{path}: {exc}", "Is that sidecar of the same version?") from None
-    except (URLError, OSError, ValueError) as exc:
-        then = "Is it the setting `admin` of a running sidecar?"
-        raise Failed(Code.UNREACHED, f"{admin}: {exc}", then) from None

@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import typer
 
-from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, get, topics
+from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
+from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, topics
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.groups import Group, groups
 from sidecar.cli.history import history
@@ -47,8 +48,10 @@ def explain(
     if_joins: Annotated[int, typer.Option(metavar="N", min=0, help="What would move if so many members joined?")] = 0,
     admin: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST:PORT", help="Admin addresses of sidecars: the owner knows what no record says."),
+        typer.Option(metavar=WHERE, help="Admin addresses of sidecars: the owner knows what no record says."),
     ] = None,
+    token_file: TokenFile = None,
+    ca: Authority = None,
     topic: StateTopic = "__group_state",
     command_config: CommandConfig = None,
     output: DocumentFormat = Document.TABLE,
@@ -66,7 +69,7 @@ def explain(
             return _what_if(told, client, bootstrap, tuple(if_leaves or ()), if_joins, output)
         from sidecar.audit.explain.words import words
 
-        found = _explained(told, _image(client, bootstrap), _live(group, admin or []))
+        found = _explained(told, _image(client, bootstrap), _live(group, admin or [], Asking(token_file, ca)))
         lines = words(found, _now_ms())
         print_document({**asdict(found), "words": lines}, output, lines)
         return Code.OK if found.stable else Code.FINDINGS
@@ -79,8 +82,10 @@ def describe(
     group: Group,
     bootstrap: MaybeBootstrap = "",
     admin: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Ask this sidecar's admin address instead: any one can tell.")
+        str, typer.Option(metavar=WHERE, help="Ask this sidecar's admin address instead: any one can tell.")
     ] = "",
+    token_file: TokenFile = None,
+    ca: Authority = None,
     topic: StateTopic = "__group_state",
     command_config: CommandConfig = None,
     output: DocumentFormat = Document.TABLE,
@@ -92,7 +97,7 @@ def describe(
         if bool(admin) == bool(bootstrap):
             raise Failed(Code.USAGE, "Either --bootstrap or --admin is needed.", "sidecar groups describe --help")
         if admin:
-            return _by_admin(group, admin, output)
+            return _by_admin(group, admin, Asking(token_file, ca), output)
         found = _explained(_replayed(client_of(command_config), bootstrap, topic, group), None)
         body = {k: v for k, v in asdict(found).items() if k not in ("waits", "removed")}
         print_document(body, output, lambda: _picture(found))
@@ -156,13 +161,13 @@ def _explained(told: Replayed, image: TopicImage | None, live: Live | None = Non
         raise Failed(Code.FINDINGS, str(exc)) from None
 
 
-def _live(group: str, admins: list[str]) -> Live | None:
+def _live(group: str, admins: list[str], asking: Asking) -> Live | None:
     """What the owner says of the group, if it is among these. A warning tells if it is not."""
     from sidecar.audit.explain.model import Live
 
     for admin in admins:
         try:
-            told = get(admin, f"/group?id={quote(group, safe='')}").get("live")
+            told = asking.get(admin, f"/group?id={quote(group, safe='')}").get("live")
         except Failed as failed:
             typer.echo(failed.what, err=True)
             continue
@@ -262,9 +267,9 @@ def _picture(found: Explanation) -> None:
         print_rows(_rows(found, Output.TABLE), Output.TABLE)
 
 
-def _by_admin(group: str, admin: str, output: Document) -> Code:
+def _by_admin(group: str, admin: str, asking: Asking, output: Document) -> Code:
     """Raises Failed."""
-    found = get(admin, f"/group?id={quote(group, safe='')}")
+    found = asking.get(admin, f"/group?id={quote(group, safe='')}")
     if "problem" in found:
         raise Failed(Code.FINDINGS, f"{group}: no such group here", ROUTE)
     print_document(found, output, _lines(found))

@@ -14,18 +14,20 @@ import typer  # noqa: E402
 
 from sidecar.cli import listing, look, output  # noqa: E402, F401 - the first two add their commands to `groups`
 from sidecar.cli.acls import acls  # noqa: E402
+from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile  # noqa: E402
 from sidecar.cli.audit import audit  # noqa: E402
 from sidecar.cli.config import config as config_commands  # noqa: E402
 from sidecar.cli.connect import CommandConfig, client_of  # noqa: E402
 from sidecar.cli.doctor.command import doctor  # noqa: E402
 from sidecar.cli.drill import drill  # noqa: E402
-from sidecar.cli.exits import Code  # noqa: E402
+from sidecar.cli.exits import Code, Failed  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
 from sidecar.cli.state import state  # noqa: E402
 from sidecar.cli.top import top  # noqa: E402
 
-app = typer.Typer(no_args_is_help=True)
+# A trace with its variables would have tokens and passwords in it, and older versions of typer show them.
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.add_typer(groups, name="groups")
 app.add_typer(audit, name="audit")
 app.add_typer(state, name="state")
@@ -117,20 +119,15 @@ def run(
 
 @app.command()
 def health(
-    admin: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The sidecar's admin address.")],
+    admin: Annotated[str, typer.Argument(metavar=WHERE, help="The sidecar's admin address.")],
+    token_file: TokenFile = None,
+    ca: Authority = None,
 ) -> None:
     """Exit with 0 if that sidecar is ready, else print the reasons and exit with 1. For container health checks."""
-    import json
-    from urllib.error import HTTPError, URLError
-    from urllib.request import urlopen
-
     try:
-        with urlopen(f"http://{admin}/readyz", timeout=2) as res:
-            found = json.load(res)
-    except HTTPError as exc:
-        found = json.load(exc)
-    except (URLError, OSError, ValueError) as exc:
-        found = {"ready": False, "problems": [f"{admin}: {exc}"]}
+        found = Asking(token_file, ca).get(admin, "/readyz", 2)
+    except Failed as failed:
+        found = {"ready": False, "problems": [failed.what]}
     for problem in found["problems"]:
         typer.echo(problem, err=True)
     raise typer.Exit(0 if found["ready"] else 1)

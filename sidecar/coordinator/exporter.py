@@ -62,6 +62,8 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
 """In the order in which they are cut, the last first."""
 Row = tuple[tuple[str, ...], int]
 """Label values and value."""
+Lags = dict[str, dict[Place, tuple[int, int]]]
+"""Of each group that is told of here: what it has committed, and the end of that partition."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Page:
     series: int = 0
     cut: int = 0
     at_s: float = -1.0
+    lags: Lags = field(default_factory=dict)
 
 
 class Exporter:
@@ -156,10 +159,10 @@ class Exporter:
         consumed = {place for offsets in found.committed.values() for place in offsets}
         await self._ask_listed(found.latest, view, consumed | found.led.keys(), LATEST)
         await self._ask_listed(found.earliest, view, found.led.keys(), EARLIEST)
-        text, series, cut = await asyncio.to_thread(page_of, found, self._settings.series)
+        (text, series, cut), lags = await asyncio.to_thread(_made, found, self._settings.series)
         if cut and not self.page.cut:
             self._log.warning("not all offsets and lags are exported: see exporter.series", series=series, cut=cut)
-        self.page = Page(text, series, cut, time.monotonic())
+        self.page = Page(text, series, cut, time.monotonic(), lags)
         self._took.set(time.monotonic() - began)
 
     async def _groups(self, found: Found) -> dict[int, list[str]]:
@@ -222,6 +225,12 @@ class Exporter:
 
 
 # ---- the page: in a thread ------------------------------------------------------------------------------------------
+def _made(found: Found, most: int) -> tuple[tuple[bytes, int, int], Lags]:
+    ends = found.latest
+    lags = {g: {p: (at, ends[p]) for p, at in told.items() if p in ends} for g, told in found.committed.items()}
+    return page_of(found, most), lags
+
+
 def page_of(found: Found, most: int) -> tuple[bytes, int, int]:
     """The text, how many series it has, and how many were cut."""
     lines: list[str] = []

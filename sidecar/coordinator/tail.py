@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sidecar.coordinator.ahead import Ahead, Want, some
+from sidecar.coordinator.past import WATCHED, Past
 from sidecar.core.errors import InvariantError
 from sidecar.core.records import Key, Record
 from sidecar.link.ports import Figures, Logger
@@ -35,6 +36,7 @@ Item = tuple[int, int, StateKey | None, bytes | None, int]
 """Partition, offset, key, value, and of a tombstone the owner epoch, else -1. Partition -1: nothing to apply; offset
 END: there is nothing more for now, and the last one is where that is."""
 END = -2
+NOTHING: Mapping[StateKey, bytes] = {}
 
 
 class StateLog:
@@ -48,6 +50,8 @@ class StateLog:
         """Records that were applied before the tail came to them, by offset."""
         self.late: Callable[[int, int], None] = lambda partition, offset: None
         """Told that somebody waits for the record at this offset."""
+        self.past: Past | None = None
+        """Where somebody wants to see it."""
         self.ends = [0] * partitions
         """By partition: where the tail last came to an end. Behind the last record there may be a transaction's marker,
         which is no record and has an offset."""
@@ -113,7 +117,13 @@ class StateLog:
         else:
             if key.kind == SCHEMA and value is not None:
                 self._learn(partition, offset, value)
-            fold.apply(offset, key, value, owner_epoch)
+            if self.past is not None and key.kind in WATCHED:
+                before = fold.groups.get(key.group_id, NOTHING).get(key)
+                fold.apply(offset, key, value, owner_epoch)
+                if before is not value and fold.groups.get(key.group_id, NOTHING).get(key) is value:
+                    self.past.note(key, before, value)
+            else:
+                fold.apply(offset, key, value, owner_epoch)
 
     def _learn(self, partition: int, offset: int, value: bytes) -> None:
         """Whoever has written a schema that cannot be read: only values that name it cannot be read either."""

@@ -80,8 +80,8 @@ are refused."""
 @dataclass(frozen=True)
 class FrontSettings:
     """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`, `unread_bytes`: of
-    one session; `memory_bytes`: of requests of all sessions that are not handled yet, 0: no limit. `upstream_tls`: for
-    the clients' connections to the broker, whose certificate is to name `upstream_host` ("": the host of `broker`)."""
+    one session; `memory_bytes`: of requests of all sessions that are not handled yet, 0: no limit. `upstream_tls()`:
+    for a client's connection to the broker, whose certificate is to name `upstream_host` ("": the host of `broker`)."""
 
     node_id: int
     broker: Address
@@ -99,7 +99,7 @@ class FrontSettings:
     access_keep_ms: int = 10_000
     hold_ms: int = 3_000
     modern_as_classic: bool = False
-    upstream_tls: ssl.SSLContext | None = None
+    upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
     upstream_host: str = ""
 
 

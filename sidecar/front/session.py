@@ -37,7 +37,7 @@ class Desk(Protocol):
     @property
     def broker(self) -> tuple[str, int]: ...
     @property
-    def upstream_tls(self) -> ssl.SSLContext | None: ...
+    def upstream_tls(self) -> Callable[[], ssl.SSLContext | None]: ...
     @property
     def upstream_host(self) -> str: ...
     @property
@@ -220,7 +220,7 @@ class Session(asyncio.Protocol):
 
     async def _connect(self) -> None:
         host, port = self.front.broker
-        tls = self.front.upstream_tls
+        tls = self.front.upstream_tls()
         name = (self.front.upstream_host or host) if tls is not None else None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):

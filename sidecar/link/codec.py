@@ -1,17 +1,20 @@
 """The messages as bytes, for a front and a coordinator in two processes.
 
 A frame is its length (4 bytes, big-endian, without itself), the kind of its message (1 byte) and MessagePack. Which
-events and answers there are is read from the registry of kinds of groups. Both processes are of one version: the
-frames are no interface for others, and are never stored.
+events and answers there are is read from the registry of kinds of groups. Both processes are of one version, which
+they tell each other first (`Hello`): the frames are no interface for others, and are never stored.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import Any
 
+import msgspec
 from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
@@ -47,6 +50,8 @@ SIMPLE: tuple[type[Struct], ...] = (
     Void,
 )
 REQUEST, REPLY = len(SIMPLE), len(SIMPLE) + 1
+HELLO = 255
+"""The kind of the first frame in either direction, in this and all later versions. Its body is JSON."""
 FRAME_BYTES = 256 << 20
 """A longer frame closes the link: `limits.link_frame_bytes` unless a caller says otherwise."""
 
@@ -55,21 +60,38 @@ class LinkError(Exception):
     """Bytes that are no message of this version. The link must be closed."""
 
 
+class Hello(Struct, frozen=True):
+    """Who is at this end: the version of its package, and a digest of the shapes of all messages, by which two states
+    of one version under development differ as well."""
+
+    version: str
+    shapes: str
+
+
 class LinkCodec:
     def __init__(self, registry: Registry = REGISTRY) -> None:
         inner = [e for e in registry.events if not e.inner]
         every = (Standing, DeleteGroup, ListGroups, KnownGroups, OpenOffsets)
         events: list[type[Event]] = [*inner, *every, *SETTINGS_EVENTS]
-        any_event = reduce(or_, events)
-        any_answer = reduce(or_, dict.fromkeys(e.answer for e in events))
+        answers = list(dict.fromkeys(e.answer for e in events))
+        any_event, any_answer = reduce(or_, events), reduce(or_, answers)
+        self._types = (*SIMPLE, *events, *answers, Grant)
         self._encoder = Encoder()
         self._kinds = {cls: i for i, cls in enumerate(SIMPLE)}
         self._simple: list[Decoder[Any]] = [Decoder(cls) for cls in SIMPLE]
         self._request: Decoder[Any] = Decoder(tuple[int, any_event])  # type: ignore[valid-type]
         self._reply: Decoder[Any] = Decoder(tuple[int, any_answer, Grant | None])  # type: ignore[valid-type]
 
+    @cached_property
+    def shapes(self) -> str:
+        """Digest of what messages look like: names, order, types and defaults of their fields."""
+        told = json.dumps(msgspec.json.schema_components(self._types), sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
     def encode(self, message: Struct) -> bytes:
-        if isinstance(message, Request):
+        if isinstance(message, Hello):
+            kind, body = HELLO, msgspec.json.encode(message)
+        elif isinstance(message, Request):
             kind, body = REQUEST, self._encoder.encode((message.token, message.event))
         elif isinstance(message, Reply):
             kind, body = REPLY, self._encoder.encode((message.token, message.answer, message.grant))
@@ -81,6 +103,8 @@ class LinkCodec:
         """A frame without its length. Raises LinkError."""
         kind, body = frame[0], frame[1:]
         try:
+            if kind == HELLO:
+                return msgspec.json.decode(body, type=Hello)
             if kind == REQUEST:
                 return Request(*self._request.decode(body))
             if kind == REPLY:

@@ -112,7 +112,7 @@ class AlterReply(Answer):
 
 
 class AlterSettings(Event):
-    """Check, and unless `validate_only` write down, these changes. `group_id` is empty."""
+    """Check, and unless `validate_only` write down, these changes. `group_id` is empty; `client`: who asks for them."""
 
     answer: ClassVar[type[Answer]] = AlterReply
 

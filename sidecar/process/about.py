@@ -9,7 +9,8 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,15 @@ class Shown:
     origin: str
 
 
+@cache
+def package_version() -> str:
+    """Of the installed package; "" where it is not installed."""
+    try:
+        return version(PACKAGE)
+    except PackageNotFoundError:
+        return ""
+
+
 def kernel() -> str:
     return "compiled" if COMPILED else "python"
 
@@ -42,7 +52,7 @@ def kernel() -> str:
 def about(settings: Settings) -> dict[str, object]:
     """`wall_ms`: the clock of this process at this moment, Unix milliseconds."""
     return {
-        "version": version(PACKAGE),
+        "version": package_version(),
         "node_id": settings.node_id,
         "role": settings.role,
         "kernel": kernel(),

@@ -22,6 +22,7 @@ from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.exporter import Exporter, ExporterPorts
 from sidecar.coordinator.follower import Follower, NewTail
 from sidecar.coordinator.live import live
+from sidecar.coordinator.past import Past
 from sidecar.coordinator.peers import PeerListener
 from sidecar.coordinator.picture import picture
 from sidecar.coordinator.rules import OwnRules, Rules
@@ -36,6 +37,7 @@ from sidecar.coordinator.start import (
 )
 from sidecar.coordinator.state_topic import policy_fault, read_configs
 from sidecar.coordinator.tail import StateLog, Tail
+from sidecar.coordinator.views import Lag, Views
 from sidecar.coordinator.written import Written
 from sidecar.core.anew import Anew
 from sidecar.core.placement import partition_for
@@ -45,6 +47,8 @@ from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
 from sidecar.process.about import about
 from sidecar.process.admin import Admin
+from sidecar.process.admin_access import Access, AdminFault
+from sidecar.process.admin_page import Pages
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.files import open_files
 from sidecar.process.lag import watch_loop
@@ -60,7 +64,7 @@ from sidecar.process.parts import (
     own_cluster,
 )
 from sidecar.process.principals import knows_clients
-from sidecar.process.reach import Reach
+from sidecar.process.reach import ClientsTls, Reach
 from sidecar.process.sections import split
 from sidecar.process.seen import KERNEL, exporter_settings, in_slices, tell_figures
 from sidecar.process.settings import Settings
@@ -121,6 +125,8 @@ class Coordination:
         self._peers = peers
         self._codec = codec = StateCodec()
         self._state = state = StateLog(len(leaders), codec, app.log, app.metrics)
+        if s.admin is not None:
+            state.past = Past(s.admin_access.rebalances_kept, codec)
         values = {f: getattr(s.consumer, f) for f in type(s.consumer).model_fields}
         defaults = {f: field.default for f, field in type(s.consumer).model_fields.items()}
         classic = {f: getattr(s.classic, f) for f in type(s.classic).model_fields}
@@ -157,7 +163,11 @@ class Coordination:
 
         self._census = Census(made.service, app.metrics)
         ports = ExporterPorts(made.leader_of, lambda: control.view)
-        self._exporter = Exporter(exporter_settings(s), made.service, cluster, ports, app.metrics, app.log)
+        self._exporter = told = Exporter(exporter_settings(s), made.service, cluster, ports, app.metrics, app.log)
+        self.views: Views | None = None
+        if state.past is not None:
+            lag = Lag(lambda group_id: told.page.lags.get(group_id), lambda: told.page.at_s)
+            self.views = Views(s.node_id, state, codec, rules, state.past, lambda: made.assignment, lag)
         if s.admin is not None and s.exporter.interval_ms:
             app.tasks.spawn(self._exporter.rounds(), "exporter")
 
@@ -205,6 +215,8 @@ class Coordination:
 
 class Starting:
     """The coordinator's half before its broker and topics are there."""
+
+    views: Views | None = None
 
     def problems(self) -> list[str]:
         return ["starting: broker or topics not there yet"]
@@ -273,8 +285,7 @@ class App:
         s, shared = self.settings, self.shared
         most = s.limits.link_frame_bytes
         attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks, most).attach
-        # Never with the sidecar's own certificate: every client would have its principal.
-        settings = front_settings(s, shared.edges.new_id, shared.reach.broker.ssl_context(own=False))
+        settings = front_settings(s, shared.edges.new_id, ClientsTls(shared.reach.broker, self.log))
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -293,8 +304,7 @@ class App:
             self.servers.append(await listen(self.settings, front, self.shared.metrics, self.log, tasks))
         if self.settings.loop_probe_ms:
             tasks.spawn(watch_loop(self.shared.metrics, self.settings.loop_probe_ms / 1000), "loop lag")
-        told = self.problems, self.owners, self.group, partial(about, self.settings)
-        admin = Admin(self.settings.admin, self.metrics, *told)
+        admin = self._admin()
         if self.settings.admin is not None:
             tasks.spawn(self._start_admin(admin), "admin")
         work = loop.create_task(self._start())
@@ -310,6 +320,17 @@ class App:
             stop.cancel()
             work.cancel()
             await self._end(admin)
+
+    def _admin(self) -> Admin:
+        s = self.settings
+        told = self.metrics, self.problems, self.owners, self.group, partial(about, s)
+        if s.admin is None:
+            return Admin(None, *told)
+        try:
+            access = Access(s.admin, s.admin_access, self.log)
+        except AdminFault as exc:
+            raise StartError(f"admin_access: {exc}") from None
+        return Admin(s.admin, *told, access, Pages(s.node_id, s.role, self.problems, lambda: self.half.views), self.log)
 
     async def _start(self) -> None:
         self.shared.edges.starts()
@@ -375,6 +396,8 @@ class App:
             await admin.start()
         except OSError as exc:
             self.log.error("no admin address", admin=self.settings.admin, error=exc.strerror or str(exc))
+        else:
+            await admin.keep()
 
     async def _end(self, admin: Admin) -> None:
         """Nothing new is taken; what was asked is answered, by this sidecar or by a word that sends clients on."""

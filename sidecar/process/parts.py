@@ -34,7 +34,9 @@ def managed_by(settings: Settings) -> Patterns:
     return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
 
 
-def front_settings(s: Settings, new_id: Callable[[], str], upstream_tls: ssl.SSLContext | None = None) -> FrontSettings:
+def front_settings(
+    s: Settings, new_id: Callable[[], str], upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
+) -> FrontSettings:
     return FrontSettings(
         node_id=s.node_id,
         broker=split(s.broker),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import re2
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 
 def address_of(text: str) -> str:
@@ -18,6 +18,14 @@ def address_of(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(address_of)]
+
+
+def admin_address(text: str) -> str:
+    """PORT alone is a port on this machine."""
+    return address_of(f"127.0.0.1:{text}" if text.isdigit() else text)
+
+
+AdminAddress = Annotated[str, BeforeValidator(lambda given: admin_address(str(given)))]
 
 
 def split(address: str) -> tuple[str, int]:
@@ -404,3 +412,41 @@ class LogSection(Section):
         description="text: key=value lines; json: one object a line; auto: text if stderr is a terminal, else json.",
     )
     repeat_ms: int = Field(10_000, ge=0, description="A refused frame is logged so often for each reason; 0: each one.")
+
+
+class AdminAccess(Section):
+    """Who may ask the admin endpoint, and how much; docs/admin.md."""
+
+    tls_certificate: Path | None = Field(
+        None, description="PEM, with its chain: the endpoint speaks HTTPS. Read again when it changes. Unset: HTTP."
+    )
+    tls_key: Path | None = Field(None, description="Its private key, PEM. Unset: it is in the file of the certificate.")
+    tls_key_password_file: Path | None = Field(None, description="A file with the password of that key.")
+    token_file: Path | None = Field(
+        None,
+        description="Bearer tokens, one in a line, each of 16 characters at least: wanted for everything but /livez and /readyz. "
+        "Read again when it changes. Unset: none is wanted.",
+    )
+    metrics_open: bool = Field(False, description="/metrics needs no token either.")
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="Names by which browsers may call this endpoint, beside localhost, the host in `admin` and the machine's name; "
+        "addresses always count. `*`: any name.",
+    )
+    session_s: int = Field(43_200, ge=60, description="After so long the page asks for the token again.")
+    connections: int = Field(64, ge=1, description="Connections to this endpoint; more are closed at once.")
+    request_timeout_ms: int = Field(
+        30_000, ge=1_000, description="A connection is closed so long after its last request came."
+    )
+    rebalances_kept: int = Field(
+        20,
+        ge=0,
+        description="How many of a group's last rebalances the page can show; 0: none, and nothing is kept for it. Fewer of each where "
+        "that would be more than 100,000 records of all groups.",
+    )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> AdminAccess:
+        if self.tls_certificate is None and (self.tls_key or self.tls_key_password_file):
+            raise ValueError("tls_key and tls_key_password_file belong to a tls_certificate")
+        return self

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from importlib.metadata import version
 
 from sidecar.coordinator.census import SLICE_S
 from sidecar.coordinator.exporter import ExporterSettings
 from sidecar.core.patterns import Patterns
 from sidecar.link.ports import Figures
 from sidecar.native import COMPILED
+from sidecar.process.about import package_version
 from sidecar.process.settings import Settings
 
 KERNEL = "compiled" if COMPILED else "python"
 
 
 def tell_figures(figures: Figures, s: Settings, ready: Callable[[], bool]) -> None:
-    figures("build", version("kafka-group-sidecar"), KERNEL).set(1)
+    figures("build", package_version(), KERNEL).set(1)
     figures("ready").set_function(lambda: float(ready()))
     for assignor in s.consumer.assignors:
         for name in ("assignments", "assignor_failures", "partitions_moved"):

@@ -17,6 +17,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from sidecar.process.sections import (
     Address,
+    AdminAccess,
+    AdminAddress,
     Classic,
     Compat,
     Consumer,
@@ -55,8 +57,9 @@ class Settings(BaseSettings):
         None,
         description="The same for `broker`, the listener for clients, if it is secured in another way. Unset: as `command_config`.",
     )
-    admin: Address | None = Field(
-        None, description="HTTP: /metrics, /livez, /readyz, /owners, /group, /about. None: off."
+    admin: AdminAddress | None = Field(
+        None,
+        description="HTTP: the page, /api/v1, /metrics, /livez, /readyz, /owners, /group, /about. HOST:PORT, or PORT on 127.0.0.1. None: off.",
     )
     broker_wait_ms: int = Field(
         60_000, ge=0, description="Give up at start if no broker answers for so long; 0: wait for ever."
@@ -104,6 +107,7 @@ class Settings(BaseSettings):
     tls: TlsSection = TlsSection()  # type: ignore[call-arg]
     exporter: ExporterSection = ExporterSection()  # type: ignore[call-arg]
     log: LogSection = LogSection()  # type: ignore[call-arg]
+    admin_access: AdminAccess = AdminAccess()  # type: ignore[call-arg]
 
     @model_validator(mode="after")
     def _linked(self) -> Settings:

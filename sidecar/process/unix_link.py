@@ -2,6 +2,9 @@
 
 When the socket closes, both sides forget what they knew of each other: the front refuses what was not answered and
 gives no answer of its own any more, the coordinator drops the front; then the front connects again.
+
+Each side says first who it is. Two that are not of one version would misunderstand each other, so they part at once,
+and the log of both names the versions.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ from typing import cast
 
 from msgspec import Struct
 
-from sidecar.link.codec import FRAME_BYTES, Frames, LinkCodec, LinkError
+from sidecar.link.codec import FRAME_BYTES, Frames, Hello, LinkCodec, LinkError
 from sidecar.link.messages import ToCoordinator, ToFront
 from sidecar.link.ports import CoordinatorEnd, LinkedFront, Logger, Tasks
+from sidecar.process.about import package_version
 
 RETRY_S = 0.05
+STRANGER_S = 1.0
+"""Until the next attempt where the other process is of another version."""
 
 
 class _Link(asyncio.Protocol):
@@ -29,20 +35,41 @@ class _Link(asyncio.Protocol):
         self._codec = codec
         self._frames = Frames(codec, frame_bytes)
         self._log = log
+        self._own = Hello(package_version(), codec.shapes)
+        self.met = False
+        """The other side has said who it is, and it is of this version."""
+        self.stranger = False
         self.lost = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.send(self._own)
 
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._frames.feed(data):
-                self.received(message)
+                if self.met:
+                    self.received(message)
+                else:
+                    self._meet(message)
         except LinkError as exc:
             self._log.error("the link between front and coordinator is closed", error=str(exc))
             if self.transport is not None:
                 self.transport.close()
+
+    def _meet(self, message: Struct) -> None:
+        """Raises LinkError."""
+        if message != self._own:
+            self.stranger = True
+            other = message if isinstance(message, Hello) else Hello("an earlier one", "none")
+            both = f"this one is {self._own.version} ({self._own.shapes}), that one {other.version} ({other.shapes})"
+            raise LinkError(f"the other process is of another version: {both}. Start both anew, of one version")
+        self.met = True
+        self.greeted()
+
+    @abstractmethod
+    def greeted(self) -> None: ...
 
     @abstractmethod
     def received(self, message: Struct) -> None: ...
@@ -63,6 +90,9 @@ class _FrontLink(_Link):
         super().__init__(codec, frame_bytes, log)
         self._front = front
 
+    def greeted(self) -> None:
+        self._log.info("linked to the coordinator")
+
     def received(self, message: Struct) -> None:
         self._front.from_coordinator(cast(ToFront, message))
 
@@ -74,8 +104,7 @@ class _CoordinatorLink(_Link):
         super().__init__(codec, frame_bytes, log)
         self._coordinator = coordinator
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+    def greeted(self) -> None:
         self._coordinator.connect(self)
 
     def received(self, message: Struct) -> None:
@@ -86,7 +115,8 @@ class _CoordinatorLink(_Link):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._coordinator.disconnect(self)
+        if self.met:
+            self._coordinator.disconnect(self)
 
 
 class UnixClient:
@@ -121,11 +151,13 @@ class UnixClient:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._link = link
-            self._log.info("linked to the coordinator", path=str(self._path))
             await link.lost
             self._link = None
-            self._log.warning("the coordinator is gone", path=str(self._path))
-            front.link_lost()
+            if link.met:
+                self._log.warning("the coordinator is gone", path=str(self._path))
+                front.link_lost()
+            else:
+                await asyncio.sleep(STRANGER_S if link.stranger else RETRY_S)
 
 
 async def serve_unix(

@@ -337,6 +337,8 @@ class ClientConnection:
         return self._got(api_key, version, correlation, data)
 
     def _got(self, api_key: int, version: int, correlation: int, frame: bytes) -> Got:
+        if api_key == Api.SASL_AUTHENTICATE:
+            self.authenticates = True
         self.requests = token = self.requests + 1
         slot = _Slot()
         self._order.append(slot)

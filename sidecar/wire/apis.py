@@ -94,6 +94,7 @@ SERVED: dict[int, ApiSpec] = {
     Api.ALTER_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 0, 2, 2, "Settings of managed groups are kept here."),
     Api.INCREMENTAL_ALTER_CONFIGS: ApiSpec(REWRITE, Kind.NONE, 0, 1, 1, "Settings of managed groups are kept here."),
     Api.LIST_CONFIG_RESOURCES: ApiSpec(REWRITE, Kind.NONE, 0, 1, 0, "It names managed groups that have settings, too."),
+    Api.SASL_AUTHENTICATE: ApiSpec(Decision.PASS, Kind.NONE, 0, 2, 2, "Its name is for records of administrators."),
     Api.DELETE_GROUPS: ApiSpec(TERMINATE, Kind.ANY, 0, 2, 2, "State here and offsets at the broker go together."),
     Api.OFFSET_DELETE: ApiSpec(TERMINATE, Kind.ANY, 0, 0, NEVER, "Offsets of subscribed topics stay."),
     Api.CONSUMER_GROUP_HEARTBEAT: ApiSpec(

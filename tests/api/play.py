@@ -63,6 +63,8 @@ TAKEOVER = View(owners=(-1,), leaders=(NODE,), brokers=ADDRESSES)
 """Nobody owns the group at the moment."""
 KEEP_MS = 10_000
 CORRELATION = 7
+WHO = 'User:ANONYMOUS from 10.0.0.9, client id "app"'
+"""The client of a conversation, as records name it."""
 KEYS = {message_name(api): api for api in Api}
 
 
@@ -161,6 +163,10 @@ class Play:
         self._result: bytes | Forward | None = None
         Play.open.append(self)
         self._resume(None)
+
+    @property
+    def call(self) -> Call:
+        return self._call
 
     # ---- what the handler does ------------------------------------------------------------------------------
     def asks(self, request: Message | None = None, version: int | None = None) -> Play:

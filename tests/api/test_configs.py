@@ -25,7 +25,7 @@ from sidecar.wire.generated import alter_configs as al
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_config_resources as lr
-from tests.api.play import Play
+from tests.api.play import WHO, Play
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 SHARE = "share.auto.offset.reset"
@@ -67,7 +67,7 @@ def change(name: str, values: dict[str, str | None], kind: int = cf.GROUP) -> Se
 
 
 def settings(*changes: SettingChange, validate_only: bool = True) -> AlterSettings:
-    return AlterSettings("", changes, validate_only, "10.0.0.9")
+    return AlterSettings("", changes, validate_only, WHO)
 
 
 G_OK: Said = (cf.GROUP, "g", Code.NONE, None)
@@ -246,10 +246,10 @@ def test_the_offload_switch_of_a_broker_is_kept_on_both_sides() -> None:
     ops = ((cf.BROKER_OFFLOAD, SET, "false"), ("x", SET, "2"))
     switched = change("1", {cf.BROKER_OFFLOAD: "false"}, cf.BROKER)
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(broker(*ops)), 1)
-    play.coordinates(AlterSettings("", (switched,), True, "10.0.0.9")).coordinator(AlterReply())
+    play.coordinates(AlterSettings("", (switched,), True, WHO)).coordinator(AlterReply())
     play.asks(request(broker(*ops), validate_only=True)).broker(said(ok))
     play.asks(request(broker(*ops))).broker(said(ok))
-    play.coordinates(AlterSettings("", (switched,), False, "10.0.0.9")).coordinator(AlterReply())
+    play.coordinates(AlterSettings("", (switched,), False, WHO)).coordinator(AlterReply())
     play.tells().answers(said(ok))
 
 
@@ -257,7 +257,7 @@ def test_a_void_value_of_the_offload_switch() -> None:
     void = (Code.INVALID_CONFIG, "neither true nor false")
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(broker((cf.BROKER_OFFLOAD, SET, "maybe"))), 1)
     switched = change("1", {cf.BROKER_OFFLOAD: "maybe"}, cf.BROKER)
-    play.coordinates(AlterSettings("", (switched,), True, "10.0.0.9")).coordinator(AlterReply(refused={"4/1": void}))
+    play.coordinates(AlterSettings("", (switched,), True, WHO)).coordinator(AlterReply(refused={"4/1": void}))
     play.asks(request(broker(), validate_only=True)).broker(said((cf.BROKER, "1", Code.NONE, None)))
     play.tells().answers(said((cf.BROKER, "1", *void)))
 

@@ -8,7 +8,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import Answer, DeleteGroup, Standing, StandingReply
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import delete_groups as dl
-from tests.api.play import ELSEWHERE, OTHER, Play
+from tests.api.play import ELSEWHERE, OTHER, WHO, Play
 
 NOTHING, EMPTY = StandingReply(), StandingReply(exists=True)
 FULL = StandingReply(exists=True, members=2, subscribed=frozenset({"orders"}))
@@ -27,7 +27,9 @@ def play(*groups: str, version: int = 2) -> Play:
 def test_an_empty_group_goes_at_the_broker_and_then_here(version: int, theirs: Code) -> None:
     conversation = play("g", version=version).may_delete("g").coordinates(Standing("g")).coordinator(EMPTY).opens("g")
     conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", theirs)))
-    conversation.coordinates(DeleteGroup("g")).coordinator(Answer()).answers(told(("g", Code.NONE)))
+    conversation.coordinates(DeleteGroup("g", f"deleted by {WHO}")).coordinator(Answer()).answers(
+        told(("g", Code.NONE))
+    )
 
 
 @pytest.mark.parametrize("refusal", [Code.GROUP_AUTHORIZATION_FAILED, Code.NON_EMPTY_GROUP, Code.NOT_COORDINATOR])
@@ -40,7 +42,9 @@ def test_what_the_broker_refuses_stays_here_too(refusal: Code) -> None:
 def test_somebody_joined_or_the_owner_changed_meanwhile(code: Code) -> None:
     conversation = play("g").may_delete("g").coordinates(Standing("g")).coordinator(EMPTY).opens("g")
     conversation.asks(dl.DeleteGroupsRequest(["g"])).broker(told(("g", Code.NONE)))
-    conversation.coordinates(DeleteGroup("g")).coordinator(Answer(code, "any text")).answers(told(("g", code)))
+    conversation.coordinates(DeleteGroup("g", f"deleted by {WHO}")).coordinator(Answer(code, "any text")).answers(
+        told(("g", code))
+    )
 
 
 def test_a_group_with_members_stays() -> None:
@@ -63,7 +67,7 @@ def test_managed_and_other_groups_in_one_request() -> None:
     conversation.may_delete("g2").coordinates(Standing("g2")).coordinator(EMPTY).opens("g2")
     answer = told(("theirs", Code.NON_EMPTY_GROUP), ("g2", Code.NONE), ("g3", Code.GROUP_ID_NOT_FOUND))
     conversation.asks(dl.DeleteGroupsRequest(["theirs", "g2", "g3"])).broker(answer)
-    conversation.coordinates(DeleteGroup("g2")).coordinator(Answer()).answers(
+    conversation.coordinates(DeleteGroup("g2", f"deleted by {WHO}")).coordinator(Answer()).answers(
         told(
             ("theirs", Code.NON_EMPTY_GROUP),
             ("g2", Code.NONE),
@@ -92,7 +96,9 @@ def test_the_offsets_leader_is_elsewhere() -> None:
         .coordinator(EMPTY)
     )
     conversation.opens("g").stores(OTHER, request, 2).broker(told(("g", Code.NONE)))
-    conversation.coordinates(DeleteGroup("g")).coordinator(Answer()).answers(told(("g", Code.NONE)))
+    conversation.coordinates(DeleteGroup("g", f"deleted by {WHO}")).coordinator(Answer()).answers(
+        told(("g", Code.NONE))
+    )
 
 
 def test_who_may_not_delete_is_refused_before_another_broker_is_asked() -> None:

@@ -11,7 +11,7 @@ from sidecar.link.messages import AlterReply, AlterSettings, DescribeSettings, S
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import incremental_alter_configs as ia
-from tests.api.play import Play
+from tests.api.play import WHO, Play
 
 SET, DELETE, APPEND = 0, 1, 2
 
@@ -28,7 +28,7 @@ def said(kind: int, name: str, code: int = Code.NONE, text: str | None = None) -
 
 
 def settings(kind: int, name: str, values: dict[str, str | None], validate_only: bool) -> AlterSettings:
-    return AlterSettings("", (SettingChange(kind, name, values),), validate_only, "10.0.0.9")
+    return AlterSettings("", (SettingChange(kind, name, values),), validate_only, WHO)
 
 
 def play(req: ia.IncrementalAlterConfigsRequest) -> Play:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -13,12 +14,14 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from typer.testing import CliRunner
 
 from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.scenario import SIDECAR_ENV
 from sidecar.process.sections import split
-from sidecar.process.settings import load
+from sidecar.process.settings import Settings, load
+from tests.process.admin_ground import Ground, run
 
 SERVICE_KEYS = {
     "image",
@@ -107,17 +110,21 @@ def test_docker_itself_parses_it(root: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def loaded(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for name in [k for k in os.environ if k.startswith("SIDECAR_")]:
+        monkeypatch.delenv(name)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    return load(None, {})  # refuses a name or a value that the sidecar does not know
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_each_sidecar_stands_on_the_advertised_address_of_its_broker(
     compose: dict[str, Any], n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = compose["services"][f"broker-{n}"]["environment"]
     env = compose["services"][f"sidecar-{n}"]["environment"]
-    for name in [k for k in os.environ if k.startswith("SIDECAR_")]:
-        monkeypatch.delenv(name)
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    settings = load(None, {})  # refuses a name or a value that the sidecar does not know
+    settings = loaded(env, monkeypatch)
     advertised = dict(x.split("://") for x in broker["KAFKA_ADVERTISED_LISTENERS"].split(","))
     bound = dict(x.split("://") for x in broker["KAFKA_LISTENERS"].split(","))
     assert advertised["CLIENTS"] == f"sidecar-{n}:{split(settings.listen)[1]}"
@@ -126,6 +133,70 @@ def test_each_sidecar_stands_on_the_advertised_address_of_its_broker(
     assert advertised["INTERNAL"] in settings.bootstrap.split(",")
     ports = compose["services"][f"sidecar-{n}"]["ports"]
     assert f"{split(settings.listen)[1]}:{split(settings.listen)[1]}" in ports
+
+
+def published(service: dict[str, Any]) -> dict[int, tuple[str, int]]:
+    """Port of the container -> where the host has it."""
+    found = {}
+    for text in service.get("ports", ()):
+        where, _, inside = str(text).rpartition(":")
+        host, _, port = where.rpartition(":")
+        found[int(inside)] = (host, int(port))
+    return found
+
+
+def test_what_is_for_people_is_published_on_loopback_only(compose: dict[str, Any]) -> None:
+    kafka = {19091, 19092, 19093}
+    hosts = {p: at for s in compose["services"].values() for p, at in published(s).items() if p not in kafka}
+    assert set(hosts) == {9400, 9410, 9090, 3000}
+    assert {host for host, _ in hosts.values()} == {"127.0.0.1"}
+
+
+def test_page_scrapes_and_health_check_have_names_that_count(
+    compose: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An admin endpoint with the settings of the containers, but a port of its own, is asked as they are asked."""
+    settings = loaded(compose["services"]["sidecar-1"]["environment"], monkeypatch)
+    host, inside = split(settings.admin or "")
+    ground = Ground(settings.admin_access, host=host)
+    scraped = yaml.safe_load((root / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"][0]
+    targets = scraped["static_configs"][0]["targets"]
+    pages = [f"localhost:{published(compose['services'][f'sidecar-{n}'])[inside][1]}" for n in (1, 2, 3)]
+    program, word, asked = compose["services"]["sidecar-1"]["healthcheck"]["test"][1:]
+    assert (program, asked) == ("sidecar", f"127.0.0.1:{inside}")
+
+    async def test(g: Ground) -> None:
+        for target in targets:
+            assert await g.status("/metrics", headers={"Host": target}) == 200
+        for page in pages:
+            status, _, text = await g.get("/", headers={"Host": page})
+            assert status == 200 and "<html" in text
+            assert await g.status("/api/v1/overview", headers={"Host": page}) == 200
+        assert await g.status("/api/v1/overview", headers={"Host": "elsewhere.example.org"}) == 421
+        done = await asyncio.to_thread(CliRunner().invoke, app, [word, f"127.0.0.1:{g.port}"])
+        assert done.exit_code == 0, done.output
+
+    run(ground, test)
+    assert ground.lines.fields("the admin endpoint is open to the network")["without"] == "a token and TLS"
+
+
+def test_the_token_that_the_file_tells_of(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (root / "docker-compose.yml").read_text()
+    copy = tmp_path / "docker-compose.yml"
+    copy.write_text(text)
+    (command,) = re.findall(r"sed -i '.+' docker-compose\.yml", text)
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    changed = zip(text.splitlines(), copy.read_text().splitlines(), strict=True)
+    assert len([old for old, new in changed if old != new]) == 4
+    guarded = yaml.safe_load(copy.read_text())
+    (secret,) = guarded["secrets"]
+    access = loaded(guarded["services"]["sidecar-2"]["environment"], monkeypatch).admin_access
+    assert access.token_file == Path("/run/secrets", secret) and access.metrics_open
+    for n in (1, 2, 3):
+        assert guarded["services"][f"sidecar-{n}"]["secrets"] == [secret]
+    assert f"> {Path(guarded['secrets'][secret]['file']).name} " in text
+    assert f"/{secret}" in (root / ".gitignore").read_text().split()
+    assert secret in (root / ".dockerignore").read_text().split()
 
 
 def test_the_same_settings_as_the_demo(compose: dict[str, Any], tmp_path: Path) -> None:

@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 import yaml
 
-from sidecar.process.sections import split
+from sidecar.process.admin_access import METRICS
+from sidecar.process.admin_access import PROBES as ADMIN_PROBES
+from sidecar.process.sections import AdminAccess, split
 from sidecar.process.settings import Settings, load
 from tools import deploy_tools
-from tools.deploy_tools import CHART, KUBECONFORM, MANIFESTS, ToolError, helm, manifest, template, tool
+from tools.deploy_tools import CHART, KUBECONFORM, MANIFESTS, ROOT, ToolError, helm, manifest, template, tool
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("SIDECAR_WITHOUT_GO") == "1", reason="SIDECAR_WITHOUT_GO=1"),
@@ -32,12 +34,16 @@ VERSIONS = sorted(folder.name.removeprefix("v") for folder in SCHEMAS.glob("v*")
 BESIDE = ["--set", "mode=beside,beside.broker=b-$(NODE_ID).b:9092,beside.bootstrap=b:9094"]
 EXISTING = ["--set", "mode=existing,existing.podLabels.app=kafka"]
 EVERYTHING = ["--set", "podMonitor.enabled=true,networkPolicy.internal[0].podSelector.matchLabels.app=audit"]
+GUARDED = ["--values", str(ROOT / "deploy/kubernetes/values-admin-access.yaml")]
 CASES = {
     "cluster": [],
     "everything": EVERYTHING,
     "single": ["--set", "brokers.replicas=1,networkPolicy.enabled=false,podDisruptionBudget.enabled=false"],
     "beside": [*BESIDE, "--set", "podMonitor.enabled=true,beside.firstNodeId=3"],
     "existing": [*EXISTING, "--set", "podMonitor.enabled=true"],
+    "guarded": GUARDED,
+    "guarded beside": [*BESIDE, *GUARDED],
+    "guarded existing": [*EXISTING, *GUARDED],
     "pinned": ["--set", f"image.digest=sha256:{'0' * 64},brokers.storage.className=fast,nodeSelector.disk=ssd"],
 }
 Doc = dict[str, Any]
@@ -123,6 +129,10 @@ def test_the_schemas_refuse_what_the_api_server_would(version: str, root: Path) 
         ("brokers.replicas=0", "replicas"),
         ("typo=1", "typo"),
         ("prometheusRule.enabled=true,image.digest=latest", "digest"),
+        ("sidecar.settings.admin_access.token_file=/t", "token_file"),
+        ("sidecar.adminAccess.token=abc", "token"),
+        ("podMonitor.enabled=true,sidecar.adminAccess.tlsSecret=s", "serverName"),
+        ("podMonitor.tls.ca.secret=s,podMonitor.tls.ca.configMap=c", "ca"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(given: str, said: str) -> None:
@@ -280,20 +290,132 @@ def test_dashboards_and_rules_are_taken_from_their_folders(tmp_path: Path) -> No
     assert judged(text, VERSIONS[0]) == all_valid(text)
 
 
-def test_for_existing_pods_the_notes_print_the_container(tmp_path: Path) -> None:
-    chart = tmp_path / "chart"
-    shutil.copytree(CHART, chart)
-    (chart / "templates/NOTES.txt").rename(chart / "notes.txt")  # helm prints notes only where there is a cluster
-    (chart / "templates/notes.yaml").write_text(
-        'kind: Notes\ntext: |\n  {{- tpl (.Files.Get "notes.txt") . | nindent 2 }}\n'
-    )
-    notes = next(d["text"] for d in docs(template("k", EXISTING, chart)) if d["kind"] == "Notes")
-    spec = yaml.safe_load(notes[notes.index("\nspec:\n") : notes.index("\nNo group is managed yet")])["spec"]
-    native = stateful(docs(template("k")))["spec"]["template"]["spec"]["initContainers"][0]
+def notes(folder: Path, options: list[str]) -> str:
+    """Helm prints notes only where there is a cluster."""
+    chart = folder / "chart"
+    if not chart.exists():
+        shutil.copytree(CHART, chart)
+        (chart / "templates/NOTES.txt").rename(chart / "notes.txt")
+        (chart / "templates/notes.yaml").write_text(
+            'kind: Notes\ntext: |\n  {{- tpl (.Files.Get "notes.txt") . | nindent 2 }}\n'
+        )
+    return next(str(d["text"]) for d in docs(template("k", options, chart)) if d["kind"] == "Notes")
+
+
+@pytest.mark.parametrize("more", [[], GUARDED], ids=["open", "guarded"])
+def test_for_existing_pods_the_notes_print_the_container(tmp_path: Path, more: list[str]) -> None:
+    said = notes(tmp_path, [*EXISTING, *more])
+    spec = yaml.safe_load(said[said.index("\nspec:\n") : said.index("\nNo group is managed yet")])["spec"]
+    native = stateful(docs(template("k", more)))["spec"]["template"]["spec"]["initContainers"][0]
     (sidecar,) = spec["initContainers"]
     assert {k: v for k, v in sidecar.items() if k != "env"} == {k: v for k, v in native.items() if k != "env"}
     assert [e["name"] for e in sidecar["env"]] == [e["name"] for e in native["env"]]
     assert spec["volumes"][0]["configMap"]["name"] == "k-settings"
+    assert {m["name"] for m in sidecar["volumeMounts"]} == {v["name"] for v in spec["volumes"]}
+
+
+# ---- who may ask the admin port -------------------------------------------------------------------------------
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+
+
+def sidecar_of(found: list[Doc]) -> Doc:
+    return next(c for c in containers(found) if c["name"] == "sidecar")
+
+
+def scraped(found: list[Doc]) -> Doc:
+    (endpoint,) = next(d for d in found if d["kind"] == "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["path"] == METRICS
+    return dict(endpoint)
+
+
+def secret_behind(found: list[Doc], file: Path) -> tuple[str, str]:
+    """Name and key of the Secret that the sidecar finds at this path."""
+    mount = next(m for m in sidecar_of(found)["volumeMounts"] if file.is_relative_to(m["mountPath"]))
+    assert mount["readOnly"] is True and "subPath" not in mount  # with subPath it would never change
+    volumes = stateful(found)["spec"]["template"]["spec"]["volumes"]
+    secret = next(v for v in volumes if v["name"] == mount["name"])["secret"]
+    path = str(file.relative_to(mount["mountPath"]))
+    keys = {item["path"]: item["key"] for item in secret.get("items", [])}
+    return secret["secretName"], keys[path] if keys else path
+
+
+def test_without_admin_access_nothing_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = docs(template("k", EVERYTHING))
+    assert settings_of(found, 0, tmp_path, monkeypatch).admin_access == AdminAccess()  # type: ignore[call-arg]
+    assert all("scheme" not in sidecar_of(found)[p]["httpGet"] for p in PROBES)
+    assert not {"authorization", "scheme", "tlsConfig"} & set(scraped(found))
+
+
+@pytest.mark.parametrize("case", ["guarded", "guarded beside"])
+def test_the_admin_port_wants_the_tokens_and_speaks_the_tls_of_the_secrets(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = docs(template("k", CASES[case]))
+    access = settings_of(found, 0, tmp_path, monkeypatch).admin_access
+    assert access.token_file and access.tls_certificate and access.tls_key
+    assert secret_behind(found, access.token_file) == ("sidecar-admin-token", "token")
+    assert secret_behind(found, access.tls_certificate) == ("sidecar-admin-tls", "tls.crt")
+    assert secret_behind(found, access.tls_key) == ("sidecar-admin-tls", "tls.key")
+    assert access.hosts == ("sidecar.example.org",) and access.metrics_open is False
+    asked = {p: sidecar_of(found)[p]["httpGet"] for p in PROBES}
+    assert {a["scheme"] for a in asked.values()} == {"HTTPS"}
+    assert {a["path"] for a in asked.values()} == set(ADMIN_PROBES)  # those need no token
+    assert all("host" not in a for a in asked.values())  # so it is the pod's address, which always counts
+    how = scraped(found)
+    assert how["scheme"] == "https"
+    assert how["authorization"] == {"credentials": {"name": "sidecar-admin-token", "key": "token"}}
+    ca = {"secret": {"name": "sidecar-admin-tls", "key": "ca.crt"}}
+    assert how["tlsConfig"] == {"serverName": "sidecar.kafka.svc", "ca": ca}
+    others = [c for c in containers(found) if c["name"] != "sidecar"]
+    assert not any("sidecar-admin" in json.dumps(c) for c in others)
+
+
+def test_what_prometheus_is_told_may_be_something_else() -> None:
+    token = ["--set", "podMonitor.token.secret=scrape,podMonitor.token.key=one"]
+    ca = ["--set", "podMonitor.tls.ca.secret=,podMonitor.tls.ca.configMap=ours,podMonitor.tls.ca.key=root.pem"]
+    how = scraped(docs(template("k", [*GUARDED, *token, *ca])))
+    assert how["authorization"] == {"credentials": {"name": "scrape", "key": "one"}}
+    assert how["tlsConfig"]["ca"] == {"configMap": {"name": "ours", "key": "root.pem"}}
+    public = scraped(docs(template("k", [*GUARDED, "--set", "podMonitor.tls.ca.secret="])))
+    assert public["tlsConfig"] == {"serverName": "sidecar.kafka.svc"}
+
+
+def test_open_metrics_are_scraped_without_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = docs(template("k", [*GUARDED, "--set", "sidecar.adminAccess.metricsOpen=true"]))
+    assert settings_of(found, 0, tmp_path, monkeypatch).admin_access.metrics_open is True
+    assert "authorization" not in scraped(found) and scraped(found)["scheme"] == "https"
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "not_said"),
+    [
+        (
+            [],
+            ["neither a token nor TLS", "networkPolicy.monitoring lets in", "http://localhost:9400/", "pod/k-0 9400"],
+            "get secret",
+        ),
+        (
+            ["--set", "networkPolicy.enabled=false"],
+            ["neither a token nor TLS", "Whoever reaches the pods"],
+            "get secret",
+        ),
+        (
+            ["--set", "sidecar.adminAccess.tokenSecret=s"],
+            ["no TLS", """'{{index .data "token" | base64decode}}'"""],
+            "names of groups",
+        ),
+        (["--set", "sidecar.adminAccess.tlsSecret=s"], ["no token", "https://localhost:9400/"], "nor TLS"),
+        (GUARDED, ["https://localhost:9400/", "secret sidecar-admin-token "], "WARNING"),
+        ([*BESIDE, *GUARDED, "--set", "beside.firstNodeId=3"], ["pod/k-3 9400"], "WARNING"),
+        ([*EXISTING, *GUARDED], ["pod/POD 9400"], "WARNING"),
+    ],
+)
+def test_the_notes_lead_to_the_page_and_warn_of_an_open_one(
+    tmp_path: Path, options: list[str], said: list[str], not_said: str
+) -> None:
+    found = notes(tmp_path, options)
+    assert [s for s in said if s not in found] == [] and not_said not in found, found
+    assert ("WARNING" in found) == (GUARDED[1] not in options)
 
 
 def test_versions_of_chart_and_package_are_one(root: Path) -> None:

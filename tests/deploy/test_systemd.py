@@ -6,6 +6,7 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,13 @@ import pytest
 import typer
 
 from sidecar.cli.main import app
-from sidecar.process.settings import Settings
+from sidecar.process.admin_access import is_loopback
+from sidecar.process.sections import split
+from sidecar.process.settings import Settings, load
 from sidecar.process.systemd import CLIENTS
 
 UNIT = "deploy/systemd/kafka-group-sidecar"
+DROP_IN = Path(f"{UNIT}.service.d")
 MOST_EXPOSED = 1.5
 """systemd-analyze gives 0 to what can do nothing, and 10 to what may do everything. A server has 1.4 at best: it needs
 sockets of the Internet, and logs."""
@@ -52,22 +56,39 @@ def units(root: Path, tmp_path: Path) -> Path:
         (tmp_path / f"kafka-group-sidecar.{kind}").write_text(
             text.replace("/opt/kafka-group-sidecar/bin/sidecar", sys.executable)
         )
+    drop_in = tmp_path / DROP_IN.name
+    drop_in.mkdir()
+    for file in (root / DROP_IN).iterdir():
+        (drop_in / file.name).write_text(file.read_text())
     return tmp_path
+
+
+def said(analyze: str, file: Path) -> tuple[int, list[str]]:
+    """What systemd has to say of a unit and its drop-ins."""
+    done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
+    return done.returncode, [line for line in done.stderr.splitlines() if "kafka-group-sidecar" in line]
 
 
 @pytest.mark.parametrize("kind", ["service", "socket"])
 def test_systemd_verifies_it(analyze: str, units: Path, kind: str) -> None:
     file = units / f"kafka-group-sidecar.{kind}"
-    done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
-    said = [line for line in done.stderr.splitlines() if "kafka-group-sidecar" in line]
-    assert done.returncode == 0 and not said, done.stderr
+    assert said(analyze, file) == (0, [])
 
 
 def test_systemd_would_notice_a_mistake(analyze: str, units: Path) -> None:
     file = units / "kafka-group-sidecar.service"
     file.write_text(file.read_text().replace("Type=notify", "Type=notified"))
-    done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
-    assert "notified" in done.stderr
+    assert "notified" in "".join(said(analyze, file)[1])
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("admin-tokens:/etc", "admin/tokens:/etc"), ("LoadCredential=", "LoadCredentials=")]
+)
+def test_systemd_would_notice_a_mistake_in_the_credentials(analyze: str, units: Path, right: str, wrong: str) -> None:
+    file = units / DROP_IN.name / "credentials.conf"
+    assert right in file.read_text()
+    file.write_text(file.read_text().replace(right, wrong))
+    assert "credentials.conf" in "".join(said(analyze, units / "kafka-group-sidecar.service")[1])
 
 
 def test_it_may_do_little(analyze: str, root: Path) -> None:
@@ -78,6 +99,41 @@ def test_it_may_do_little(analyze: str, root: Path) -> None:
     assert len(json.loads(done.stdout)) > 50
     strict = subprocess.run([*command, "--threshold", "1"], capture_output=True, text=True, check=False)
     assert strict.returncode != 0  # the threshold is looked at
+
+
+def assigned(file: Path, name: str) -> list[str]:
+    """Each value of a setting that may be repeated."""
+    return re.findall(rf"^{name}=(.+)$", file.read_text(), re.M)
+
+
+@pytest.fixture
+def environment(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The variables of the unit with its credentials, which are in the folder that it returns."""
+    for name in [k for k in os.environ if k.startswith("SIDECAR_")]:
+        monkeypatch.delenv(name)
+    for name, value in (("LISTEN", "0.0.0.0:9092"), ("BROKER", "127.0.0.1:19092"), ("NODE_ID", "1")):
+        monkeypatch.setenv(f"SIDECAR_{name}", value)
+    drop_in = root / DROP_IN / "credentials.conf"
+    for credential in assigned(drop_in, "LoadCredential"):
+        (tmp_path / credential.partition(":")[0]).write_text(f"from {credential.partition(':')[2]}")
+    for line in assigned(root / f"{UNIT}.service", "Environment") + assigned(drop_in, "Environment"):
+        name, _, value = line.replace("%d", str(tmp_path)).partition("=")
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+def test_settings_name_the_credentials(environment: Path) -> None:
+    settings = load(None, {})
+    access = settings.admin_access
+    named = (settings.command_config, access.token_file, access.tls_certificate, access.tls_key)
+    found = [p.read_text() for p in named if p is not None]
+    files = ("client.properties", "admin-tokens", "admin.crt", "admin.key")
+    assert found == [f"from /etc/kafka-group-sidecar/{name}" for name in files]
+    assert sorted(p for p in environment.iterdir() if p.is_file()) == sorted(p for p in named if p is not None)
+
+
+def test_the_admin_endpoint_is_for_this_host(environment: Path) -> None:
+    assert is_loopback(split(load(None, {}).admin or "")[0])
 
 
 def test_service_and_sidecar_mean_the_same(root: Path) -> None:

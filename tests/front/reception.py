@@ -34,7 +34,7 @@ class Reception:
 
     def __init__(self) -> None:
         self.broker = ("127.0.0.1", 1)
-        self.upstream_tls: ssl.SSLContext | None = None
+        self.upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
         self.upstream_host = ""
         self.limits = Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8)
         self.header_timeout_s = 0.02

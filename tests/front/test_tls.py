@@ -192,7 +192,7 @@ def test_both_legs_may_be_tls(loops: Loops, papers: Papers, authority: Authority
     broker = authority.issue("the-broker", "broker.example")
     behind = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     behind.load_cert_chain(broker.certificate, broker.key)
-    given = {"upstream_tls": trusting(papers), "upstream_host": "broker.example"}
+    given = {"upstream_tls": lambda: trusting(papers), "upstream_host": "broker.example"}
     play(loops, TlsSettings(papers.certificate, papers.key), test, behind, **given)
 
 
@@ -210,7 +210,7 @@ def test_a_broker_whose_certificate_is_not_its_own_is_no_broker(
     broker = authority.issue("another-broker", "other.example")
     behind = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     behind.load_cert_chain(broker.certificate, broker.key)
-    given = {"upstream_tls": trusting(papers), "upstream_host": "broker.example"}
+    given = {"upstream_tls": lambda: trusting(papers), "upstream_host": "broker.example"}
     play(loops, TlsSettings(papers.certificate, papers.key), test, behind, **given)
 
 

@@ -39,13 +39,14 @@ def hurried(rules: str) -> str:
 
 @dataclass
 class Prometheus:
-    """`jobs`: name -> addresses."""
+    """`jobs`: name -> addresses; `how`: what all of them say beside these, as of TLS."""
 
     folder: Path
     jobs: dict[str, list[str]]
     rules: str
     process: Process | None = None
     port: int = field(default_factory=lambda: free_ports(1)[0])
+    how: dict[str, Any] = field(default_factory=dict)
 
     def __enter__(self) -> Prometheus:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,8 @@ class Prometheus:
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": ["rules.yml"],
             "scrape_configs": [
-                {"job_name": name, "static_configs": [{"targets": targets}]} for name, targets in self.jobs.items()
+                {"job_name": name, "static_configs": [{"targets": targets}], **self.how}
+                for name, targets in self.jobs.items()
             ],
         }
         (self.folder / "prometheus.yml").write_text(yaml.safe_dump(config))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
 from sidecar.cli.connect import CommandConfig, StateTopic, client_of
 from sidecar.cli.exits import Code
 from sidecar.cli.output import Format, Output, Watch, print_rows, run
@@ -15,8 +16,10 @@ def doctor(
     bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT", help="The listener that clients use.")],
     admin: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST:PORT", help="The admin address of a sidecar; once for each of them."),
+        typer.Option(metavar=WHERE, help="The admin address of a sidecar; once for each of them."),
     ] = None,
+    token_file: TokenFile = None,
+    ca: Authority = None,
     principal: Annotated[str, typer.Option(metavar="User:NAME", help="Who the sidecars are at the brokers.")] = "",
     topic: StateTopic = "__group_state",
     command_config: CommandConfig = None,
@@ -31,10 +34,11 @@ def doctor(
         from dataclasses import asdict
 
         from sidecar.cli.doctor.checks import examine
-        from sidecar.cli.doctor.facts import gather
+        from sidecar.cli.doctor.facts import about, gather
         from sidecar.cli.doctor.model import Status
 
-        found = examine(gather(client_of(command_config), bootstrap, topic, admin or [], principal))
+        sidecars = [about(a, Asking(token_file, ca)) for a in admin or []]
+        found = examine(gather(client_of(command_config), bootstrap, topic, sidecars, principal))
         if output is Output.TABLE:
             for c in found:
                 mark = {Status.FAIL: "FAIL", Status.WARN: "warn", Status.UNKNOWN: "?", Status.OK: "ok"}[c.status]

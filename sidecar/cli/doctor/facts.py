@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sidecar.cli.connect import Client, get
+from sidecar.cli.asking import Asking
+from sidecar.cli.connect import Client
 from sidecar.cli.doctor.checks import (
     BROKER_SESSION,
     EXPIRATION,
@@ -56,10 +57,11 @@ KINDS = {2: "topic", 3: "group", 4: "cluster", 5: "transactional-id"}
 ACLS_S = 10.0
 
 
-def gather(client: Client, bootstrap: str, topic: str, admins: Sequence[str], principal: str) -> Facts:
-    """Raises Failed if nobody answers at `bootstrap`. What else cannot be learned is Unknown."""
+def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About | Unknown], principal: str) -> Facts:
+    """`sidecars`: as `about` tells of each. Raises Failed if nobody answers at `bootstrap`. What else cannot be learned
+    is Unknown."""
     facts = client.ask(bootstrap, cf.DESK, lambda cluster: _brokers(cluster, topic))
-    facts.sidecars = [about(a) for a in admins]
+    facts.sidecars = list(sidecars)
     facts.rights = _rights(client, bootstrap, principal, facts)
     return facts
 
@@ -127,14 +129,14 @@ async def configs(conn: BrokerConnection, kind: int, name: str, names: list[str]
     return {c.name: c.value for c in result.configs if c.value is not None}
 
 
-def about(admin: str) -> About | Unknown:
+def about(admin: str, asking: Asking) -> About | Unknown:
     """A sidecar by its admin address; its clock is compared with this one's, in the middle of the question."""
     try:
         began = time.time()
-        told: Mapping[str, Any] = get(admin, "/about")
+        told: Mapping[str, Any] = asking.get(admin, "/about")
         here_ms = int((began + time.time()) * 500)
-        ready = get(admin, "/readyz")
-        owners = get(admin, "/owners")
+        ready = asking.get(admin, "/readyz")
+        owners = asking.get(admin, "/owners")
         return About(
             admin,
             told["version"],

@@ -49,6 +49,10 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
+{{- define "sidecar.probeScheme" -}}
+{{- if .Values.sidecar.adminAccess.tlsSecret }}, scheme: HTTPS{{ end }}
+{{- end }}
+
 {{/* The container. `native`: it starts before the broker in its pod and stops after it. */}}
 {{- define "sidecar.container" -}}
 - name: sidecar
@@ -79,6 +83,21 @@ capabilities:
     # Brokers may take their time, and a restart of the sidecar would not help: wait for ever.
     - name: SIDECAR_BROKER_WAIT_MS
       value: "0"
+    {{- with .Values.sidecar.adminAccess }}
+    {{- if .tokenSecret }}
+    - {name: SIDECAR_ADMIN_ACCESS__TOKEN_FILE, value: /run/sidecar-admin/token/tokens}
+    {{- end }}
+    {{- if .tlsSecret }}
+    - {name: SIDECAR_ADMIN_ACCESS__TLS_CERTIFICATE, value: /run/sidecar-admin/tls/tls.crt}
+    - {name: SIDECAR_ADMIN_ACCESS__TLS_KEY, value: /run/sidecar-admin/tls/tls.key}
+    {{- end }}
+    {{- if .metricsOpen }}
+    - {name: SIDECAR_ADMIN_ACCESS__METRICS_OPEN, value: "true"}
+    {{- end }}
+    {{- if .hosts }}
+    - {name: SIDECAR_ADMIN_ACCESS__HOSTS, value: {{ toJson .hosts | quote }}}
+    {{- end }}
+    {{- end }}
     {{- with .Values.sidecar.extraEnv }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -86,19 +105,20 @@ capabilities:
     - {name: clients, containerPort: {{ .Values.sidecar.port }}}
     - {name: admin, containerPort: {{ .Values.sidecar.adminPort }}}
     - {name: peers, containerPort: {{ .Values.sidecar.settings.ownership.peer_port }}}
-  # /livez: its loop turns. No broker is needed for that, so the broker's container may wait for it.
+  # /livez: its loop turns. No broker is needed for that, so the broker's container may wait for it. Probes need no token,
+  # and the kubelet does not look at the certificate.
   startupProbe:
-    httpGet: {path: /livez, port: admin}
+    httpGet: {path: /livez, port: admin{{ include "sidecar.probeScheme" . }}}
     periodSeconds: 1
     failureThreshold: 60
   livenessProbe:
-    httpGet: {path: /livez, port: admin}
+    httpGet: {path: /livez, port: admin{{ include "sidecar.probeScheme" . }}}
     periodSeconds: 5
     timeoutSeconds: 3
     failureThreshold: 6
   # /readyz: it serves what it was assigned. A rolling restart waits for it before it goes on to the next pod.
   readinessProbe:
-    httpGet: {path: /readyz, port: admin}
+    httpGet: {path: /readyz, port: admin{{ include "sidecar.probeScheme" . }}}
     periodSeconds: 2
     timeoutSeconds: 3
     failureThreshold: 3
@@ -109,6 +129,12 @@ capabilities:
     {{- include "sidecar.locked" . | nindent 4 }}
   volumeMounts:
     - {name: sidecar-settings, mountPath: /etc/kafka-group-sidecar, readOnly: true}
+    {{- if .Values.sidecar.adminAccess.tokenSecret }}
+    - {name: sidecar-admin-token, mountPath: /run/sidecar-admin/token, readOnly: true}
+    {{- end }}
+    {{- if .Values.sidecar.adminAccess.tlsSecret }}
+    - {name: sidecar-admin-tls, mountPath: /run/sidecar-admin/tls, readOnly: true}
+    {{- end }}
     {{- with .Values.sidecar.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -118,6 +144,18 @@ capabilities:
 - name: sidecar-settings
   configMap:
     name: {{ .Release.Name }}-settings
+{{- with .Values.sidecar.adminAccess.tokenSecret }}
+- name: sidecar-admin-token
+  secret:
+    secretName: {{ . | quote }}
+    items:
+      - {key: {{ $.Values.sidecar.adminAccess.tokenKey | quote }}, path: tokens}
+{{- end }}
+{{- with .Values.sidecar.adminAccess.tlsSecret }}
+- name: sidecar-admin-tls
+  secret:
+    secretName: {{ . | quote }}
+{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}

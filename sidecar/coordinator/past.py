@@ -1,0 +1,265 @@
+"""A group's last rebalances, from the records of the state topic as they come: who joined or left, what was assigned,
+when it came to rest. Any sidecar has them, and one that starts has those that the topic still tells.
+
+A record costs a look at its key here: values are kept as they are, and read when somebody wants to see them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sidecar.core.classic.embedded import assigned
+from sidecar.core.classic.records import Kind as Classic
+from sidecar.core.classic.records import State
+from sidecar.core.consumer.records import Kind
+from sidecar.state.codec import StateCodec
+from sidecar.state.keys import StateKey
+from sidecar.state.schema import StateError
+
+NAMES_MAX = 20
+"""Members that are told by name for one step; the others are counted."""
+CHANGES_MAX = 20_000
+"""Assignments before and after, of all groups together; of older steps it is not told how many partitions moved."""
+TOUCHED_MAX = 50_000
+"""Groups."""
+STEPS_MAX = 100_000
+"""Of all groups together; beyond that, the oldest are forgotten. With their values they take about 40 MB."""
+STEPS = 4
+"""Values of a classic group's state in one rebalance, at most as a rule."""
+WATCHED = frozenset((*Kind, *Classic)) - {Kind.REGEX, Kind.STATIC_MEMBER}
+GROUPS = (Kind.GROUP, Classic.GROUP)
+MEMBERS = (Kind.MEMBER, Classic.MEMBER)
+TARGETS = (Kind.TARGET_MEMBER, Classic.ASSIGNMENT)
+Told = dict[str, Any]
+Slices = Generator[None, None, Any]
+
+
+@dataclass(slots=True)
+class Crowd:
+    """Members: how many, and the first of them by name."""
+
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        self.count += 1
+        if len(self.names) < NAMES_MAX:
+            self.names.append(name)
+
+
+@dataclass(slots=True)
+class Step:
+    """What was written from one value of the group itself to the next one."""
+
+    kind: str
+    value: bytes
+    joined: Crowd | None
+    left: Crowd | None
+    target: bytes | None = None
+    last: bytes | None = None
+    """The last value of a member's current assignment."""
+    changes: list[tuple[bytes | None, bytes]] | None = None
+    """Of what members shall own: before, after."""
+    forgotten: bool = False
+    """Not all changes are there any more."""
+    moved: int | None = None
+
+
+@dataclass(slots=True)
+class _Group:
+    steps: deque[Step]
+    joined: Crowd | None = None
+    left: Crowd | None = None
+    dropped: int = 0
+    """Steps that made room for others of this group."""
+
+
+class Past:
+    def __init__(self, kept: int, codec: StateCodec) -> None:
+        self._kept = kept
+        self._codec = codec
+        self._groups: dict[str, _Group] = {}
+        self._changed: deque[Step] = deque()
+        self._order: deque[_Group] = deque()
+        """Whose steps came, the oldest first."""
+        self._touched: set[str] | None = None
+        """Groups of which something came since somebody asked; None: any."""
+
+    def note(self, key: StateKey, before: bytes | None, value: bytes | None) -> None:
+        """This value counts now in the place of that one."""
+        if self._touched is not None:
+            self._touched.add(key.group_id)
+            if len(self._touched) > TOUCHED_MAX:
+                self._touched = None
+        if self._kept:
+            self._note(key, before, value)
+
+    def take_touched(self) -> set[str] | None:
+        """Groups of which something was written since this was asked last; None: it may be any."""
+        touched, self._touched = self._touched, set()
+        return touched
+
+    def _note(self, key: StateKey, before: bytes | None, value: bytes | None) -> None:
+        kind = key.kind
+        if kind in GROUPS:
+            self._group(key.group_id, kind, value)
+            return
+        group = self._groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return  # the rest of a group that is gone
+            group = self._groups[key.group_id] = _Group(deque(maxlen=self._kept * STEPS))
+        if kind in MEMBERS:
+            if value is None:
+                group.left = group.left or Crowd()
+                group.left.add(key.sub_id)
+            elif before is None:
+                group.joined = group.joined or Crowd()
+                group.joined.add(key.sub_id)
+        elif value is not None and group.steps:
+            step = group.steps[-1]
+            if kind in TARGETS:
+                self._change(step, before, value)
+            elif kind == Kind.TARGET_METADATA:
+                step.target = value
+            else:
+                step.last = value
+
+    def _group(self, group_id: str, kind: str, value: bytes | None) -> None:
+        group = self._groups.get(group_id)
+        if value is None:
+            # A group that changes its protocol has a value of the other kind already.
+            if group is not None and (not group.steps or group.steps[-1].kind == kind):
+                del self._groups[group_id]
+                group.dropped += len(group.steps)
+                group.steps.clear()
+            return
+        if group is None:
+            group = self._groups[group_id] = _Group(deque(maxlen=self._kept * STEPS))
+        group.dropped += len(group.steps) == group.steps.maxlen
+        group.steps.append(Step(kind, value, group.joined, group.left))
+        group.joined = group.left = None
+        self._order.append(group)
+        if len(self._order) > STEPS_MAX:
+            oldest = self._order.popleft()
+            if oldest.dropped:
+                oldest.dropped -= 1
+            else:
+                oldest.steps.popleft()
+
+    def _change(self, step: Step, before: bytes | None, value: bytes) -> None:
+        if step.forgotten:
+            return
+        if step.changes is None:
+            step.changes = []
+        step.changes.append((before, value))
+        self._changed.append(step)
+        if len(self._changed) > CHANGES_MAX:
+            oldest = self._changed.popleft()
+            if oldest.changes:  # what has been counted is told
+                oldest.changes, oldest.forgotten = None, True
+
+    # ---- for people ---------------------------------------------------------------------------------------
+    def of(self, group_id: str) -> Slices:
+        """The last rebalances, the newest first. Yields now and then, and returns them."""
+        group = self._groups.get(group_id)
+        found: list[Told] = []
+        for step in () if group is None else tuple(group.steps):
+            yield
+            body = self._read(step.value)
+            if body is None:
+                continue
+            if step.kind == Classic.GROUP:
+                self._classic(found, step, body)
+            else:
+                self._consumer(found, step, body)
+            if step.changes:
+                yield from self._count(step)
+            told = found[-1] if found else {}
+            if step.forgotten:
+                told["moved"] = None
+            elif step.moved is not None and told.get("moved") is not None:
+                told["moved"] += step.moved
+        yield
+        return found[: -self._kept - 1 : -1]
+
+    def _consumer(self, found: list[Told], step: Step, body: Told) -> None:
+        target = self._read(step.target)
+        if target is not None and target["assignment_epoch"] != body["epoch"]:
+            for earlier in found:  # the assignor ran while the group went on
+                if earlier["epoch"] == target["assignment_epoch"]:
+                    earlier["assigned_ms"] = earlier["assigned_ms"] or _ms(target["time_ms"])
+            target = None
+        last = self._read(step.last)
+        found.append(
+            _told(step, body, body["epoch"])
+            | {
+                "assigned_ms": None if target is None else _ms(target["time_ms"]),
+                "settled_ms": None if last is None else _ms(last["time_ms"]),
+            }
+        )
+
+    def _classic(self, found: list[Told], step: Step, body: Told) -> None:
+        state, at_ms = body["state"], _ms(body["time_ms"])
+        if not found or state == State.PREPARING or "state" not in found[-1]:
+            found.append(_told(step, body, body["generation"]) | {"assigned_ms": None, "settled_ms": None})
+        else:
+            for name, crowd in (("joined", step.joined), ("left", step.left)):
+                found[-1][name] = _joined(found[-1][name], crowd)
+        now = found[-1]
+        now["epoch"] = body["generation"]
+        now["state"] = state
+        if state in (State.STABLE, State.EMPTY):
+            now["settled_ms"] = at_ms
+            now["assigned_ms"] = at_ms if state == State.STABLE else None
+
+    def _count(self, step: Step) -> Slices:
+        """Partitions that somebody is to own who did not before."""
+        moved, changes = 0, step.changes or []
+        counted = len(changes)
+        for before, after in changes[:counted]:
+            yield
+            moved += len(self._owned(step.kind, after) - self._owned(step.kind, before))
+        step.moved = (step.moved or 0) + moved
+        del changes[:counted]
+
+    def _owned(self, kind: str, value: bytes | None) -> set[tuple[object, int]]:
+        body = self._read(value)
+        if body is None:
+            return set()
+        if kind == Classic.GROUP:
+            return {(t, p) for t, ps in (assigned(body["assignment"]) or {}).items() for p in ps}
+        return {(i["topic_id"], p) for i in body["partitions"] for p in i["partitions"]}
+
+    def _read(self, value: bytes | None) -> Told | None:
+        try:
+            return None if value is None else self._codec.schemas.decode(value)
+        except StateError:
+            return None
+
+
+def _told(step: Step, body: Told, epoch: int) -> Told:
+    return {
+        "at_ms": _ms(body["time_ms"]),
+        "epoch": epoch,
+        "why": body["why"],
+        "joined": _joined(None, step.joined),
+        "left": _joined(None, step.left),
+        "moved": 0,
+    }
+
+
+def _joined(told: Told | None, crowd: Crowd | None) -> Told:
+    names = [] if told is None else told["names"]
+    count = 0 if told is None else told["count"]
+    if crowd is None:
+        return {"count": count, "names": names}
+    return {"count": count + crowd.count, "names": (names + crowd.names)[:NAMES_MAX]}
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)

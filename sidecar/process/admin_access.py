@@ -1,0 +1,231 @@
+"""Who may ask the admin endpoint: names in Host, tokens, the page's cookie, TLS; and what answers tell browsers.
+
+It decides nothing about content. A request is refused, in this order:
+    421  its Host is a name that is not this endpoint's: a page elsewhere has that name lead here (DNS rebinding)
+    401  a token is wanted, and it has none
+Only a browser can be misled by a name, so a request that brings a token itself may call this endpoint what it likes,
+and probes and scrapes (/livez, /readyz, /metrics) may, too: what they are told is no secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from sidecar.link.ports import Logger
+from sidecar.process.sections import AdminAccess, split
+
+PROBES, METRICS = ("/livez", "/readyz"), "/metrics"
+COOKIE = "sidecar_admin"
+TOKEN_MIN = 16
+"""Characters: what can be guessed is no token."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class AdminFault(Exception):
+    """What is wrong with the files that `admin_access` names."""
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def host_of(header: str) -> str:
+    """The name or address in a Host header, without its port."""
+    text = header.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0].removesuffix(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def read_tokens(path: Path) -> tuple[bytes, ...]:
+    """One in a line; two while one takes the place of the other. Raises AdminFault, which never tells a token."""
+    try:
+        lines = path.read_text().split("\n")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
+        raise AdminFault(f"token_file {path}: {reason}") from None
+    tokens = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not tokens:
+        raise AdminFault(f"token_file {path}: there is no token in it")
+    if any(len(t) < TOKEN_MIN or not t.isascii() or not t.isprintable() or " " in t for t in tokens):
+        raise AdminFault(f"token_file {path}: a token has at least {TOKEN_MIN} characters, ASCII without spaces")
+    return tuple(t.encode() for t in tokens)
+
+
+def tls_context(s: AdminAccess) -> ssl.SSLContext:
+    """Raises AdminFault."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_chain(context, s)
+    return context
+
+
+def load_chain(context: ssl.SSLContext, s: AdminAccess) -> None:
+    """Raises AdminFault."""
+    assert s.tls_certificate is not None
+    try:
+        password = "" if s.tls_key_password_file is None else s.tls_key_password_file.read_text().rstrip("\r\n")
+        # Without this OpenSSL would ask at the terminal for the password of a key that has one.
+        context.load_cert_chain(s.tls_certificate, s.tls_key, lambda: password)
+    except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
+        reason = getattr(exc, "reason", None) or getattr(exc, "strerror", None) or type(exc).__name__
+        raise AdminFault(f"tls_certificate {s.tls_certificate}, tls_key {s.tls_key}: {reason}") from None
+
+
+class Files:
+    """A group of files that is read again when one of them has changed. What was read before counts while they cannot
+    be read."""
+
+    def __init__(self, paths: Iterable[Path], read: Callable[[], None]) -> None:
+        self._paths = tuple(paths)
+        self._read = read
+        self._seen = self._looks()
+
+    def _looks(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_look(p) for p in self._paths)
+
+    def refresh(self) -> bool:
+        """Whether they were read again. Raises AdminFault, once for each change."""
+        looks = self._looks()
+        if looks == self._seen:
+            return False
+        self._seen = looks
+        self._read()
+        return True
+
+
+def _look(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class Access:
+    """Raises AdminFault if a file that the settings name cannot be used: an endpoint that should be closed is never
+    open."""
+
+    def __init__(
+        self, address: str, settings: AdminAccess, log: Logger, wall_s: Callable[[], float] = time.time
+    ) -> None:
+        self.settings = s = settings
+        self._log = log
+        self._wall_s = wall_s
+        self._key = secrets.token_bytes(32)
+        self._tokens: tuple[bytes, ...] = ()
+        self._files: list[Files] = []
+        self.context: ssl.SSLContext | None = None
+        if s.token_file is not None:
+            self._files.append(Files([s.token_file], self._read_tokens))
+            self._read_tokens()
+        if s.tls_certificate is not None:
+            paths = [p for p in (s.tls_certificate, s.tls_key, s.tls_key_password_file) if p is not None]
+            self._files.append(Files(paths, self._read_chain))
+            self.context = tls_context(s)
+        host = split(address)[0].lower()
+        own = {"localhost", host, socket.gethostname().lower()}
+        self._hosts = frozenset(own | {h.lower().rstrip(".") for h in s.hosts})
+        self._warn(host)
+
+    def _warn(self, host: str) -> None:
+        if is_loopback(host):
+            return
+        missing = [n for n, there in (("a token", self._tokens), ("TLS", self.context)) if not there]
+        if missing:
+            self._log.warning(
+                "the admin endpoint is open to the network",
+                without=" and ".join(missing),
+                remedy="set admin_access.token_file and admin_access.tls_certificate, or take a loopback address",
+            )
+
+    # ---- files --------------------------------------------------------------------------------------------
+    def _read_tokens(self) -> None:
+        assert self.settings.token_file is not None
+        self._tokens = read_tokens(self.settings.token_file)
+
+    def _read_chain(self) -> None:
+        tls_context(self.settings)  # so that files that do not fit each other change nothing
+        assert self.context is not None
+        load_chain(self.context, self.settings)
+
+    def refresh(self) -> None:
+        """Read files again that have changed. It may block, and is meant for a thread."""
+        for files in self._files:
+            try:
+                if files.refresh():
+                    self._log.info("files of admin_access read again")
+            except AdminFault as exc:
+                self._log.error("files of admin_access not read: what was read before counts", problem=str(exc))
+
+    # ---- requests -----------------------------------------------------------------------------------------
+    @property
+    def guarded(self) -> bool:
+        """Whether a token is wanted."""
+        return bool(self._tokens)
+
+    def open_path(self, path: str) -> bool:
+        """Whether anybody may ask this."""
+        return not self.guarded or path in PROBES or (path == METRICS and self.settings.metrics_open)
+
+    def knows_host(self, header: str | None) -> bool:
+        """An address cannot be somebody else's name. `*` in `hosts`: any name will do."""
+        host = host_of(header or "")
+        return host in self._hosts or "*" in self._hosts or _is_address(host)
+
+    def is_token(self, text: str) -> bool:
+        given = text.strip().encode(errors="replace")  # bytes that are no text stand there as surrogates
+        found = False
+        for token in self._tokens:  # all of them, so that the time tells nothing
+            found |= hmac.compare_digest(token, given)
+        return found
+
+    def bearer(self, authorization: str | None) -> bool:
+        scheme, _, text = (authorization or "").partition(" ")
+        return scheme.lower() == "bearer" and self.is_token(text)
+
+    def new_cookie(self) -> str:
+        """What the page keeps in the place of the token. It ends with the session, with the token, and with this
+        process."""
+        until = str(int(self._wall_s()) + self.settings.session_s)
+        return f"{until}.{self._signed(until, self._tokens[0])}"
+
+    def is_cookie(self, text: str | None) -> bool:
+        until, _, mac = (text or "").partition(".")
+        if not (until.isascii() and until.isdigit() and len(until) <= 12 and mac.isascii()):
+            return False
+        found = False
+        for token in self._tokens:
+            found |= hmac.compare_digest(self._signed(until, token), mac)
+        return found and self._wall_s() < int(until)
+
+    def _signed(self, until: str, token: bytes) -> str:
+        return hmac.new(self._key, until.encode() + b"\0" + token, hashlib.sha256).hexdigest()

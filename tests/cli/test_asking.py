@@ -1,0 +1,57 @@
+"""`sidecar health` and `sidecar groups describe` at an endpoint with TLS and a token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sidecar.cli.main import app
+from tests.page.browser import Served
+from tests.process.admin_ground import OTHER, TOKEN, Ground, given
+from tests.process.test_admin_access import Papers
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Served, Path]]:
+    papers, tokens = Papers(tmp_path), tmp_path / "tokens"
+    papers.issue()
+    papers.authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    tokens.write_text(f"# for these tests\n{TOKEN}\n")
+    settings = given(tls_certificate=papers.certificate, tls_key=papers.key, token_file=tokens)
+    with Served(Ground(settings)) as running:
+        yield running, tmp_path
+
+
+def test_health_by_https(served: tuple[Served, Path]) -> None:
+    running, folder = served
+    where = f"https://127.0.0.1:{running.ground.port}"
+    assert CliRunner().invoke(app, ["health", where, "--ca", str(folder / "ca.pem")]).exit_code == 0
+    refused = CliRunner().invoke(app, ["health", where])
+    assert refused.exit_code == 1
+    assert "CERTIFICATE_VERIFY_FAILED" in refused.output
+    running.ground.problems.append("no owner is known yet")
+    told = CliRunner().invoke(app, ["health", where, "--ca", str(folder / "ca.pem")])
+    assert (told.exit_code, "no owner is known yet" in told.output) == (1, True)
+
+
+def test_describe_with_a_token(served: tuple[Served, Path]) -> None:
+    running, folder = served
+    where = f"https://127.0.0.1:{running.ground.port}"
+    words = ["groups", "describe", "g", "--ca", str(folder / "ca.pem"), "--admin", where]
+    without = CliRunner().invoke(app, words)
+    assert without.exit_code != 0
+    assert "a token is wanted" in without.output
+    done = CliRunner().invoke(app, [*words, "--token-file", str(folder / "tokens")])
+    assert (done.exit_code, done.output.splitlines()[0]) == (0, "group: g")
+
+
+def test_a_token_is_not_sent_in_the_clear(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(OTHER)
+    words = ["groups", "describe", "g", "--admin", "example.invalid:9400", "--token-file", str(path)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code != 0
+    assert "by https only" in done.output and OTHER not in done.output

@@ -1,0 +1,322 @@
+"""What /api/v1 tells: rows, one group, its last rebalances; and how long it keeps the loop."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+from sidecar.coordinator.views import Lag
+from sidecar.core.classic import records as classic
+from sidecar.core.consumer import records as consumer
+from sidecar.core.consumer.records import MemberState
+from sidecar.core.records import Tombstone
+from tests.process.synthetic import NAMES, TOPIC_ID, Synthetic
+
+
+def done(work: Generator[None, None, Any]) -> Any:
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+
+
+def listed(s: Synthetic, search: str = "", kind: str = "", state: str = "", sort: str = "group") -> list[str]:
+    total, rows = done(s.views.groups(search, kind, state, sort, 0, 500))
+    assert total == len(rows)
+    return [r["group"] for r in rows]
+
+
+def group(s: Synthetic, name: str) -> Any:
+    return done(s.views.group(name))
+
+
+def test_the_list_has_all_groups_of_both_kinds() -> None:
+    s = Synthetic()
+    s.consumer_group("orders", members=3)
+    s.classic_group("Audit", members=2, why="a consumer came")
+    total, rows = done(s.views.groups("", "", "", "group", 0, 10))
+    assert total == 2
+    audit, orders = rows
+    assert (audit["kind"], audit["state"], audit["epoch"], audit["members"]) == ("classic", "Stable", 1, 2)
+    assert (orders["kind"], orders["state"], orders["epoch"], orders["members"]) == ("consumer", "Stable", 1, 3)
+    assert orders["why"] == "members joined" and orders["lag"] is None
+    assert orders["owner"] in (1, 2)
+
+
+def test_the_list_is_searched_filtered_and_sorted() -> None:
+    s = Synthetic()
+    for name, members in (("b-2", 1), ("a-1", 3), ("A-9", 2)):
+        s.consumer_group(name, members=members)
+    s.classic_group("c-3")
+    assert listed(s, "a-") == ["A-9", "a-1"]
+    assert listed(s, kind="classic") == ["c-3"]
+    assert listed(s, state="Reconciling") == []
+    assert listed(s, sort="-members", kind="consumer") == ["a-1", "A-9", "b-2"]
+    assert listed(s, sort="changed") == ["b-2", "a-1", "A-9", "c-3"]
+    assert listed(s, sort="-group") == ["c-3", "b-2", "a-1", "A-9"]
+
+
+def test_pages_of_the_list_have_every_row_once() -> None:
+    s = Synthetic()
+    s.many(700)
+    seen: list[str] = []
+    for begin in range(0, 700, 100):
+        total, rows = done(s.views.groups("", "", "", "-group", begin, 100))
+        assert total == 700
+        seen += [r["group"] for r in rows]
+    assert seen == [f"group-{i:05d}" for i in reversed(range(700))]
+
+
+def test_a_row_follows_its_group() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=2, each=2)
+
+    def state() -> str:
+        return str(done(s.views.groups("", "", "", "group", 0, 9))[1][0]["state"])
+
+    assert state() == "Stable"
+    s.write(consumer.GroupRecord("g", 2, 0, "a topic has more partitions"))
+    assert state() == "Assigning"
+    s.target("g", ["m00000", "m00001"], 3, 2)
+    assert state() == "Reconciling", "nobody has the new target"
+    s.current("g", "m00000", 2, range(3))
+    s.current("g", "m00001", 2, range(3, 5), state=MemberState.UNRELEASED_PARTITIONS)
+    assert state() == "Reconciling"
+    s.current("g", "m00001", 2, range(3, 6))
+    assert state() == "Stable"
+    for m in ("m00000", "m00001"):
+        s.leaves("g", m)
+    assert state() == "Empty"
+    s.write(Tombstone(consumer.Kind.TARGET_METADATA, "g", ""), Tombstone(consumer.Kind.GROUP, "g", ""))
+    assert listed(s) == []
+
+
+def test_a_group_is_told_with_what_each_partition_waits_for() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=2, each=2)
+    s.write(consumer.GroupRecord("g", 2, 0, "m00001 subscribes to more"))
+    s.target("g", ["m00001", "m00000"], 2, 2)
+    s.current("g", "m00000", 1, range(1), pending=range(1, 2), state=MemberState.UNREVOKED_PARTITIONS)
+    told = group(s, "g")
+    assert told["state"] == "Reconciling"
+    assert (told["epoch"], told["assignment_epoch"], told["assignor"]) == (2, 2, "uniform")
+    assert [m["member"] for m in told["members"]["rows"]] == ["m00000", "m00001"]
+    first = told["members"]["rows"][0]
+    assert (first["owns"], first["gives_up"]) == ({"orders": [0]}, {"orders": [1]})
+    assert first["target"] == {"orders": [2, 3]}
+    rows = {p["partition"]: (p["owner"], p["target"], p["leaves"]) for p in told["partitions"]["rows"]}
+    assert rows == {
+        0: ("m00000", "m00001", None),
+        1: (None, "m00001", "m00000"),
+        2: ("m00001", "m00000", None),
+        3: ("m00001", "m00000", None),
+    }
+
+
+def test_lag_is_told_where_it_is_known() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=1, each=2)
+    assert {p["lag"] for p in group(s, "g")["partitions"]["rows"]} == {None}
+    s.views.lag = Lag(lambda name: {("orders", 0): (5, 9), ("orders", 1): (-1, 3), ("left", 0): (1, 1)})
+    told = group(s, "g")
+    assert [(p["topic"], p["partition"], p["lag"], p["end"]) for p in told["partitions"]["rows"]] == [
+        ("left", 0, 0, 1),
+        ("orders", 0, 4, 9),
+        ("orders", 1, None, 3),
+    ]
+    assert told["lag"] == 4
+    assert done(s.views.groups("", "", "", "group", 0, 9))[1][0]["lag"] == 4
+
+
+def test_pages_of_members_and_partitions() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=25, each=3)
+    seen: list[tuple[str, int]] = []
+    for begin in range(0, 80, 20):
+        told = done(s.views.group("g", begin, begin, 20))
+        assert (told["members"]["total"], told["partitions"]["total"]) == (25, 75)
+        assert len(told["members"]["rows"]) == max(0, min(20, 25 - begin))
+        seen += [(p["topic"], p["partition"]) for p in told["partitions"]["rows"]]
+    assert seen == [("orders", n) for n in range(75)]
+
+
+def test_a_group_that_nobody_knows_is_none() -> None:
+    assert group(Synthetic(), "theirs") is None
+
+
+def test_a_value_that_cannot_be_read_is_told_and_hides_nothing() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=1)
+    fold = next(p for p in s.state.partitions if "g" in p.groups)
+    key = next(k for k in fold.groups["g"] if k.kind == consumer.Kind.CURRENT)
+    s.state.apply(s.state.partitions.index(fold), fold.position, key, b"\xc3\x01damaged")
+    told = group(s, "g")
+    assert told["members"]["rows"][0]["client"] == "client"
+    assert "current m00000" in told["problems"][0]
+
+
+# ---- the last rebalances --------------------------------------------------------------------------------------------
+def test_rebalances_of_a_consumer_group() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=2, each=2)
+    s.now_ms += 10_000
+    began = s.now_ms
+    s.leaves("g", "m00001")
+    s.write(consumer.GroupRecord("g", 2, 0, "m00001 left"))
+    s.now_ms += 40
+    s.target("g", ["m00000"], 4, 2)
+    s.now_ms += 60
+    s.current("g", "m00000", 2, range(4))
+    newest, first = group(s, "g")["rebalances"]
+    assert first["joined"] == {"count": 2, "names": ["m00000", "m00001"]}
+    assert (first["epoch"], first["moved"]) == (1, 4), "four partitions that nobody had"
+    assert newest == {
+        "at_ms": began,
+        "epoch": 2,
+        "why": "m00001 left",
+        "joined": {"count": 0, "names": []},
+        "left": {"count": 1, "names": ["m00001"]},
+        "moved": 2,
+        "assigned_ms": began + 40,
+        "settled_ms": began + 100,
+    }
+    assert group(s, "g")["rebalances"][0]["moved"] == 2, "and it is told again"
+
+
+def test_an_assignment_that_ends_when_the_group_has_gone_on_belongs_to_its_epoch() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=1)
+    s.write(consumer.GroupRecord("g", 2, 0, "a topic came"), consumer.GroupRecord("g", 3, 0, "another one came"))
+    s.target("g", ["m00000"], 3, 2)
+    s.current("g", "m00000", 1, range(2))
+    newest, before, _ = group(s, "g")["rebalances"]
+    assert newest["settled_ms"] is None, "somebody has changed, but it goes on"
+    assert (newest["epoch"], newest["assigned_ms"]) == (3, None)
+    assert (before["epoch"], before["assigned_ms"]) == (2, s.now_ms)
+
+
+def test_rebalances_of_a_classic_group() -> None:
+    s = Synthetic()
+    s.classic_group("g", members=2)
+    s.now_ms += 5_000
+    began = s.now_ms
+    s.state_of("g", classic.State.PREPARING, 1, "c00001 timed out")
+    s.write(Tombstone(classic.Kind.ASSIGNMENT, "g", "c00001"), Tombstone(classic.Kind.MEMBER, "g", "c00001"))
+    newest = group(s, "g")["rebalances"][0]
+    assert (newest["state"], newest["settled_ms"]) == ("PreparingRebalance", None)
+    s.state_of("g", classic.State.COMPLETING, 2, "all members have joined")
+    s.now_ms += 70
+    s.write(classic.AssignmentRecord("g", "c00000", 2, b"what no consumer reads"))
+    s.state_of("g", classic.State.STABLE, 2, "the leader has assigned")
+    newest, first = group(s, "g")["rebalances"]
+    assert (newest["epoch"], newest["why"], newest["at_ms"]) == (2, "c00001 timed out", began)
+    assert newest["left"] == {"count": 1, "names": ["c00001"]}
+    assert (newest["state"], newest["settled_ms"]) == ("Stable", began + 70)
+    assert (first["epoch"], first["moved"], first["joined"]["count"]) == (1, 4, 2)
+
+
+def test_only_the_last_rebalances_are_kept() -> None:
+    s = Synthetic(kept=3)
+    for epoch in range(1, 10):
+        s.write(consumer.GroupRecord("g", epoch, 0, f"reason {epoch}"))
+        s.classic_group("c", generation=epoch)
+    assert [r["epoch"] for r in group(s, "g")["rebalances"]] == [9, 8, 7]
+    assert [r["epoch"] for r in group(s, "c")["rebalances"]] == [9, 8, 7]
+    s = Synthetic(kept=0)
+    s.consumer_group("g")
+    assert group(s, "g")["rebalances"] == []
+    assert listed(s) == ["g"], "the list needs no past"
+
+
+def test_what_is_kept_of_assignments_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.coordinator.past.CHANGES_MAX", 5)
+    s = Synthetic()
+    s.consumer_group("g", members=4)
+    s.consumer_group("h", members=4)
+    assert group(s, "g")["rebalances"][0]["moved"] is None, "not known any more, and not zero"
+    assert group(s, "h")["rebalances"][0]["moved"] == 8
+    assert len(s.past._changed) <= 5
+
+
+def test_what_is_kept_of_all_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.coordinator.past.STEPS_MAX", 6)
+    s = Synthetic(kept=3)
+    for epoch in range(1, 20):
+        s.write(consumer.GroupRecord("busy", epoch, 0, "again"))
+    s.write(consumer.GroupRecord("quiet", 1, 0, "once"), consumer.GroupRecord("gone", 1, 0, "once"))
+    s.write(Tombstone(consumer.Kind.GROUP, "gone", ""))
+    for epoch in range(1, 5):
+        s.write(consumer.GroupRecord("other", epoch, 0, "again"))
+    kept = {g: len(p.steps) for g, p in s.past._groups.items()}
+    assert kept == {"busy": 0, "quiet": 1, "other": 4}, "the oldest were forgotten"
+    assert [r["epoch"] for r in group(s, "other")["rebalances"]] == [4, 3, 2]
+    assert group(s, "busy")["rebalances"] == []
+    assert len(s.past._order) == 6
+
+
+def test_a_group_that_is_deleted_leaves_no_past() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=1)
+    s.write(Tombstone(consumer.Kind.GROUP, "g", ""))
+    s.leaves("g", "m00000")
+    assert not s.past._groups
+
+
+def test_a_void_record_is_no_rebalance() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=1)
+    fold = next(p for p in s.state.partitions if "g" in p.groups)
+    fold.owners.claim(1)
+    fold.owners.claim(5)  # who writes with owner epoch 1 has been fenced
+    s.write(consumer.GroupRecord("g", 2, 0, "a zombie"))
+    assert [r["epoch"] for r in group(s, "g")["rebalances"]] == [1]
+
+
+# ---- time -----------------------------------------------------------------------------------------------------------
+def longest_ms(work: Iterator[None]) -> float:
+    """The longest that it keeps the loop between two chances for others: processor time, without the collector, which a
+    sidecar sets to look at little (process/build.py)."""
+    longest, ended = 0.0, False
+    gc.collect()
+    gc.disable()
+    try:
+        while not ended:
+            began = time.thread_time()
+            ended = next(work, ENDED) is ENDED
+            longest = max(longest, (time.thread_time() - began) * 1000)
+    finally:
+        gc.enable()
+    return longest
+
+
+ENDED = object()
+STEP_MS = 5.0
+
+
+def test_ten_thousand_groups_do_not_hold_the_loop() -> None:
+    s = Synthetic()
+    s.many(10_000)
+    assert longest_ms(s.views.overview()) < STEP_MS
+    for sort in ("group", "-members", "changed"):
+        assert longest_ms(s.views.groups("", "", "", sort, 0, 100)) < STEP_MS
+    assert longest_ms(s.views.groups("7", "classic", "", "group", 4_000, 100)) < STEP_MS
+
+
+def test_a_group_of_five_thousand_members_does_not_hold_the_loop() -> None:
+    s = Synthetic()
+    s.consumer_group("g", members=5_000, each=1)
+    assert longest_ms(s.views.overview()) < STEP_MS
+    assert longest_ms(s.views.group("g", 0, 0, 100)) < STEP_MS
+    assert group(s, "g")["rebalances"][0]["moved"] == 5_000
+
+
+def test_names_of_topics_that_are_unknown_are_ids() -> None:
+    s = Synthetic()
+    s.write(consumer.TargetMemberRecord("g", "m", {TOPIC_ID: (1,)}, {}), consumer.GroupRecord("g", 1, 0, "x"))
+    assert group(s, "g")["members"]["rows"][0]["target"] == {TOPIC_ID.hex(): [1]}
+    assert NAMES[TOPIC_ID] == "orders"

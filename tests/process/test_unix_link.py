@@ -1,0 +1,73 @@
+"""Front and coordinator in two processes say to each other who they are, and part if they are not of one version."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sidecar.link.codec import Hello, LinkCodec
+from sidecar.link.messages import SettingsPassed, Void
+from sidecar.process import unix_link
+from sidecar.process.about import package_version
+from sidecar.process.tasks import Supervisor
+from sidecar.process.unix_link import UnixClient, serve_unix
+from tests.inprocess.house import Lines, until
+from tests.process.test_limits import Ends
+
+CLOSED = "the link between front and coordinator is closed"
+OWN = Hello(package_version(), LinkCodec().shapes)
+STRANGERS = [Hello("9.9.9", OWN.shapes), Hello(OWN.version, "other shapes"), Void(("g",))]
+"""The last one is what a version sends that does not say who it is."""
+
+
+@pytest.mark.parametrize("said", STRANGERS)
+def test_a_front_of_another_version_is_not_let_in(said: Hello | Void, tmp_path: Path) -> None:
+    async def whole() -> None:
+        ends, lines, codec, path = Ends(), Lines(), LinkCodec(), tmp_path / "link"
+        server = await serve_unix(path, ends, lines)
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(codec.encode(said) + codec.encode(SettingsPassed()))
+        told = await asyncio.wait_for(reader.read(), 5)
+        assert codec.decode(told[4:]) == OWN, "it says who it is, and nothing else"
+        assert ends.fronts == []
+        error = lines.fields(CLOSED)["error"]
+        other = said.version if isinstance(said, Hello) else "an earlier one"
+        assert OWN.version in error and other in error and "Start both anew" in error
+        writer.close()
+        server.close()
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("said", STRANGERS)
+def test_a_coordinator_of_another_version_is_not_believed(
+    said: Hello | Void, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unix_link, "STRANGER_S", 0.05)
+
+    async def whole() -> None:
+        ends, lines, codec, path, came = Ends(), Lines(), LinkCodec(), tmp_path / "link", []
+
+        async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            came.append(writer)
+            writer.write(codec.encode(said) + codec.encode(Void(("g",))))
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_unix_server(stranger, str(path))
+        tasks = Supervisor()
+        tasks.watch(asyncio.get_running_loop())
+        UnixClient(path, lines, tasks).attach(ends)
+        await until(lambda: len(came) >= 3)
+        assert ends.got == [] and ends.lost == 0
+        assert lines.events("info") == [] and set(lines.events("error")) == {CLOSED}
+        server.close()
+        # Its successor is of this version.
+        server = await serve_unix(path, ends, lines)
+        await until(lambda: len(ends.fronts) == 1)
+        await until(lambda: "linked to the coordinator" in lines.events("info"))
+        server.close()
+
+    asyncio.run(whole())

@@ -1,0 +1,215 @@
+"""No secret is told: every kind that a sidecar is given is planted here, and everything that it or a command says is
+looked through. What ends up in the state topic: test_who.py."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from typer.testing import CliRunner
+
+from sidecar.cli.main import app
+from sidecar.drill.local import LocalKafka
+from sidecar.drill.processes import wait_until
+from tests.clients.conftest import ENV
+from tests.security.ground import ADMIN, Papers, Secured, secret_of
+from tests.security.test_own import consumed
+
+pytestmark = pytest.mark.kafka
+GROUP = "managed-secret"
+TOKEN, FORMER, WRONG = (secret_of(f"{which}-token") for which in ("admin", "former", "wrong"))
+MARK = "S3CRET"
+"""In every secret but the keys, whose first lines are looked for as well."""
+CONTENT = (
+    "/about",
+    "/owners",
+    f"/group?id={GROUP}",
+    "/api/v1/overview",
+    "/api/v1/groups",
+    f"/api/v1/group?id={GROUP}",
+    "/metrics",
+    "/readyz",
+    "/livez",
+    "/",
+)
+
+
+@dataclass
+class Place:
+    kafka: LocalKafka
+    ground: Secured
+    folder: Path
+    keys: tuple[str, ...]
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.kafka.nodes[0].admin_port}"
+
+    @property
+    def asking(self) -> list[str]:
+        return ["--ca", str(self.ground.authority.pem), "--token-file", str(self.folder / "tokens")]
+
+    def get(self, path: str, token: str = TOKEN, form: dict[str, str] | None = None) -> tuple[int, str]:
+        """Status, and headers with the body."""
+        data = None if form is None else urllib.parse.urlencode(form).encode()
+        request = urllib.request.Request(self.url + path, data, {"Authorization": f"Bearer {token}"} if token else {})
+        trust = ssl.create_default_context(cafile=self.ground.authority.pem)
+        try:
+            with urllib.request.urlopen(request, context=trust, timeout=10) as res:
+                return res.status, f"{res.headers}{res.read().decode()}"
+        except urllib.error.HTTPError as exc:
+            return exc.code, f"{exc.headers}{exc.read().decode()}"
+
+    def ready(self) -> bool:
+        try:
+            return self.get("/readyz", "")[0] == 200
+        except OSError:
+            return False
+
+    def clean(self, text: str, marker: str) -> None:
+        """`marker`: what is in it if it is what was meant to be looked through."""
+        assert marker in text, text[-2000:]
+        assert MARK not in text
+        assert not [key for key in self.keys if key in text]
+
+
+def closed(papers: Papers, password: str) -> str:
+    """The key gets a password; returns a line of the file."""
+    key = serialization.load_pem_private_key(papers.key.read_bytes(), None)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+    papers.key.write_bytes(key.private_bytes(*form, serialization.BestAvailableEncryption(password.encode())))
+    papers.key.with_suffix(".password").write_text(password + "\n")
+    return papers.key.read_text().splitlines()[1]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("secrets")
+    ground = Secured(folder)
+    (folder / "tokens").write_text(f"{TOKEN}\n{FORMER}\n")
+    env = {
+        **ENV,
+        "SIDECAR_LOG__LEVEL": "debug",
+        "SIDECAR_COMMAND_CONFIG": str(ground.file("own", ground.java(ADMIN, ground.internal, "SCRAM-SHA-512"))),
+        "SIDECAR_BROKER_COMMAND_CONFIG": str(ground.file("seen", ground.java(ADMIN, ground.clients))),
+        "SIDECAR_ADMIN_ACCESS__TOKEN_FILE": str(folder / "tokens"),
+    }
+    keys = []
+    for name, prefix in (("listener", "SIDECAR_TLS__"), ("admin", "SIDECAR_ADMIN_ACCESS__TLS_")):
+        papers = ground.authority.issue(name)
+        keys.append(closed(papers, secret_of(f"{name}-key")))
+        env[f"{prefix}CERTIFICATE"] = str(papers.certificate)
+        env[f"{prefix}KEY"] = str(papers.key)
+        env[f"{prefix}KEY_PASSWORD_FILE"] = str(papers.key.with_suffix(".password"))
+    kafka = ground.start(brokers=1, sidecar_env=env)
+    try:
+        ground.create(kafka, "secured", 3)
+        found = Place(kafka, ground, folder, tuple(keys))
+        wait_until("the sidecar", found.ready, 60, [kafka.start_sidecar(kafka.nodes[0])])
+        assert len(consumed(kafka, ground.client(ADMIN, "SASL_SSL", "SCRAM-SHA-512"), GROUP, "secured")) == 3
+        yield found
+    finally:
+        kafka.stop()
+
+
+def log(place: Place) -> str:
+    sidecar = place.kafka.nodes[0].sidecar
+    assert sidecar is not None
+    return sidecar.log.read_text()
+
+
+@pytest.mark.parametrize("path", CONTENT)
+def test_the_admin_endpoint_tells_none(place: Place, path: str) -> None:
+    marker = {"/about": "admin_access.token_file", "/metrics": "sidecar_ready", "/": "<html"}.get(path, "{")
+    status, text = place.get(path)
+    assert status == 200
+    place.clean(text, GROUP if GROUP in path or path == "/api/v1/groups" else marker)
+
+
+def test_neither_do_refusals_and_the_login(place: Place) -> None:
+    for path in ("/about", "/api/v1/overview"):
+        status, text = place.get(path, WRONG)
+        assert status == 401
+        place.clean(text, "problem")
+    status, text = place.get("/login", "", {"token": WRONG})
+    assert status == 401
+    place.clean(text, "problem")
+    status, text = place.get("/login", "", {"token": FORMER})
+    assert status == 200
+    place.clean(text, "sidecar_admin=")
+    place.clean(log(place), "login at the admin endpoint refused")
+
+
+def test_the_log_tells_none(place: Place) -> None:
+    place.clean(log(place), "event='ready'")
+    assert "level='debug'" in log(place)
+
+
+def test_commands_tell_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in place.kafka.sidecar_settings(place.kafka.nodes[0]).items():
+        monkeypatch.setenv(name, value)
+    wrong = place.folder / "wrong"
+    wrong.write_text(WRONG)
+    open_bootstrap = ["--bootstrap", place.kafka.internal, "--command-config", str(place.folder / "own.properties")]
+    said = {
+        "admin_access.token_file": ["config", "show", "--origin", "-o", "json"],
+        "valid": ["config", "check"],
+        GROUP: ["groups", "describe", GROUP, "--admin", place.url, *place.asking],
+        "coordinates it": ["groups", "explain", GROUP, *open_bootstrap, "--admin", place.url, *place.asking],
+        "sidecars ready": ["doctor", *open_bootstrap, "--admin", place.url, *place.asking],
+        "token is wanted": ["groups", "describe", GROUP, "--admin", place.url, *place.asking[:3], str(wrong)],
+        "https only": ["groups", "describe", GROUP, "--admin", "192.0.2.1:1", *place.asking],
+    }
+    for marker, words in said.items():
+        result = CliRunner().invoke(app, words)
+        place.clean(result.output, marker)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("SIDECAR_ADMIN_ACCESS__TLS_KEY_PASSWORD_FILE", secret_of("wrong-key"), "tls_key"),
+        ("SIDECAR_TLS__KEY_PASSWORD_FILE", secret_of("wrong-key"), "key"),
+        ("SIDECAR_ADMIN_ACCESS__TOKEN_FILE", MARK, "at least 16 characters"),
+        ("SIDECAR_COMMAND_CONFIG", f"security.protocol=SASL_SSL\nsasl.jaas.config={MARK}\n", "sasl"),
+    ],
+)
+def test_a_start_that_fails_tells_none(place: Place, tmp_path: Path, name: str, content: str, said: str) -> None:
+    """Nor a traceback, which would be a bug."""
+    given = tmp_path / "given"
+    given.write_text(content)
+    env = {**place.kafka.sidecar_settings(place.kafka.nodes[0]), name: str(given), "SIDECAR_BROKER_WAIT_MS": "1500"}
+    env["SIDECAR_LISTEN"] = f"127.0.0.1:{place.kafka.nodes[0].peer_port}"
+    command = [sys.executable, "-m", "sidecar.cli.main", "run"]
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (1, 2)
+    place.clean(done.stdout + done.stderr, said)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_traceback_has_no_variables(tmp_path: Path) -> None:
+    """A bug in a command whose variables are secrets."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(TOKEN)
+    bug = """
+import sys, urllib.request
+from sidecar.cli.main import app
+def add(request, name, value):
+    raise RuntimeError("a bug")
+urllib.request.Request.add_unredirected_header = add
+app(sys.argv[1:])
+"""
+    words = ["groups", "describe", GROUP, "--admin", "127.0.0.1:1", "--token-file", str(tokens)]
+    done = subprocess.run([sys.executable, "-c", bug, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert "a bug" in done.stderr and "asking.py" in done.stderr
+    assert MARK not in done.stdout + done.stderr
