@@ -43,26 +43,31 @@ def _numbered(rows: Frame, groups: Frame) -> Frame:
 
 def _counted(rows: Frame) -> Frame:
     """Records that begin something or may end it, and those of members who come and go. `now`: the group's epoch;
-    `live`: how many members there are; `n` counts epochs; `complete`: all members have reached the epoch."""
-    # A turn is sorted into its epoch without the record that made it, and a member's record that reaches no epoch makes
-    # only turns. `settled`: how many members have reached the epoch that the record names.
+    `live`: how many members there are; `n`: the place of the record that began the epoch, null before the first;
+    `complete`: all members have reached the epoch."""
+    # A turn is sorted into its epoch; only a member that reaches the epoch its record names needs no row of its own for
+    # that. `settled`: how many members have reached the epoch that the record names. Running sums are of doubles: those
+    # of integers have 128 bits and take twice the time.
     counts = "type in ('c', 'g') and epoch is not null"
     kept = "g, nth, type, offset, ms, written_ms, there, epoch, came"
     settled = sql(
-        f"""with a as (select {kept}, epoch as at_epoch, 0 as d from {{rows}} where {counts}
+        f"""with a as (select {kept}, epoch as at_epoch,
+                    case when from_epoch is distinct from to_epoch and to_epoch is not null then d else 0 end as d
+                    from {{rows}} where {counts}
                 union all select g, nth, null, null, null, null, null, null, 0, from_epoch, -1 from {{rows}}
                     where from_epoch is distinct from to_epoch and from_epoch is not null
                 union all select g, nth, null, null, null, null, null, null, 0, to_epoch, d from {{rows}}
-                    where from_epoch is distinct from to_epoch and to_epoch is not null),
-            b as (select {kept}, sum(d) over (partition by g, at_epoch order by nth)::bigint as settled from a)
+                    where from_epoch is distinct from to_epoch and to_epoch is not null and not ({counts})),
+            b as (select {kept}, (sum(d::double) over (partition by g, at_epoch order by nth
+                    rows between unbounded preceding and current row))::bigint as settled from a)
             select * from b where type is not null
             union all select {kept}, null from {{rows}} where not ({counts}) and type not in ('c', 'r')""",
         rows=rows,
     )
     numbered = sql(
         f"""select *, type = 'g' or (type = 'w' and there) as heads,
-                (sum(cast(type = 'g' or (type = 'w' and there) as int)) over w)::bigint as n,
-                (sum(came) over w)::bigint as live,
+                last_value(case when type = 'g' or (type = 'w' and there) then nth end ignore nulls) over w as n,
+                (sum(came::double) over w)::bigint as live,
                 last_value(case when type in ('g', 'w') then case when there then epoch else {NOT_YET} end end
                     ignore nulls) over w as now,
                 lead(1) over w is null as latest
@@ -150,11 +155,10 @@ def _began(few: Frame, said: Frame, groups: Frame, people: _People) -> Frame:
 
 
 def _grouped(few: Frame, said: Frame, groups: Frame) -> Frame:
-    """A row per head: the record that began the epoch, or what the last batch left of it; `n` is 0 before the first."""
+    """A row per head: the record that began the epoch, or what the last batch left of it."""
     people = _people(few, said)
-    # Heads are numbered from 1, and what comes before the first is of number 0.
     marks = sql(
-        """select g, n, max(nth) filter (where heads) as head_at, max(nth) as last_at,
+        """select g, n as head_at, max(nth) as last_at,
                 min(nth) filter (where type = 't' and epoch = now) as target_at,
                 min(nth) filter (where complete) as complete_at
             from {few} group by g, n""",
@@ -166,7 +170,7 @@ def _grouped(few: Frame, said: Frame, groups: Frame) -> Frame:
                 from {{marks}} m left join {{began}} b on m.g = b.g and m.head_at = b.nth
                     left join {{said}} t on m.g = t.g and m.target_at = t.nth
                     left join {{few}} c on m.g = c.g and m.complete_at = c.nth
-                window w as (partition by m.g order by m.n))
+                window w as (partition by m.g order by m.head_at nulls first))
             select {GROUP}, a.*, coalesce(h.head.target, t) as target, case when kind = 'classic' then
                     (case when t is not null then {TIMES_OF_AIM} end) else s end as done,
                 l.live, w.who, p.p_who, o.acc.head_offset as w_offset

@@ -78,8 +78,8 @@ def _named(rows: Frame, places: Frame) -> Frame:
 
 
 def _marked(events: Frame, was: Frame) -> Frame:
-    """`begins`: an interval does; `no` counts the ends of intervals before, so that it names the interval. Of a carried
-    one (`s`) it is 0."""
+    """`begins`: an interval does; `no` names it: the offset at which the one before ended, -1 of the first.
+    A count would do; last_value is four times as fast."""
     rows = sql(
         """select p, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch, topic
                 from {events}
@@ -91,7 +91,7 @@ def _marked(events: Frame, was: Frame) -> Frame:
     return done(
         sql(
             """select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins,
-                    coalesce(count(*) filter (where type = 'x') over earlier, 0) as no
+                    coalesce(last_value(case when type = 'x' then offset end ignore nulls) over earlier, -1) as no
                 from {rows} window w as (partition by p, member_id order by offset),
                     earlier as (partition by p, member_id order by offset
                         rows between unbounded preceding and 1 preceding)""",
@@ -107,7 +107,7 @@ def _intervals(marked: Frame, was: Frame) -> Frame:
     begins = sql(
         f"""select p, member_id, no, offset as s_offset, ms, written_ms, topic, false as carried, {FROM} as f,
                 {STATE} as st, 0 as unseen from {{marked}} where begins and type <> 's'
-            union all select p, member_id, 0, stretch_offset, null, null, f.topic, true, f, st, unseen from {{was}}""",
+            union all select p, member_id, -1, stretch_offset, null, null, f.topic, true, f, st, unseen from {{was}}""",
         marked=marked,
         was=was,
     )

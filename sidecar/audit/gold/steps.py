@@ -100,8 +100,6 @@ def revisions(keys: Frame, before: Frame) -> Frame:
     after a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so far. The key
     is told where somebody asks for it: most of the records are one more value after another, and a key is long."""
     name = "state_partition, group_id, kind, sub_id"
-    asked = [f"case when latest or missing > 0 then {n} end as {n}" for n in ("group_id", "kind", "sub_id")]
-    named = ", ".join(["state_partition", *asked])
     rows = sql(
         f"""select {name}, offset, log_ms, revision, deleted, false as carried from {{keys}}
                 where not void and kind not in ('schema', 'owner_claim')
@@ -109,14 +107,19 @@ def revisions(keys: Frame, before: Frame) -> Frame:
         keys=keys,
         before=before,
     )
+    # Windows over numbers take half the time.
+    known = done(sql(f"select row_number() over () as k, * from (select distinct {name} from {{rows}})", rows=rows))
     return sql(
         f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_offset, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {name} {ORDER}))
-            select {named}, offset, log_ms, revision, deleted, latest, b_offset, missing,
-                coalesce(not carried and b_live and revision = b_revision + 1, false) as repeats
-            from (select *, {MISSING} as missing from a)""",
+                from (select k, r.* exclude (group_id, kind, sub_id) from {{rows}} r join {{known}} using ({name}))
+                window w as (partition by k {ORDER})),
+            b as (select *, {MISSING} as missing from a)
+            select b.state_partition, group_id, kind, sub_id, offset, log_ms, revision, deleted, latest, b_offset,
+                missing, coalesce(not carried and b_live and revision = b_revision + 1, false) as repeats
+            from b left join {{known}} n on b.k = n.k and (latest or missing > 0)""",
         rows=rows,
+        known=known,
     )
 
 
@@ -185,8 +188,8 @@ def lives(rows: Frame) -> Frame:
                 from {{rows}} window w as (partition by {KEY} {ORDER})),
             b as (select *, {MISSING} as missing, {adjacent("b_offset")} as adjacent,
                 not deleted and (not b_live or state is distinct from b_state) as begins from a),
-            c as (select *, sum(cast(begins as int)) over w as no, lead(offset) over w as n_offset,
-                lead(deleted or begins) over w as n_ends, lead(log_ms) over w as n_ms,
+            c as (select *, last_value(case when begins then offset end ignore nulls) over w as no,
+                lead(offset) over w as n_offset, lead(deleted or begins) over w as n_ends, lead(log_ms) over w as n_ms,
                 lead(written_ms) over w as n_written_ms, lead(why) over w as n_why, lead(adjacent) over w as n_adjacent
                 from b window w as (partition by {KEY} {ORDER}))
             select * from c where not deleted""",
