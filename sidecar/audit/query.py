@@ -30,7 +30,8 @@ OWNERSHIP = """
 REBALANCES = """
     select group_id, epoch, from_ms, cause, member_id, why, members, partitions_moved,
         target_ms - from_ms as target_after_ms, settled_ms - from_ms as settled_after_ms,
-        case when superseded then 'superseded' when settled_ms is null then 'open' else 'settled' end as state, grade
+        case when superseded then 'superseded' when settled_ms is not null then 'settled'
+            when members = 0 then 'no members' else 'open' end as state, grade
     from rebalances
     where from_ms between $since and $until and ($group is null or group_id = $group)
     order by group_id, from_offset
@@ -42,7 +43,8 @@ OVERLAPS = """
     order by grade desc, ms
 """
 COVERAGE = """
-    select state_partition, group_id, first_ms, last_ms, records, missing, complete_since_ms
+    select state_partition, group_id, first_ms, last_ms, records, missing,
+        coalesce(complete_since_ms, first_ms) as complete_since_ms
     from coverage
     where case when $group is null then scope = 'partition' else scope = 'group' and group_id = $group end
     order by state_partition, group_id

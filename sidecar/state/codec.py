@@ -181,6 +181,14 @@ class StateCodec:
         key = encode_key(OWNER_CLAIM, "", f"{stamp.owner_epoch:020d}")
         return Encoded(key, self._value(OWNER_CLAIM, stamp, 1, why, body))
 
+    def claimed_by(self, value: bytes) -> tuple[int, str]:
+        """Node id and member id of a claim. Raises StateError."""
+        body = self.schemas.decode(value)
+        try:
+            return int(body["node_id"]), str(body["member_id"])
+        except (KeyError, ValueError, TypeError) as exc:
+            raise StateError(f"value of a claim does not fit: {exc!r}") from exc
+
     def config(self, group_id: str, name: str, value: str | None, time_ms: int, revision: int, why: str) -> Encoded:
         """A setting; None removes it. Not fenced: it does not come from the owner."""
         if value is None:

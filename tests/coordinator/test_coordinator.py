@@ -104,6 +104,44 @@ def test_a_takeover_fences_then_claims_then_follows_then_serves() -> None:
     run(test, serve=False)
 
 
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        ({2: "member-2"}, "moved from sidecar 2"),
+        ({2: "member-7"}, "sidecar 2 has joined anew"),
+        ({3: "member-3"}, "sidecar 2 is gone"),
+    ],
+)
+def test_who_has_just_joined_learns_from_the_last_claim_whether_the_former_owner_lives(
+    others: dict[int, str], why: str
+) -> None:
+    """Symptom: the demo's page drew a coordinator that was away where one had handed its partition over."""
+
+    async def test(house: House) -> None:
+        other_sidecar(house)
+        house.prove()
+        members = {n: (member_id, *house.brokers.address(1)) for n, member_id in {1: "member-1", **others}.items()}
+        house.coordinator.owners_assigned(Assignment(5, (1,), members))
+        await until(lambda: phase(house) is Phase.SERVING)
+        assert [c["why"] for c in claims(house)] == ["assigned", why]
+
+    run(test, serve=False)
+
+
+def test_a_last_claim_that_cannot_be_read_keeps_nobody_from_taking_over() -> None:
+    async def test(house: House) -> None:
+        made = house.brokers.init(f"{STATE}-0")
+        key = encode_key(OWNER_CLAIM, "", f"{made.producer_id << 16 | made.epoch:020d}")
+        batch = encode_batch([Encoded(key, b"damaged")], 1, made.producer_id, made.epoch, 0)
+        assert house.brokers.append(STATE, 0, batch)[0] == Code.NONE
+        house.prove()
+        house.assign(1)
+        await until(lambda: phase(house) is Phase.SERVING)
+        assert house.codec.claimed_by(next(reversed(house.state.partitions[0].claims.values()))) == (1, "member-1")
+
+    run(test, serve=False)
+
+
 def test_the_first_claim_brings_the_schemas_and_a_later_one_only_itself() -> None:
     async def test(house: House) -> None:
         first = keys(house)

@@ -205,7 +205,8 @@ OUTAGES = _gold(
         "why",
         TEXT,
         "Why the next one took over, as its claim says: `moved from sidecar N`, which is alive; `sidecar N is gone`; "
-        "`assigned`: it did not know who had the partition before.",
+        "`sidecar N has joined anew`, so it was gone between; `assigned`: it did not know who had the partition "
+        "before.",
     ),
     is_open=False,
 )
