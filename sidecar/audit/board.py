@@ -81,11 +81,11 @@ class Board:
         if life is None or life.kind != name:
             if body is None:  # what is left of it, after it has changed its protocol
                 return
-            life = self._groups[row["group_id"]] = Life(name)
+            life = self._groups[row["group_id"]] = Life(name, since_ms=row["time_ms"])
         apply(life, row, body)
 
     def rows(self, now_ms: int, window_ms: int) -> list[dict[str, Any]]:
-        """`rebalances`: those that began within the window, KEPT_MS at most; `age_s`: of the last one."""
+        """`rebalances`: those that began within the window, KEPT_MS at most; `age_s`: of the last, or of the group."""
         out = []
         for group_id, life in self._groups.items():
             while life.rebalances and life.rebalances[0] < now_ms - KEPT_MS:

@@ -7,7 +7,7 @@ in small steps (generators that yield), as there may be 100,000 groups and the l
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from sidecar.coordinator.past import Past
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.classic.records import Kind as Classic
+from sidecar.core.consumer.group import INITIAL_EPOCH
 from sidecar.core.consumer.records import Kind, MemberState
 from sidecar.core.placement import partition_for
 from sidecar.native import avro
@@ -32,7 +33,8 @@ Slices = Generator[None, None, Any]
 
 @dataclass(slots=True)
 class Row:
-    """`epoch`: or generation. `changed_ms`: when the group's own record was written last, and `why`."""
+    """`epoch`: or generation. `changed_ms`: when the group's own record was written last, and `why`; where there
+    is none yet, its first member's."""
 
     group: str
     partition: int
@@ -82,7 +84,7 @@ class Rows:
 
     def _row(self, group_id: str, partition: int, values: list[tuple[StateKey, bytes]]) -> Slices:
         row = Row(group_id, partition, OTHER, "", -1, 0, 0, "")
-        assigned_epoch = -1
+        assigned_epoch = INITIAL_EPOCH
         for i, (key, value) in enumerate(values):
             if i % SLICE == SLICE - 1:
                 yield
@@ -95,11 +97,13 @@ class Rows:
             row.kind = CLASSIC if key.kind == Classic.GROUP else CONSUMER
             row.state = str(body.get("state", ""))
             row.epoch = body.get("generation", body.get("epoch", -1))
-            row.why = str(body.get("why", ""))
-            row.changed_ms = round(body["time_ms"].timestamp() * 1000) if body else 0
+            _changed(row, body)
         settled = True
         for i, (key, value) in enumerate(values):
             if key.kind in (Kind.MEMBER, Classic.MEMBER):
+                if row.kind == OTHER and key.kind == Kind.MEMBER:  # nobody in it has subscribed to anything yet
+                    row.kind, row.epoch = CONSUMER, INITIAL_EPOCH
+                    _changed(row, self._decode(value))
                 row.members += 1
             elif key.kind == Kind.CURRENT and settled:
                 settled = self._settled(value, row.epoch)
@@ -185,6 +189,11 @@ class Rows:
                     found[part][value] = found[part].get(value, 0) + 1
         yield
         return found
+
+
+def _changed(row: Row, body: Mapping[str, Any]) -> None:
+    row.why = str(body.get("why", ""))
+    row.changed_ms = round(body["time_ms"].timestamp() * 1000) if body else 0
 
 
 def _fits(row: Row, text: str, kind: str, state: str) -> bool:

@@ -19,6 +19,7 @@ from sidecar.coordinator.tail import StateLog
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assigned, topics_of
 from sidecar.core.consumer import records as consumer
+from sidecar.core.consumer.group import INITIAL_EPOCH
 from sidecar.core.placement import partition_for
 from sidecar.state.codec import StateCodec
 from sidecar.state.schema import StateError
@@ -226,6 +227,8 @@ def _read(r: object, head: Told, members: dict[str, Told]) -> None:
         head |= {"assignment_epoch": r.assignment_epoch, "assignor": r.assignor}
         head["assigned_ms"] = r.assignment_timestamp_ms
     elif isinstance(r, consumer.MemberRecord):
+        if not head["kind"]:  # what follows says more, or nobody in the group has subscribed to anything yet
+            head |= {"kind": "consumer", "epoch": INITIAL_EPOCH, "assignment_epoch": INITIAL_EPOCH}
         _member(members, r.member_id).update(
             instance=r.instance_id,
             rack=r.rack_id,

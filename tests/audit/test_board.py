@@ -71,3 +71,11 @@ def test_a_write_of_a_fenced_owner_does_not_count() -> None:
     w.board.add(row)
     told = w.row()
     assert told is not None and told["members"] == 1
+
+
+def test_a_group_in_which_nobody_has_subscribed_to_anything_is_as_old_as_its_first_member() -> None:
+    """Symptom: `sidecar top` said that it was 1,795,555,507 s old, which is since 1970."""
+    w = Watched()
+    w.play("m1 join names=")
+    row = w.row()
+    assert row is not None and (row["epoch"], row["state"], row["age_s"]) == (1, "Stable", 0)

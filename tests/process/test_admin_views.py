@@ -14,7 +14,7 @@ from sidecar.core.classic import records as classic
 from sidecar.core.consumer import records as consumer
 from sidecar.core.consumer.records import MemberState
 from sidecar.core.records import Tombstone
-from tests.process.synthetic import NAMES, TOPIC_ID, Synthetic
+from tests.process.synthetic import BEGIN_MS, NAMES, TOPIC_ID, Synthetic
 
 
 def done(work: Generator[None, None, Any]) -> Any:
@@ -94,6 +94,17 @@ def test_a_row_follows_its_group() -> None:
     assert state() == "Empty"
     s.write(Tombstone(consumer.Kind.TARGET_METADATA, "g", ""), Tombstone(consumer.Kind.GROUP, "g", ""))
     assert listed(s) == []
+
+
+def test_a_group_in_which_nobody_has_subscribed_to_anything_is_a_stable_one() -> None:
+    """Symptom: the page called it `other`, in epoch -1, changed 20,782 days ago."""
+    s = Synthetic()
+    s.write(consumer.MemberRecord("g", "m", None, None, "client", "/10.0.0.1", 1000, (), None, None))
+    s.current("g", "m", 1, range(0))
+    ((row,), told) = done(s.views.groups("", "", "", "group", 0, 9))[1], group(s, "g")
+    for seen in (row, told):
+        assert (seen["kind"], seen["state"], seen["epoch"]) == ("consumer", "Stable", 1)
+    assert row["changed_ms"] == BEGIN_MS
 
 
 def test_a_group_is_told_with_what_each_partition_waits_for() -> None:
