@@ -222,7 +222,7 @@ class Front:
                 self._malformed(session, exc)
                 return
         view = self._view or NO_VIEW
-        session.facts.authenticates = session.conn.authenticates
+        session.facts.authenticates, session.facts.mechanism = session.conn.authenticates, session.conn.mechanism
         run = _Run(
             self._scope,
             session.facts,
