@@ -1,5 +1,5 @@
-"""A mechanism of SASL that neither Kafka nor the sidecar knows. A real broker has a SASL server for it, java/Knock.java,
-and its exchange passes, with Kafka's own client and with one that says what a test wants."""
+"""A mechanism of SASL that neither Kafka nor the sidecar knows. A real broker has a SASL server for it (java/Knock):
+its exchange passes, with Kafka's own client and with one that says what a test wants."""
 
 from __future__ import annotations
 
