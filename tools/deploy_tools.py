@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from sidecar.drill.artifacts import cache_dir
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +40,10 @@ MANIFESTS = {
 """File -> release and values; all are for the namespace kafka."""
 HEAD = """# Made by `python -m tools.deploy_tools manifests` from the Helm chart with {values}: change these, not this.
 #   kubectl create namespace kafka && kubectl -n kafka apply -f {name}
+# The image is in no registry. In a checkout, before that:
+#   docker build -t REGISTRY/kafka-group-sidecar:{version} . && docker push REGISTRY/kafka-group-sidecar:{version}
+#   sed -i 's|"kafka-group-sidecar:|"REGISTRY/kafka-group-sidecar:|' {name}
+# With kind, instead: docker build -t kafka-group-sidecar:{version} . && kind load docker-image kafka-group-sidecar:{version}
 """
 KUBERNETES = "1.29.0"
 """A helm that go builds does not know for which version of Kubernetes it is to render."""
@@ -107,7 +113,8 @@ def template(release: str, options: Sequence[str] = (), chart: Path = CHART) -> 
 def manifest(file: str) -> str:
     release, values = MANIFESTS[file]
     rendered = template(release, ["--values", str(ROOT / values)])
-    return HEAD.format(values=values, name=Path(file).name) + rendered
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    return HEAD.format(values=values, name=Path(file).name, version=version) + rendered
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -196,9 +196,10 @@ def wrong_stops(text: str) -> list[str]:
     return wrong
 
 
+MISTAKEN_LIMIT = "## Limits\n| setting | default |\n|---|---|\n| `f` | 1 |\n"
 FINDERS: dict[Callable[[str], list[str]], tuple[str, ...]] = {
-    wrong_commands: ("`sidecar grups list`", "`sidecar doctor --bootstraps A`", "```\nsidecar state dump A B --bootstrap C:1\n```"),
-    wrong_settings: ("`groups.includes`", "SIDECAR_LISTENS", "## Limits\n| setting | default |\n|---|---|\n| `f` | 1 |\n"),
+    wrong_commands: ("`sidecar grups list`", "`sidecar doctor --bootstraps A`", "```\nsidecar health A B\n```"),
+    wrong_settings: ("`groups.includes`", "SIDECAR_LISTENS", MISTAKEN_LIMIT),
     wrong_metrics: ("sidecar_group_moves{to=1}", "`process_cpu`"),
     wrong_drills: ("`make drill NAME=kill-everybody N=1`",),
     wrong_targets: ("`make tea`",),
