@@ -256,6 +256,11 @@ def test_a_stop_that_is_to_last_names_both_units(name: str) -> None:
     assert wrong_stops(page(name)) == []
 
 
+def test_so_does_the_socket_itself() -> None:
+    text = (ROOT / "deploy/systemd/kafka-group-sidecar.socket").read_text()
+    assert UNITS in text and wrong_stops(text) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
