@@ -23,6 +23,7 @@ from sidecar.process.admin_access import METRICS
 from sidecar.process.admin_access import PROBES as ADMIN_PROBES
 from sidecar.process.sections import AdminAccess, split
 from sidecar.process.settings import Settings, load
+from tests.deploy.test_compose import pinned
 from tools import deploy_tools
 from tools.deploy_tools import CHART, KUBECONFORM, MANIFESTS, ROOT, ToolError, helm, manifest, template, tool
 
@@ -248,6 +249,7 @@ def test_containers_can_do_little_and_tell_their_health(case: str) -> None:
         assert context["allowPrivilegeEscalation"] is False and context["capabilities"]["drop"] == ["ALL"]
         assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
         assert "memory" in container["resources"]["limits"]
+        assert pinned(container["image"])
         ports = {p["name"] for p in container["ports"]}
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             asked = container[probe].get("httpGet") or container[probe]["tcpSocket"]

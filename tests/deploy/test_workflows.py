@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.deploy.test_compose import pinned
+
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@(v\d+\.\d+\.\d+|[0-9a-f]{40})")
 PYTHONS = ("cp311", "cp312", "cp313", "cp314")
 
@@ -36,6 +38,7 @@ def test_each_has_few_rights_and_exact_versions(root: Path) -> None:
             assert "uses" not in step or PINNED.fullmatch(step["uses"]), step
         for job in found["jobs"].values():
             assert not job["runs-on"].endswith("latest")
+            assert "container" not in job or pinned(re.sub("-[a-z]+$", "", job["container"]["image"]))
     assert not PINNED.fullmatch("actions/checkout@v4") and not PINNED.fullmatch("actions/checkout@main")
 
 
