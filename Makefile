@@ -31,6 +31,7 @@ test: $(READY)
 	$(BIN)/python -m tools.house --check
 	$(BIN)/mypy
 	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+	@test "$$SIDECAR_WITHOUT_GO" = 1 || $(BIN)/python -m tools.deploy_tools build
 	$(BIN)/pytest $(ARGS)
 
 bench: $(READY)
