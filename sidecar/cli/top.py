@@ -132,6 +132,7 @@ def _live(tail: Tail, sort: Sort, window: float, interval: float, rows: int) -> 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
     """A function that waits so long for a key; "" if none came. Without a keyboard it only waits."""
+    import os
     import select
 
     if not sys.stdin.isatty():
@@ -150,7 +151,7 @@ def _keys() -> Iterator[Callable[[float], str]]:
 
     def key(seconds: float) -> str:
         ready, _, _ = select.select([fd], [], [], seconds)
-        return sys.stdin.read(1) if ready else ""
+        return os.read(fd, 1).decode(errors="replace") if ready else ""  # stdin would take more and keep it
 
     try:
         tty.setcbreak(fd)
