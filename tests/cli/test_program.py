@@ -16,9 +16,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from sidecar.audit.topic import Reader
+from sidecar.audit.topic import Reader, Taken
 from sidecar.cli import groups as groups_module
+from sidecar.cli.doctor.model import Facts, Node
 from sidecar.cli.exits import MEANINGS, Code
+from sidecar.cli.listing import Listing
 from sidecar.cli.main import app
 from sidecar.cli.program import EXTRAS
 from tests.cli.test_groups import NOT_ALLOWED, Sidecars
@@ -122,6 +124,7 @@ BROKERS = (
     ("state", "repair", "g", *AT),
     ("health", NOBODY),
 )
+ONE_GROUP = ("members", "history", "explain", "describe", "repair")
 LAKE = tuple(("audit", name) for name in ("status", "ownership", "rebalances", "overlaps", "coverage", "check"))
 LAKES = (*LAKE, ("audit", "report"), ("audit", "views"), ("audit", "sql", "select 1"))
 MISUSED = (
@@ -185,6 +188,33 @@ def test_what_is_refused_is_1(verb: str, monkeypatch: pytest.MonkeyPatch) -> Non
     sidecars = Sidecars([NOT_ALLOWED], told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda config: sidecars)
     assert "ALTER_CONFIGS" in said(call("groups", verb, "g", *AT), Code.FINDINGS)[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        w
+        for w in BROKERS
+        if w[0] in ("history", "owner") or w[1] in ("members", "history", "explain", "describe", "repair")
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_found_is_1(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    if "--admin" in words:
+        monkeypatch.setattr("sidecar.cli.asking.Asking.get", lambda *args: {"problem": "no such group"})
+    monkeypatch.setattr(Reader, "partitions", lambda self: 1)
+    monkeypatch.setattr(Reader, "taken", lambda self, p, *args: Taken(p))
+    assert "sidecar groups list" in said(call(*words), Code.FINDINGS)[-1]
+
+
+def test_what_the_doctor_or_a_list_finds_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = Facts("__group_state", [Node(1, "h:1", False)])
+    monkeypatch.setattr("sidecar.cli.doctor.facts.gather", lambda *args: bare)
+    done = call("doctor", *AT)
+    assert done.exit_code == Code.FINDINGS and "FAIL  listeners" in done.stdout
+    monkeypatch.setattr("sidecar.cli.connect.Client.ask", lambda *args: Listing())
+    assert "DESCRIBE" in said(call("groups", "list", *AT), Code.FINDINGS)[-1]
+    said(call("config", "settings", "no-such-setting"), Code.FINDINGS)
 
 
 @pytest.mark.parametrize(
