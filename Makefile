@@ -38,7 +38,7 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.$(subst -,_,$(NAME)) $(ARGS)
 
 drill: $(READY)
-	@$(BIN)/python -m sidecar.drill.drills $(NAME) --n $(N) --kafka $(KAFKA) $(ARGS)
+	@$(BIN)/sidecar drill $(NAME) --n $(N) --kafka $(KAFKA) $(ARGS)
 
 audit: $(READY)
 	@$(BIN)/sidecar audit $(ARGS)

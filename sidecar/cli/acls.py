@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from sidecar.cli.exits import Code, Failed
+
 
 def acls(
     principal: Annotated[str, typer.Option(metavar="User:NAME", help="Who the sidecars are: `command_config`.")],
@@ -21,8 +23,7 @@ def acls(
     from sidecar.process.rights import commands, rights_of, seen_by_clients
 
     if ":" not in principal:
-        typer.echo(f"{principal!r} is no principal: write User:{principal}", err=True)
-        raise typer.Exit(2)
+        raise Failed(Code.USAGE, f"{principal!r} is no principal.", f"Write --principal User:{principal}.")
     rights = seen_by_clients() if for_clients_listener else rights_of(topic, owners_group)
     for line in commands(rights, principal, bootstrap, command_config):
         typer.echo(line)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sidecar.drill.clients import Owned
-from sidecar.drill.drills.__main__ import STAGES, chosen
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, commits_now, judge_company
 from sidecar.drill.drills.measure import FIGURES
+from sidecar.drill.drills.playing import STAGES, chosen
 from sidecar.drill.drills.run import play
 from sidecar.drill.drills.spec import Drill
 from sidecar.drill.processes import DrillError
