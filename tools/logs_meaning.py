@@ -37,6 +37,7 @@ MEANING: dict[str, str] = {
     "certificate expires soon": "The listener's certificate ends within two weeks. See [SidecarCertificateExpires](runbook.md#sidecarcertificateexpires).",
     "no TLS with the broker": "The broker's listener and `broker_command_config` do not go together, so no client gets anywhere. `detail` says why.",
     "not known how the broker knows clients": "The broker did not tell the settings of its listeners. If it takes principals from certificates, all clients look the same to it: [security.md](security.md#clients).",
+    "not known which listener of the broker clients come to": "No listener of the broker has the address or the port of `broker`, as where ports are mapped, and those in `by_certificate` know clients by certificates. If `broker` leads to one of them, all clients look the same to it: [security.md](security.md#what-is-refused-at-start).",
     "a lost peer could not be removed yet": "A peer is gone, and the broker did not take its removal. It is tried again; if it stays, takeovers wait for the peer's session.",
     "could not create the state topic, trying again": "The broker refused it; `error` says why. On a cluster with ACLs, CREATE is missing.",
     "could not leave the owners' group; the session will end by itself": "At the end, the brokers did not answer. The others take over after `ownership.session_timeout_ms`.",
