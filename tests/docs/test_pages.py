@@ -16,7 +16,7 @@ import typer.exceptions
 from pydantic import BaseModel
 
 from sidecar.cli.main import app
-from sidecar.drill.drills.__main__ import BOTH, DRILLS
+from sidecar.drill.drills.names import BOTH, NAMES
 from sidecar.process.settings import Settings
 from tools import metrics_table
 
@@ -141,12 +141,12 @@ def wrong_metrics(text: str) -> list[str]:
 def drills() -> set[str]:
     """As NAME= has them in the table: those that are played together have one row."""
     together = {name for names in BOTH.values() for name in names}
-    return {d.name for d in DRILLS} - together | set(BOTH)
+    return set(NAMES) - together | set(BOTH)
 
 
 def wrong_drills(text: str) -> list[str]:
     told = [name for names in re.findall(r"make drill NAME=\"?([a-z -]+?)[\" `]", text) for name in names.split()]
-    return sorted({name for name in told if name not in drills() | {d.name for d in DRILLS} | {"all"}} - {"N"})
+    return sorted({name for name in told if name not in drills() | set(NAMES) | {"all"}} - {"N"})
 
 
 def wrong_targets(text: str) -> list[str]:
