@@ -143,9 +143,9 @@ class _Desk:
         self._until = time.monotonic() + timeout_s
         try:
             self.client = client_of(command_config)
+            self._admin = self.client.admin(bootstrap, cf.DESK)
         except Failed as failed:
             say_and_exit(failed)
-        self._admin = self.client.admin(bootstrap, cf.DESK)
 
     def _resource(self, **entries: str) -> Any:
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
