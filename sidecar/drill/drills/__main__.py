@@ -13,7 +13,7 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -35,6 +35,7 @@ from sidecar.drill.drills.topic import StateTopic
 from sidecar.drill.drills.upgrade import RollingUpgrade
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import DrillError, interrupt_on_sigterm
+from sidecar.drill.secured import secured
 
 DRILLS: tuple[type[Drill], ...] = (
     KillOwner,
@@ -65,13 +66,32 @@ def plain(folder: Path, version: str) -> LocalKafka:
     return LocalKafka(folder, version=version, properties=PROPERTIES, sidecar_env=SIDECAR_ENV)
 
 
-STAGES: dict[str, Callable[[Path, str], LocalKafka]] = {
+def sasl_ssl(folder: Path, version: str) -> LocalKafka:
+    """The same, with SASL_SSL on every listener."""
+    how = secured(folder)
+    return LocalKafka(
+        folder,
+        version=version,
+        properties={**PROPERTIES, **how.properties},
+        sidecar_env={**SIDECAR_ENV, **how.sidecar_env},
+        client=how.client,
+        scram=how.scram,
+    )
+
+
+Stage = Callable[[Path, str], LocalKafka]
+STAGES: dict[str, Stage] = {
     "plain": plain,
     "bare": without_sidecars,
     "lined": lined,
     "small disks": small_disks,
     "single": single,
 }
+
+
+SECURITY: dict[str, Mapping[str, Stage]] = {"plaintext": STAGES, "sasl_ssl": {"plain": sasl_ssl}}
+"""How the cluster is secured -> the stages that there are then. Where lines are cut, it is told by what clients say
+first, which TLS hides."""
 
 
 def chosen(names: Sequence[str], options: dict[str, object]) -> list[Drill]:
@@ -87,6 +107,7 @@ def play_all(
     version: str,
     say: Callable[[str], None],
     done: Callable[[Result], None],
+    stages: Mapping[str, Stage] = STAGES,
 ) -> list[Result]:
     """Play these drills; those that follow each other on the same stage share a cluster. A drill that did not come to
     its end leaves its cluster in doubt, and the next one gets a new one. `done` is called after each."""
@@ -97,7 +118,7 @@ def play_all(
             if not left:
                 break
             where = folder / f"{stage.replace(' ', '-')}-{attempt}"
-            ground = Ground(STAGES[stage](where, version), say)
+            ground = Ground(stages[stage](where, version), say)
             try:
                 left[0].start(ground)
                 while left:
@@ -124,6 +145,7 @@ def main(argv: list[str]) -> int:
     ap.add_argument("name", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     ap.add_argument("--n", type=int, default=10, help="rounds of each drill")
     ap.add_argument("--kafka", default=KAFKA, help="version of the brokers")
+    ap.add_argument("--security", choices=SECURITY, default="plaintext", help="of every listener, for every client")
     ap.add_argument("--earlier", default="", help="rolling-upgrade: the commit to upgrade from")
     ap.add_argument("--out", type=Path, default=Path("out/drill"), help="where the logs go")
     a = ap.parse_args(argv)
@@ -137,7 +159,10 @@ def main(argv: list[str]) -> int:
 
     try:
         drills = chosen(a.name, {"earlier": a.earlier})
-        results = play_all(drills, a.n, folder, a.kafka, say, lambda result: show(result, console))
+        stages = SECURITY[a.security]
+        if without := [d.name for d in drills if d.stage not in stages]:
+            ap.error(f"there is no --security {a.security} for {', '.join(without)}")
+        results = play_all(drills, a.n, folder, a.kafka, say, lambda result: show(result, console), stages)
     except KeyboardInterrupt:
         console.print(f"interrupted; logs: {folder}")
         return 130
