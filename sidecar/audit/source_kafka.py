@@ -52,7 +52,7 @@ class KafkaOptions:
         try:
             librdkafka_of(client)
         except SecurityError as exc:
-            raise AuditError(f"kafka.{exc}") from None
+            raise AuditError(f"--command-config or kafka.NAME=VALUE: {exc}") from None
         wrong = sorted(FIXED.keys() & client.keys())
         if wrong:
             raise AuditError(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
