@@ -89,11 +89,13 @@ def client_of(command_config: Path | None) -> Client:
 
 
 def properties(path: Path) -> dict[str, str]:
-    """Raises Failed."""
+    """Those of a file for Kafka's tools that count here: security. Raises Failed."""
     import javaproperties
 
+    from sidecar.kafka.properties import secure
+
     try:
-        return javaproperties.loads(path.read_text())
+        return secure(javaproperties.loads(path.read_text()))
     except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as exc:
         raise Failed(Code.USAGE, f"{path}: {exc}", "Name a file of lines key=value.") from None
 

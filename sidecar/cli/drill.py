@@ -11,7 +11,7 @@ import typer
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, Output, print_rows
 from sidecar.drill.artifacts import KAFKA, ArtifactError
-from sidecar.drill.drills.names import ALL, BOTH, NAMES
+from sidecar.drill.drills.names import ALL, BOTH, NAMES, SECURITIES
 
 if TYPE_CHECKING:
     from sidecar.drill.drills.run import Result
@@ -27,6 +27,12 @@ def _chosen(names: list[str]) -> list[str]:
     return names
 
 
+def _security(name: str) -> str:
+    if name not in SECURITIES:
+        raise typer.BadParameter(f"{name} is none of {', '.join(SECURITIES)}.")
+    return name
+
+
 def _begun(begun: str) -> list[str]:
     return [name for name in CHOICES if name.startswith(begun)]
 
@@ -39,6 +45,10 @@ def drill(
     n: Annotated[int, typer.Option("--n", min=1, help="Rounds of each drill.")] = 10,
     kafka: Annotated[str, typer.Option(metavar="VERSION", help="Of the brokers.")] = KAFKA,
     earlier: Annotated[str, typer.Option(metavar="COMMIT", help="rolling-upgrade: the commit to upgrade from.")] = "",
+    security: Annotated[
+        str,
+        typer.Option(callback=_security, help=f"Of every listener, for every client: {', '.join(SECURITIES)}."),
+    ] = SECURITIES[0],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the logs go.")] = Path("out/drill"),
     output: DocumentFormat = Document.TABLE,
 ) -> None:
@@ -49,7 +59,7 @@ def drill(
     owned twice, or a drill did not come to its end."""
     from rich.console import Console
 
-    from sidecar.drill.drills.playing import chosen, left_out, play_all
+    from sidecar.drill.drills.playing import SECURITY, chosen, left_out, play_all
     from sidecar.drill.drills.report import show, show_all
     from sidecar.drill.drills.upgrade import in_checkout
     from sidecar.drill.processes import interrupt_on_sigterm
@@ -60,6 +70,10 @@ def drill(
     if bound and not in_checkout():
         what = f"{', '.join(bound)} takes an earlier version from the git history of this project, which is not here."
         raise Failed(Code.USAGE, what, "Play it in a checkout of the project, or leave it out.")
+    stages = SECURITY[security]
+    if without := [d.name for d in drills if d.stage not in stages]:
+        what = f"There is no --security {security} for {', '.join(without)}."
+        raise Failed(Code.USAGE, what, "Play the others with it, and these without.")
     for name in left_out(names):
         console.print(f"{name} is left out: it takes an earlier version from the git history, which is not here.")
     interrupt_on_sigterm()
@@ -74,7 +88,7 @@ def drill(
         print_rows([result.json()], Output.YAML if output is Document.YAML else Output.JSON)
 
     try:
-        results = play_all(drills, n, folder, kafka, say, done)
+        results = play_all(drills, n, folder, kafka, say, done, stages)
     except ArtifactError as exc:
         raise Failed(Code.UNREACHED, str(exc), JAVA) from None
     finally:

@@ -25,3 +25,5 @@ NAMES = (
 ALL = "all"
 BOTH = {"cut": ("cut-sidecar", "cut-broker")}
 """Names for several drills."""
+SECURITIES = ("plaintext", "sasl_ssl")
+"""How a cluster can be secured."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sidecar.drill.drills.alone import SingleBroker, single
@@ -22,6 +22,7 @@ from sidecar.drill.drills.topic import StateTopic
 from sidecar.drill.drills.upgrade import RollingUpgrade, in_checkout
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import DrillError
+from sidecar.drill.secured import secured
 
 DRILLS: tuple[type[Drill], ...] = (
     KillOwner,
@@ -50,13 +51,32 @@ def plain(folder: Path, version: str) -> LocalKafka:
     return LocalKafka(folder, version=version, properties=PROPERTIES, sidecar_env=SIDECAR_ENV)
 
 
-STAGES: dict[str, Callable[[Path, str], LocalKafka]] = {
+def sasl_ssl(folder: Path, version: str) -> LocalKafka:
+    """The same, with SASL_SSL on every listener."""
+    how = secured(folder)
+    return LocalKafka(
+        folder,
+        version=version,
+        properties={**PROPERTIES, **how.properties},
+        sidecar_env={**SIDECAR_ENV, **how.sidecar_env},
+        client=how.client,
+        scram=how.scram,
+    )
+
+
+Stage = Callable[[Path, str], LocalKafka]
+STAGES: dict[str, Stage] = {
     "plain": plain,
     "bare": without_sidecars,
     "lined": lined,
     "small disks": small_disks,
     "single": single,
 }
+
+
+SECURITY: dict[str, Mapping[str, Stage]] = {"plaintext": STAGES, "sasl_ssl": {"plain": sasl_ssl}}
+"""How the cluster is secured -> the stages that there are then. Where lines are cut, it is told by what clients say
+first, which TLS hides."""
 
 
 def chosen(names: Sequence[str], options: dict[str, object]) -> list[Drill]:
@@ -80,6 +100,7 @@ def play_all(
     version: str,
     say: Callable[[str], None],
     done: Callable[[Result], None],
+    stages: Mapping[str, Stage] = STAGES,
 ) -> list[Result]:
     """Play these drills; those that follow each other on the same stage share a cluster. A drill that did not come to
     its end leaves its cluster in doubt, and the next one gets a new one. `done` is called after each."""
@@ -90,7 +111,7 @@ def play_all(
             if not left:
                 break
             where = folder / f"{stage.replace(' ', '-')}-{attempt}"
-            ground = Ground(STAGES[stage](where, version), say)
+            ground = Ground(stages[stage](where, version), say)
             try:
                 left[0].start(ground)
                 while left:
