@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sidecar.audit.gold.tables import GOLD, INVARIANTS
+from sidecar.audit.gold.tables import GOLD, INVARIANTS, once
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.runs import runs
@@ -78,10 +78,12 @@ def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
 
 
 def broken(lake: Lake) -> dict[str, tuple[str, int]]:
-    """Invariants that do not hold: name -> what should be so, and how many rows say otherwise."""
+    """Invariants that do not hold: name -> what should be so, and how many rows say otherwise. Beside those of gold,
+    that each record is there once in bronze and silver."""
     found = {}
+    below = {f"once_{t.layer}_{t.name}": once(t, lake.sql(t)) for t in (BRONZE, *SILVER_TABLES.values())}
     with _opened(lake) as db:
-        for name, (sentence, sql) in INVARIANTS.items():
+        for name, (sentence, sql) in {**INVARIANTS, **below}.items():
             plain = sql.replace("left anti join", "anti join")
             ((count,),) = db.execute(f"select count(*) from ({plain})").fetchall()
             if count:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from sidecar.audit.continuous import Metrics
     from sidecar.audit.lake import Lake
-    from sidecar.audit.pipeline import Verdict
 
 FINDINGS, USAGE, UNREADABLE, INCOMPLETE = Code.FINDINGS, Code.USAGE, Code.UNREACHED, Code.INCOMPLETE
 FOR_EVER_MS = 1 << 52
@@ -352,33 +350,15 @@ def _is_time(name: str) -> bool:
 
 
 def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
-    from sidecar.audit.moments import shown
     from sidecar.audit.pipeline import verdict
 
     v = verdict(lake)
-    since = "the first record" if v.complete_since_ms is None else shown(v.complete_since_ms)
     if output is Output.TABLE:
-        for line in _lines(v, since):
+        for line in v.lines():
             typer.echo(line)
     else:
-        print_rows([{**asdict(v), "complete": v.complete}], output)
+        print_rows([v.row()], output)
     if v.findings or (fail_on_possible and v.possible):
         raise typer.Exit(FINDINGS)
     if not v.complete:
         raise typer.Exit(INCOMPLETE)
-
-
-def _lines(v: Verdict, since: str) -> list[str]:
-    out = [f"{v.records:,} records of {v.groups:,} groups."]
-    out.append(f"Second owners: {v.proven} proven, {v.possible} possible. Writes of fenced owners: {v.stale_writes}.")
-    if v.complete:
-        out.append("Every record is there, from the first one on.")
-    else:
-        out.append(f"The history is complete since {since}.")
-    if v.missing:
-        out.append(f"Compaction took {v.missing:,} records before they were read.")
-    if v.lost:
-        out.append(f"Up to {v.lost:,} offsets were gone from the topic between two runs: run it more often.")
-    if v.unreadable:
-        out.append(f"{v.unreadable:,} records cannot be read: see the table unreadable.")
-    return out
