@@ -223,7 +223,8 @@ def check(lake: LakePath = "out/audit/lake") -> None:
     """Try what must hold of the tables of gold. Exit code 1 if something does not."""
     from sidecar.audit import query
 
-    found = query.broken(_filled(lake))
+    with _errors():
+        found = query.broken(_filled(lake))
     for name, (sentence, count) in found.items():
         typer.echo(f"{name}: {count} rows say otherwise. {sentence}")
     if found:
@@ -246,9 +247,11 @@ def report(
     from sidecar.audit.gold.tables import GOLD
     from sidecar.audit.page import build, view
     from sidecar.audit.page import trace as traced
+    from sidecar.audit.query import at_one_batch
 
     found = _filled(lake)
-    tables = {name: found.read_arrow(table) for name, table in GOLD.items()}
+    with _errors():
+        tables = at_one_batch(found, lambda: {name: found.read_arrow(table) for name, table in GOLD.items()})
     title = f"Group {group}" if group else "Groups"
     shown = view(tables, group=group, title=title, until_ms=int(time.time() * 1000))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -328,7 +331,8 @@ def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[d
             f"{lake.base} has no audit yet: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True
         )
         raise typer.Exit(UNREADABLE)
-    rows = query.ask(lake, sql, given)
+    with _errors():
+        rows = query.ask(lake, sql, given)
     told = [
         {n.removesuffix("_ms") if _is_time(n) else n: shown(v) if _is_moment(n, v) else v for n, v in row.items()}
         for row in rows

@@ -14,7 +14,7 @@ ORDER = "order by offset"
 
 
 def valid(frame: Frame) -> Frame:
-    """Without the records of who was the coordinator no more: they change nothing."""
+    """Without the records of fenced coordinators: they change nothing."""
     return frame.where(f"not {VOID}")
 
 

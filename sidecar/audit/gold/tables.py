@@ -217,7 +217,8 @@ OUTAGES = _gold(
 )
 STALE_WRITES = _gold(
     "stale_writes",
-    "A record of somebody who was the coordinator no more. It changes nothing. There must be none.",
+    "A record of a fenced coordinator: another one had claimed the state partition before. It changes nothing. There"
+    " must be none.",
     OFFSET_KEY,
     Column("state_partition", INT, "Partition of the state topic."),
     *at("", "The record."),
@@ -252,7 +253,7 @@ STALE_CLAIMS = _gold(
     Column("topic", TEXT, "The topic."),
     Column("partitions", many(INT), "The partitions."),
     Column("generation", INT, "In which it got them; -1: its client does not say."),
-    Column("holder", TEXT, "Who had them; empty: nobody."),
+    Column("holder", TEXT, "Who owned them; empty: they were unowned."),
     is_open=False,
 )
 COVERAGE = _gold(

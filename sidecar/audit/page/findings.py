@@ -146,9 +146,9 @@ def _stale_claims(source: Source, groups: Groups) -> Iterator[Finding]:
     ):
         g = groups.number[sp, group]
         told = ", ".join(map(str, parts[:MANY])) + (" and more" if len(parts) > MANY else "")
-        had = groups.called(g, holder) if holder else "nobody"
+        had = f"{groups.called(g, holder)}’s" if holder else "unowned"
         got = f"got in generation {gen}" if gen >= 0 else "it does not say in which generation"
-        text = f"{groups.called(g, member)} said that it owned {topic}: {told} ({got}); they were {had}’s"
+        text = f"{groups.called(g, member)} said that it owned {topic}: {told} ({got}); they were {had}"
         yield Finding("claimed", NOTE, ms, None, offset, sp, text, g, owner=groups.owner(g, member))
 
 
