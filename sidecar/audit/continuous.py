@@ -53,7 +53,8 @@ class Metrics:
         self.last = self._gauge("last_success_timestamp_seconds", "When a batch last succeeded.")
         self.seconds = self._gauge("batch_seconds", "How long the last batch took.")
         self.records = self._gauge("records", "Records in the lake.")
-        self.findings = self._gauge("findings", "Proven second owners and writes of fenced owners in the lake.")
+        self.findings = self._gauge("findings", "Second owners (proven), writes of fenced ones, epochs that went back.")
+        self.complete = self._gauge("complete", "1 if every record is there, from the first one on.")
         self.possible = self._gauge("possible_overlaps", "Second owners that are possible, and not proven.")
 
     def _gauge(self, name: str, doc: str) -> Gauge:
@@ -118,6 +119,7 @@ class Continuous:
             m.records.set(found.records)
             m.findings.set(found.findings)
             m.possible.set(found.possible)
+            m.complete.set(found.complete)
             if found.findings:
                 self.say(f"{found.findings} findings: ask `sidecar audit overlaps` and `sidecar audit status`")
         source = open_source(self.source, self.options)

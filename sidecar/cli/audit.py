@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from sidecar.audit.continuous import Metrics
     from sidecar.audit.lake import Lake
-    from sidecar.audit.pipeline import Verdict
 
 FINDINGS, USAGE, UNREADABLE, INCOMPLETE = Code.FINDINGS, Code.USAGE, Code.UNREACHED, Code.INCOMPLETE
 FOR_EVER_MS = 1 << 52
@@ -111,7 +109,7 @@ def stream(
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Around what reads the source and fills the lake. Raises Failed."""
+    """Around what reads the source or the lake, or fills it. Raises Failed."""
     from sidecar.audit.errors import AuditError
 
     try:
@@ -226,7 +224,8 @@ def check(lake: LakePath = "out/audit/lake") -> None:
     """Try what must hold of the tables of gold. Exit code 1 if something does not."""
     from sidecar.audit import query
 
-    found = query.broken(_filled(lake))
+    with _errors():
+        found = query.broken(_filled(lake))
     for name, (sentence, count) in found.items():
         typer.echo(f"{name}: {count} rows say otherwise. {sentence}")
     if found:
@@ -249,9 +248,11 @@ def report(
     from sidecar.audit.gold.tables import GOLD
     from sidecar.audit.page import build, view
     from sidecar.audit.page import trace as traced
+    from sidecar.audit.query import at_one_batch
 
     found = _filled(lake)
-    tables = {name: found.read_arrow(table) for name, table in GOLD.items()}
+    with _errors():
+        tables = at_one_batch(found, lambda: {name: found.read_arrow(table) for name, table in GOLD.items()})
     title = f"Group {group}" if group else "Groups"
     shown = view(tables, group=group, title=title, until_ms=int(time.time() * 1000))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -323,7 +324,8 @@ def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[d
     from sidecar.audit import query
     from sidecar.audit.moments import shown
 
-    rows = query.ask(lake, sql, given)
+    with _errors():
+        rows = query.ask(lake, sql, given)
     told = [
         {n.removesuffix("_ms") if _is_time(n) else n: shown(v) if _is_moment(n, v) else v for n, v in row.items()}
         for row in rows
@@ -345,33 +347,15 @@ def _is_time(name: str) -> bool:
 
 
 def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
-    from sidecar.audit.moments import shown
     from sidecar.audit.pipeline import verdict
 
     v = verdict(lake)
-    since = "the first record" if v.complete_since_ms is None else shown(v.complete_since_ms)
     if output is Output.TABLE:
-        for line in _lines(v, since):
+        for line in v.lines():
             typer.echo(line)
     else:
-        print_rows([{**asdict(v), "complete": v.complete}], output)
+        print_rows([v.row()], output)
     if v.findings or (fail_on_possible and v.possible):
         raise typer.Exit(FINDINGS)
     if not v.complete:
         raise typer.Exit(INCOMPLETE)
-
-
-def _lines(v: Verdict, since: str) -> list[str]:
-    out = [f"{v.records:,} records of {v.groups:,} groups."]
-    out.append(f"Second owners: {v.proven} proven, {v.possible} possible. Writes of fenced owners: {v.stale_writes}.")
-    if v.complete:
-        out.append("Every record is there, from the first one on.")
-    else:
-        out.append(f"The history is complete since {since}.")
-    if v.missing:
-        out.append(f"Compaction took {v.missing:,} records before they were read.")
-    if v.lost:
-        out.append(f"Up to {v.lost:,} offsets were gone from the topic between two runs: run it more often.")
-    if v.unreadable:
-        out.append(f"{v.unreadable:,} records cannot be read: see the table unreadable.")
-    return out

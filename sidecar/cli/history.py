@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sidecar.audit.history import History
     from sidecar.audit.topic import Reader
 
-OWNED = ("group", "partition", "member", "client", "epoch", "since", "until", "why")
+OWNED = ("group", "partition", "member", "client", "epoch", "certain", "since", "until", "why")
 """Columns of `sidecar owner`, but for those of the coordinator."""
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Not what was before. 2h is two hours ago.")]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Not what came later.")]
@@ -130,8 +130,9 @@ def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[d
                 "member": i.member_id,
                 "client": i.client_id,
                 "epoch": i.member_epoch,
-                "since": shown(i.from_ms),
-                "until": "" if i.to_ms is None else shown(i.to_ms),
+                "certain": "yes" if i.sure(at_ms) else "no: records are missing",
+                "since": f"{'' if i.exact else 'by '}{shown(i.from_ms)}",
+                "until": "" if i.to_ms is None else f"{'' if i.to_exact else 'by '}{shown(i.to_ms)}",
                 "why": i.from_why,
                 **coordinator,
             }
