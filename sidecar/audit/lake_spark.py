@@ -35,13 +35,14 @@ def numbered(spark: SparkSession, n: int, task: Task, tasks: int = 0) -> list[An
     """One task for each number below n, or that many `tasks` for all of them. Raises AuditError if a task did, or an
     OSError."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PythonException
 
     if not n:
         return []
     told = spark.sparkContext.parallelize(range(n), min(n, tasks or n)).mapPartitions(task)  # type: ignore[arg-type]
     try:
         return [json.loads(t) for t in told.collect()]
-    except Py4JJavaError as exc:
+    except (Py4JJavaError, PythonException) as exc:
         said = TASK_SAID.search(str(exc))
         if said is None:
             raise

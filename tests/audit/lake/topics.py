@@ -31,7 +31,8 @@ class Topics:
 
     def forget(self, name: str, partition: int, before: int) -> None:
         """Its records before this offset go."""
-        self.admin.delete_records([TopicPartition(name, partition, before)])
+        for future in self.admin.delete_records([TopicPartition(name, partition, before)]).values():
+            future.result(30)
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody"})
         place = TopicPartition(name, partition)
         wait_until("the records to go", lambda: consumer.get_watermark_offsets(place, timeout=10)[0] == before, 20)
