@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
+from tests.see.auditing import Audit
 from tests.see.ground import CLASSIC, MODERN, TOPIC, Ground
 from tests.see.prometheus import LEFT_OUT
 from tools.boards import queries
@@ -64,8 +65,8 @@ def produced(kafka: LocalKafka) -> int:
         consumer.close()
 
 
-def test_for_a_minute_no_alert_fires(ground: Ground) -> None:
-    """From when the fleet stood and its clients had what they wanted."""
+def test_for_a_minute_no_alert_fires(ground: Ground, starting_audit: Audit) -> None:
+    """Meanwhile the audit starts, for the tests behind this one."""
     begun = time.time()
     wait_until("a minute", lambda: time.time() > begun + CALM_S, CALM_S + 5, step_s=1)
     assert ground.prometheus.fired(begun, time.time()) == []

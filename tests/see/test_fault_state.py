@@ -11,7 +11,7 @@ from sidecar.core.placement import partition_for
 from sidecar.drill.processes import Process
 from sidecar.state.codec import OWNER_CLAIM, Encoded
 from sidecar.state.keys import encode_key
-from tests.see.ground import CLASSIC, MODERN, PARTITIONS, STATE, Ground, foreign
+from tests.see.ground import CLASSIC, MODERN, PARTITIONS, STATE, Fault, Ground, foreign
 from tests.see.prometheus import LEFT_OUT
 
 pytestmark = [
@@ -29,10 +29,11 @@ def test_the_state_topic_is_set_so_that_it_may_lose_state(ground: Ground) -> Non
         ground.alter(STATE, "min.insync.replicas", "2")
 
 
-def in_turns(process: Process, stands_s: float, goes_s: float, for_s: float) -> None:
-    """Stop it and let it go on, again and again."""
-    end = time.monotonic() + for_s
-    while time.monotonic() < end:
+def in_turns(process: Process, stands_s: float, goes_s: float, fault: Fault) -> None:
+    """Stop it and let it go on, again and again, until the alerts of the fault fire."""
+    end = time.monotonic() + 60
+    while not fault.fires <= fault.fired():
+        assert time.monotonic() < end, f"{fault.name}: only {fault.fired()}"
         process.signal(signal.SIGSTOP)
         time.sleep(stands_s)
         process.signal(signal.SIGCONT)
@@ -43,8 +44,7 @@ def test_the_loop_of_a_sidecar_is_held_up(ground: Ground) -> None:
     node = ground.owner(MODERN)
     assert node.sidecar is not None
     with ground.fault("held up", "SidecarLoopLag") as fault:
-        in_turns(node.sidecar, 0.7, 0.4, 12)
-        fault.until_firing()
+        in_turns(node.sidecar, 0.7, 0.4, fault)
 
 
 def test_a_replica_of_the_state_topic_is_slow(ground: Ground) -> None:
@@ -52,8 +52,7 @@ def test_a_replica_of_the_state_topic_is_slow(ground: Ground) -> None:
     node = next(n for n in ground.kafka.nodes if n not in (ground.owner(MODERN), ground.owner(CLASSIC)))
     assert node.process is not None
     with ground.fault("slow replica", "SidecarAppendSlow") as fault:
-        in_turns(node.process, 2.0, 0.6, 16)
-        fault.until_firing()
+        in_turns(node.process, 2.0, 0.6, fault)
 
 
 def test_a_tail_is_slow(ground: Ground) -> None:

@@ -3,8 +3,11 @@ otherwise, over the whole time. And what boards and rules say of labels is true 
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
+from sidecar.drill.processes import wait_until
 from tests.see import labels
 from tests.see.ground import Ground, alerts_in
 from tests.see.prometheus import LEFT_OUT
@@ -37,6 +40,10 @@ def test_every_panel_shows_something_after_the_faults(ground: Ground) -> None:
 
 
 def test_boards_and_rules_name_labels_and_values_that_there_are(ground: Ground) -> None:
+    refused = "sidecar_frames_refused_total"
+    with socket.create_connection(("127.0.0.1", ground.kafka.nodes[0].sidecar_port), timeout=5) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")  # a frame that is refused, so that there is one
+        wait_until("the frame", lambda: bool(ground.prometheus.series(refused)), 20, step_s=0.5)
     kept: dict[str, list[dict[str, str]]] = {}
 
     def series(metric: str) -> list[dict[str, str]]:
