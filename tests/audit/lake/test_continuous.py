@@ -123,8 +123,8 @@ def test_what_was_lost_is_told_until_the_end(spark: SparkSession, topics: Topics
 
     job.say = say
     job.run()
-    assert lost[:2] == [0, 20] and (lost[2] or 0) >= 20
-    assert job.metrics.registry.get_sample_value("group_state_audit_lost_records") == lost[2]
+    assert lost[:2] == [0, 20] and (lost[2] or 0) >= 20, "these records have gaps in their revisions, too"
+    assert (job.metrics.registry.get_sample_value("group_state_audit_lost_records") or 0) >= 20
 
 
 def test_the_first_failure_ends_it(spark: SparkSession, tmp_path: Path) -> None:
