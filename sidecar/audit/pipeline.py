@@ -134,6 +134,11 @@ def make_gold(
     return made
 
 
+def to_date(lake: Lake) -> bool:
+    """Whether there is a batch, and gold has the last one."""
+    return lake.last_batch() >= 0 and _up_to_date(lake)
+
+
 def _up_to_date(lake: Lake) -> bool:
     return _done(lake) == lake.last_batch()
 

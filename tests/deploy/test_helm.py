@@ -25,6 +25,7 @@ from sidecar.process.sections import AdminAccess, split
 from sidecar.process.settings import Settings, load
 from tests.deploy.test_compose import pinned
 from tools import deploy_tools
+from tools.alerts import RUNBOOK
 from tools.deploy_tools import CHART, KUBECONFORM, MANIFESTS, ROOT, ToolError, helm, manifest, template, tool
 
 pytestmark = [
@@ -307,6 +308,19 @@ def test_dashboards_and_rules_are_taken_from_their_folders(tmp_path: Path) -> No
     assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert found["PrometheusRule", "k-sidecar"]["spec"] == rules
     assert judged(text, VERSIONS[0]) == all_valid(text)
+
+
+def test_alerts_have_a_link_where_the_runbook_has_an_address() -> None:
+    def urls(*more: str) -> set[str]:
+        text = template("k", ["--set", ",".join(["prometheusRule.enabled=true", *more])])
+        (rule,) = (d for d in docs(text) if d["kind"] == "PrometheusRule")
+        rules = [r for group in rule["spec"]["groups"] for r in group["rules"] if "alert" in r]
+        return {r["annotations"]["runbook_url"].partition("#")[0] for r in rules}
+
+    assert urls() == {RUNBOOK}
+    assert urls("prometheusRule.runbookUrl=https://a.example/b") == {"https://a.example/b"}
+    with pytest.raises(ToolError, match="runbookUrl"):
+        urls("prometheusRule.runbookUrl=docs")
 
 
 def notes(folder: Path, options: list[str]) -> str:
