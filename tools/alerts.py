@@ -1,11 +1,15 @@
 """Writes the alerts of deploy/prometheus: the rules, and promtool's unit tests of them.
 
 `python -m tools.alerts`, from the repository's root. Each alert stands here once, with series at which it must fire and
-series at which it must not. docs/runbook.md has a section for each, under its name.
+series at which it must just not. docs/runbook.md has a section for each, under its name.
+
+`python -m tools.alerts --runbook URL` prints the rules for who has the runbook at that address: what a pager shows then
+is a link.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +21,7 @@ RULES = Path("deploy/prometheus/rules.yml")
 TESTS = Path("deploy/prometheus/rules_test.yml")
 RUNBOOK = "docs/runbook.md"
 JOB = 'job="kafka-group-sidecar"'
+AUDIT_JOB = 'job="group-state-audit"'
 HEAD = "# Made by `python -m tools.alerts`: change it there. What each alert means is in docs/runbook.md.\n"
 Series = dict[str, str]
 """A series -> its values, a step of 15 s each, in promtool's notation."""
@@ -24,7 +29,8 @@ Series = dict[str, str]
 
 @dataclass(frozen=True)
 class Alert:
-    """`held`: for how long the expression must be true. `labels`: of the alert that `fires` brings about."""
+    """`held`: for how long the expression must be true. `labels`: of the alert that `fires` brings about. `silent`: as
+    near to the bound as may be."""
 
     name: str
     expr: str
@@ -85,7 +91,7 @@ def _near(name: str, used: str, limit: str, summary: str) -> Alert:
         "warning",
         summary,
         {f"{used}{{{A}}}": "81x200", **bound},
-        {f"{used}{{{A}}}": "79x200", **bound},
+        {f"{used}{{{A}}}": "80x200", **bound},
         ON_A,
     )
 
@@ -151,7 +157,7 @@ FLEET = [
         "A certificate of a sidecar expires within two weeks.",
         {f"sidecar_tls_certificate_expiry_seconds{{{A}}}": "86400x200"},
         {
-            f"sidecar_tls_certificate_expiry_seconds{{{A}}}": "86400000x200",
+            f"sidecar_tls_certificate_expiry_seconds{{{A}}}": f"{14 * 86400 + 1800}x200",
             f"sidecar_tls_certificate_expiry_seconds{{{B}}}": "0x200",
         },
         ON_A,
@@ -168,7 +174,10 @@ WORK = [
             **_histogram("sidecar_loop_lag_seconds", "0+9x200", "0+10x200", "0.1"),
             f'sidecar_loop_lag_seconds_bucket{{{A},le="0.2"}}': "0+10x200",
         },
-        _histogram("sidecar_loop_lag_seconds", "0+10x200", "0+10x200", "0.01"),
+        {
+            **_histogram("sidecar_loop_lag_seconds", "0+991x200", "0+1000x200", "0.1"),
+            f'sidecar_loop_lag_seconds_bucket{{{A},le="0.2"}}': "0+1000x200",
+        },
         ON_A,
     ),
     Alert(
@@ -178,11 +187,13 @@ WORK = [
         "warning",
         "Writes to the state topic take longer than a second: answers wait for them.",
         {
-            **_histogram("sidecar_append_seconds", "0+9x200", "0+9x200", "1.0"),
+            **_histogram("sidecar_append_seconds", "0+9x200", "0+10x200", "1.0"),
             f'sidecar_append_seconds_bucket{{{A},le="2.0"}}': "0+10x200",
-            f'sidecar_append_seconds_bucket{{{A},le="+Inf"}}': "0+10x200",
         },
-        _histogram("sidecar_append_seconds", "0+10x200", "0+10x200", "0.01"),
+        {
+            **_histogram("sidecar_append_seconds", "0+991x200", "0+1000x200", "1.0"),
+            f'sidecar_append_seconds_bucket{{{A},le="2.0"}}': "0+1000x200",
+        },
         ON_A,
     ),
     Alert(
@@ -209,7 +220,7 @@ WORK = [
         "warning",
         "A sidecar reads the state topic more slowly than it grows: its next takeover takes longer.",
         {f"sidecar_tail_lag_records{{{A}}}": "1001x200"},
-        {f"sidecar_tail_lag_records{{{A}}}": "900x200"},
+        {f"sidecar_tail_lag_records{{{A}}}": "1000x200"},
         ON_A,
     ),
     _near("SidecarParkedReplies", "sidecar_parked_replies", "parked_replies", "Too many requests wait for an answer."),
@@ -236,7 +247,7 @@ WORK = [
         "info",
         "Offsets and lags on /metrics are older than five minutes.",
         {f"sidecar_exporter_age_seconds{{{A}}}": "301x200"},
-        {f"sidecar_exporter_age_seconds{{{A}}}": "-1x200"},
+        {f"sidecar_exporter_age_seconds{{{A}}}": "300x200", f"sidecar_exporter_age_seconds{{{B}}}": "-1x200"},
         ON_A,
     ),
     above(
@@ -251,7 +262,7 @@ GROUPS = [
         "warning",
         "A group has rebalanced more than 20 times within 10 minutes.",
         {f'sidecar_group_rebalances{{{A},consumergroup="g"}}': "21x200"},
-        {f'sidecar_group_rebalances{{{A},consumergroup="g"}}': "19x200"},
+        {f'sidecar_group_rebalances{{{A},consumergroup="g"}}': "20x200"},
         {**ON_A, "consumergroup": "g"},
     ),
     Alert(
@@ -261,7 +272,7 @@ GROUPS = [
         "warning",
         "A rebalance of a group has been under way for more than 10 minutes.",
         {f'sidecar_group_unsettled_seconds{{{A},consumergroup="g"}}': "601x200"},
-        {f'sidecar_group_unsettled_seconds{{{A},consumergroup="g"}}': "500x200"},
+        {f'sidecar_group_unsettled_seconds{{{A},consumergroup="g"}}': "600x200"},
         {**ON_A, "consumergroup": "g"},
     ),
     Alert(
@@ -275,8 +286,8 @@ GROUPS = [
             f'sidecar_commits_total{{{A},result="unknown_member_id"}}': "0+10x200",
         },
         {
-            f'sidecar_commits_total{{{A},result="accepted"}}': "0+100x200",
-            f'sidecar_commits_total{{{A},result="unknown_member_id"}}': "0+1x200",
+            f'sidecar_commits_total{{{A},result="accepted"}}': "0+951x200",
+            f'sidecar_commits_total{{{A},result="unknown_member_id"}}': "0+49x200",
         },
     ),
     rises(
@@ -337,25 +348,29 @@ AUDIT = [
         "warning",
         "The audit is half way to losing history to compaction.",
         {f'{OLDEST}{{{A},partition="7"}}': "60x200", f'{ALLOWED}{{{A},partition="7"}}': "100x200"},
-        {f'{OLDEST}{{{A},partition="7"}}': "40x200", f'{ALLOWED}{{{A},partition="7"}}': "100x200"},
+        {f'{OLDEST}{{{A},partition="7"}}': "50x200", f'{ALLOWED}{{{A},partition="7"}}': "100x200"},
         {**ON_A, "partition": "7"},
     ),
     Alert(
         "AuditFails",
-        "group_state_audit_up == 0",
+        f"group_state_audit_up == 0 or up{{{AUDIT_JOB}}} == 0",
         "10m",
         "warning",
-        "The last batches of the audit failed.",
-        {f"group_state_audit_up{{{A}}}": "0x200"},
-        {f"group_state_audit_up{{{A}}}": "1x200"},
-        ON_A,
+        "The audit does not run, or its last batches failed.",
+        # It dies with each batch, and is started again each time.
+        {
+            f"group_state_audit_up{{{AUDIT_JOB},{A}}}": " ".join(["0 _"] * 100),
+            f"up{{{AUDIT_JOB},{A}}}": " ".join(["1 0"] * 100),
+        },
+        {f"group_state_audit_up{{{AUDIT_JOB},{A}}}": "1x200", f"up{{{AUDIT_JOB},{A}}}": "1x200"},
+        {"job": "group-state-audit", **ON_A},
     ),
     above(
         "AuditLostRecords",
         "group_state_audit_lost_records",
         "0s",
         "warning",
-        "Records were compacted before the audit had read them.",
+        "Records were gone before the audit had read them.",
     ),
     above(
         "AuditFindings",
@@ -375,47 +390,79 @@ def anchor(alert: Alert) -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runbook", metavar="URL", help="where docs/runbook.md is; the rules are printed")
+    runbook = parser.parse_args().runbook
+    if runbook:
+        print(rules(runbook), end="")
+        return
     RULES.parent.mkdir(parents=True, exist_ok=True)
     RULES.write_text(rules())
     TESTS.write_text(tests())
 
 
-def rules() -> str:
+def rules(runbook: str = RUNBOOK) -> str:
+    """`runbook`: address of the page that has a section for each alert."""
     groups: list[dict[str, Any]] = [
         {"name": "kafka-group-sidecar-recorded", "rules": [{"record": n, "expr": e} for n, e in RECORDED.items()]}
     ]
     for name, alerts in GROUPED.items():
-        groups.append({"name": f"kafka-group-sidecar-{name}", "rules": [_rule(a) for a in alerts]})
+        groups.append({"name": f"kafka-group-sidecar-{name}", "rules": [_rule(a, runbook) for a in alerts]})
     return HEAD + _dump({"groups": groups})
 
 
-def _rule(a: Alert) -> dict[str, Any]:
+def _rule(a: Alert, runbook: str) -> dict[str, Any]:
     rule: dict[str, Any] = {"alert": a.name, "expr": a.expr}
     if a.held != "0s":
         rule["for"] = a.held
-    return {**rule, "labels": {"severity": a.severity}, "annotations": _annotations(a)}
+    return {**rule, "labels": {"severity": a.severity}, "annotations": _annotations(a, runbook)}
 
 
-def _annotations(a: Alert) -> dict[str, str]:
-    return {"summary": a.summary, "runbook_url": f"{RUNBOOK}#{anchor(a)}"}
+def _annotations(a: Alert, runbook: str = RUNBOOK) -> dict[str, str]:
+    return {"summary": a.summary, "runbook_url": f"{runbook}#{anchor(a)}"}
 
 
 def tests() -> str:
     cases = []
     for a in ALERTS:
-        for series, fires in ((a.fires, True), (a.silent, False)):
-            expected = [{"exp_labels": {"severity": a.severity, **a.labels}, "exp_annotations": _annotations(a)}]
-            cases.append(
-                {
-                    "name": f"{a.name} {'fires' if fires else 'is silent'}",
-                    "interval": "15s",
-                    "input_series": [{"series": s, "values": v} for s, v in series.items()],
-                    "alert_rule_test": [
-                        {"eval_time": a.at, "alertname": a.name, "exp_alerts": expected if fires else []}
-                    ],
-                }
-            )
+        fires = [{"exp_labels": {"severity": a.severity, **a.labels}, "exp_annotations": _annotations(a)}]
+        cases.append(_case(a, "fires", a.fires, {a.at: fires}))
+        cases.append(_case(a, "is silent", a.silent, {a.at: []}))
+        if a.held != "0s":
+            steps, then = _short(a)
+            short = {s: _ended(v, steps) for s, v in a.fires.items()}
+            cases.append(_case(a, "is silent if it passes", short, {at: [] for at in then}))
     return HEAD + _dump({"rule_files": [RULES.name], "evaluation_interval": "15s", "tests": cases})
+
+
+def _case(a: Alert, how: str, series: Series, expected: dict[str, list[Any]]) -> dict[str, Any]:
+    return {
+        "name": f"{a.name} {how}",
+        "interval": f"{STEP_S}s",
+        "input_series": [{"series": s, "values": v} for s, v in series.items()],
+        "alert_rule_test": [{"eval_time": at, "alertname": a.name, "exp_alerts": e} for at, e in expected.items()],
+    }
+
+
+STEP_S, WINDOW_S = 15, 300
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def _short(a: Alert) -> tuple[int, list[str]]:
+    """How many steps a fault lasts at most that is too short for the alert, and when that is looked at. What looks back
+    over five minutes goes on for so long after it."""
+    held_s = int(a.held[:-1]) * SECONDS[a.held[-1]]
+    names = set(re.findall(r"[\w:]+", a.expr))
+    back_s = WINDOW_S if "rate(" in a.expr or names & RECORDED.keys() else 0
+    steps = max(1, (held_s - back_s) // STEP_S - 1)
+    return steps, [f"{s}s" for s in range(steps * STEP_S, held_s + back_s + 2 * STEP_S, STEP_S)]
+
+
+def _ended(values: str, steps: int) -> str:
+    """The same series, gone after so many steps."""
+    if " " in values:
+        return " ".join([*values.split()[: steps + 1], "stale"])
+    return re.sub(r"x\d+$", f"x{steps} stale", values)
 
 
 def _dump(data: object) -> str:

@@ -92,7 +92,7 @@ MEANING: dict[str, str] = {
     "settings of the broker changed": "Fields are the settings and their new values. They count at once.",
     "stale claim": "A classic member claims partitions that were given to another one since (KIP-792). The assignor may give them to two members: see `groups.stale_claims`.",
     "stopped": "The end of an orderly end.",
-    "stopping": "The begin of an orderly end.",
+    "stopping": "An orderly end has begun.",
     "target assignment": "A consumer group has a new target; so many partitions move.",
     "the exporter was not answered": "See [SidecarExporterStale](runbook.md#sidecarexporterstale).",
     "the state topic is set to keep its records": "What was wrong with its settings is repaired.",

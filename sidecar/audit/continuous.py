@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -18,7 +19,7 @@ from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest import last_batch
 from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
-from sidecar.audit.pipeline import audit, verdict
+from sidecar.audit.pipeline import Verdict, audit, to_date, verdict
 from sidecar.audit.source_kafka import KafkaSource
 from sidecar.audit.source_lag import Lag, lags
 from sidecar.audit.source_uri import open_source
@@ -27,13 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Say = Callable[[str], None]
+OLDEST = "group_state_audit_oldest_seconds"
 PER_PARTITION: dict[str, tuple[str, Callable[[Lag], float]]] = {
     "group_state_audit_lag_records": ("Offsets that are not in the lake yet.", lambda r: r.behind),
-    "group_state_audit_lost_records": ("Offsets that were gone before they were read.", lambda r: r.gone),
-    "group_state_audit_oldest_seconds": (
-        "Age of the oldest record that is not in the lake yet.",
-        lambda r: (r.age_ms or 0) / 1000,
-    ),
     "group_state_audit_compaction_lag_seconds": (
         "Age at which compaction may remove a record.",
         lambda r: r.allowed_ms / 1000,
@@ -53,13 +50,25 @@ class Metrics:
         self.last = self._gauge("last_success_timestamp_seconds", "When a batch last succeeded.")
         self.seconds = self._gauge("batch_seconds", "How long the last batch took.")
         self.records = self._gauge("records", "Records in the lake.")
-        self.findings = self._gauge("findings", "Proven second owners and writes of fenced owners in the lake.")
+        self.findings = self._gauge("findings", "Second owners (proven), writes of fenced ones, epochs that went back.")
+        self.complete = self._gauge("complete", "1 if every record is there, from the first one on.")
         self.possible = self._gauge("possible_overlaps", "Second owners that are possible, and not proven.")
+        self.lost = self._gauge(
+            "lost_records", "Records that were gone before they were read, as found out since the start."
+        )
+        self._oldest = Gauge(
+            OLDEST, "Age of the oldest record that is not in the lake, at most.", ["partition"], registry=self.registry
+        )
 
     def _gauge(self, name: str, doc: str) -> Gauge:
         return Gauge(f"group_state_audit_{name}", doc, registry=self.registry)
 
     def told(self, found: list[Lag]) -> None:
+        """How old the oldest record is goes on from here until the next batch has succeeded: where none does, history
+        is lost one day, and where nothing was left to read, something may have been written since."""
+        for lag in found:
+            age = partial(_aged, (lag.age_ms or 0) / 1000, time.monotonic())
+            self._oldest.labels(str(lag.partition)).set_function(age)
         for name, (_, value) in PER_PARTITION.items():
             for lag in found:
                 self._lags[name].labels(str(lag.partition)).set(value(lag))
@@ -68,6 +77,10 @@ class Metrics:
         """Returns the port: another one if it was 0."""
         server, _ = start_http_server(port, host, registry=self.registry)
         return int(server.server_port)
+
+
+def _aged(age_s: float, since: float) -> float:
+    return age_s + time.monotonic() - since
 
 
 @dataclass
@@ -83,16 +96,22 @@ class Continuous:
     say: Say = lambda text: None
     metrics: Metrics = field(default_factory=Metrics)
     stopped: threading.Event = field(default_factory=threading.Event)
+    _begun_with: Verdict | None = None
+    """What the lake said at the start, or after the first batch of a new one: what compaction took before that is no
+    loss of this audit."""
+    _found: Verdict | None = None
 
     def run(self) -> None:
         """Until `stopped` is set. The first batch raises AuditError, for nothing has worked so far."""
+        if to_date(self.lake):
+            self._begun_with = self._found = verdict(self.lake)
         self._once()
         while not self.stopped.is_set():
             try:
                 self._once()
             except Refused:
                 raise
-            except AuditError as exc:
+            except (AuditError, OSError) as exc:  # such as a lake on a full disk
                 self.metrics.ok.set(0)
                 self.say(f"{exc} It is tried again in {self.every_s:g} s.")
                 self.stopped.wait(self.every_s)
@@ -114,21 +133,29 @@ class Continuous:
         m.last.set(time.time())
         m.seconds.set(took)
         if batch.new:
-            found = verdict(self.lake)
+            self._found = found = verdict(self.lake)
+            self._begun_with = self._begun_with or found
             m.records.set(found.records)
             m.findings.set(found.findings)
             m.possible.set(found.possible)
+            m.complete.set(found.complete)
             if found.findings:
                 self.say(f"{found.findings} findings: ask `sidecar audit overlaps` and `sidecar audit status`")
         source = open_source(self.source, self.options)
         if isinstance(source, KafkaSource):
             told = lags(source, last_batch(self.lake).position)
             m.told(told)
+            m.lost.set(self._lost() + sum(lag.gone for lag in told))
             for lag in told:
                 if lag.lost_soon:
                     self.say(_alert(lag))
         most = int(self.options.get("max_records", "0"))
         return batch.new and bool(most) and batch.records >= most
+
+    def _lost(self) -> int:
+        """Offsets that were gone from the topic, or values that compaction took: what revisions tell may be either."""
+        was, now = self._begun_with, self._found
+        return 0 if was is None or now is None else max(now.lost - was.lost, now.missing - was.missing)
 
 
 def _alert(lag: Lag) -> str:

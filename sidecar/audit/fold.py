@@ -3,7 +3,8 @@ group. Pure. The tables of a lake come from gold/, on Spark.
 
 A member owns what its current assignment holds, assigned or pending revocation, until a later record of that member
 lacks it or removes the member. If two members own a partition at the same offset, that is an overlap; there must be
-none.
+none. Where values of the member's key are missing, it held for certain only until the last record before that, as in
+gold (gold/ownership.py): only what certainly held proves an overlap.
 
 A member of a classic group owns what the leader assigned to it, until the leader assigns anew or the member is removed.
 All assignments of a generation count from the same moment.
@@ -12,6 +13,7 @@ All assignments of a generation count from the same moment.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,11 +41,32 @@ class Interval:
     to_offset: int | None = None
     to_ms: int | None = None
     to_why: str | None = None
+    topic_key: str = ""
+    not_before: int | None = None
+    """The last offset at which it was not so; None: nothing earlier is known."""
+    exact: bool = True
+    """It began with that record: none is missing before it."""
+    to_exact: bool = True
+    stretches: list[Stretch] = field(default_factory=list)
+
+    def sure(self, ms: int) -> bool:
+        """Whether it certainly held then."""
+        return any(s.ms <= ms and (s.until_ms is None or ms <= s.until_ms) for s in self.stretches)
+
+
+@dataclass(slots=True)
+class Stretch:
+    """It certainly held from one record to another; `until` None: it still does."""
+
+    offset: int
+    ms: int
+    until: int | None = None
+    until_ms: int | None = None
 
 
 @dataclass(slots=True)
 class Overlap:
-    """Two members owned a partition at the same offset. There must be none."""
+    """Two members owned a partition at the same offset, for certain if it is proven. There must be none."""
 
     group_id: str
     topic: str
@@ -53,6 +76,7 @@ class Overlap:
     state_partition: int
     offset: int
     time_ms: int
+    proven: bool
 
 
 @dataclass(slots=True)
@@ -80,9 +104,36 @@ class Gap:
 @dataclass(slots=True)
 class Folded:
     intervals: list[Interval] = field(default_factory=list)
-    overlaps: list[Overlap] = field(default_factory=list)
     stale: list[Stale] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+
+    @property
+    def overlaps(self) -> list[Overlap]:
+        places: dict[Place, list[Interval]] = {}
+        for i in self.intervals:
+            places.setdefault((i.group_id, i.topic_key, i.partition), []).append(i)
+        return sorted((o for owners in places.values() for o in _overlaps(owners)), key=lambda o: o.offset)
+
+
+EVER = 1 << 62
+
+
+def _overlaps(owners: Sequence[Interval]) -> Iterator[Overlap]:
+    """Of one place. For each that begins it is enough to know which of those before it goes on longest, certainly and
+    perhaps."""
+    begins = sorted(
+        ((s.offset, i.member_id, n, s, i) for i in owners for n, s in enumerate(i.stretches)), key=lambda b: b[:3]
+    )
+    sure, perhaps = (-1, ""), (-1, "")
+    for offset, member, n, s, i in begins:
+        proven = sure[0] >= offset and sure[1] != member
+        bound = -1 if i.not_before is None else i.not_before
+        possible = n == 0 and perhaps[0] > bound + 1 and perhaps[1] != member
+        if proven or possible:
+            other = (sure if proven else perhaps)[1]
+            yield Overlap(i.group_id, i.topic, i.partition, other, member, i.state_partition, offset, s.ms, proven)
+        sure = max(sure, (EVER if s.until is None else s.until, member))
+        perhaps = max(perhaps, (EVER if i.to_offset is None else i.to_offset, member))
 
 
 Held = dict[Place, str]
@@ -109,10 +160,14 @@ class Fold:
         self.result = Folded()
         self._open: dict[Place, dict[str, Interval]] = {}
         self._held: dict[tuple[str, str], Held] = {}
+        self._known: dict[tuple[str, str], tuple[int, int]] = {}
+        """Offset and time of the last record that said what a member holds."""
         self._classic: dict[str, _Classic] = {}
         self._clients: dict[tuple[str, str], str] = {}
         self._revisions: dict[tuple[str, str, str], int] = {}
         self._owners = Claims()
+        self._exact = True
+        """Nothing is missing right before the record that is being added."""
 
     def add(self, row: Any) -> None:
         kind, tomb = row["kind"], row["tombstone"]
@@ -120,13 +175,14 @@ class Fold:
         if epoch is not None and kind not in UNFENCED and not self._owners.admits(epoch):
             self.result.stale.append(Stale(self.p, row["offset"], epoch, self._owners.claimed))
             return  # void, as it also is for a coordinator that replays the topic
-        self._count(row)
+        self._exact = self._count(row)
         body = json.loads(row["body"]) if row["body"] and kind != "schema" else {}
         member = (row["group_id"], row["sub_id"])
         if kind == "owner_claim" and not tomb:
             self._owners.claim(epoch)
         elif kind == "member":
             if tomb:
+                self._exact = False  # it is no record of what it held
                 self._hold(row, member, {}, -1)
                 self._clients.pop(member, None)
             else:
@@ -155,10 +211,14 @@ class Fold:
         group = self._classic.setdefault(group_id, _Classic())
         group.type, group.assigned_generation = body["protocol_type"], body["assigned_generation"]
         staged, group.staged = group.staged, {}
+        here = {"offset": row["offset"], "time_ms": row["time_ms"]}
+        complete = self._exact
         for member_id, (why, held, _) in staged.items():
-            self._release(why, (group_id, member_id), held)
+            self._exact = complete and why["exact"]
+            self._release(why | here, (group_id, member_id), held)
         for member_id, (why, held, generation) in staged.items():
-            self._hold(why, (group_id, member_id), held if group.type == CONSUMER_TYPE else {}, generation)
+            self._exact = complete and why["exact"]
+            self._hold(why | here, (group_id, member_id), held if group.type == CONSUMER_TYPE else {}, generation)
 
     def _classic_member(self, row: Any, body: dict[str, Any]) -> None:
         member = (row["group_id"], row["sub_id"])
@@ -182,20 +242,24 @@ class Fold:
         given = assigned(bytes.fromhex(body["assignment"])) or {}
         held: Held = {(group_id, topic, p): topic for topic, partitions in given.items() for p in partitions}
         if body["generation"] > group.assigned_generation:
-            group.staged[member_id] = (row, held, body["generation"])
+            group.staged[member_id] = ({**row, "exact": self._exact}, held, body["generation"])
         else:
             self._hold(row, (group_id, member_id), held if group.type == CONSUMER_TYPE else {}, body["generation"])
 
-    def _count(self, row: Any) -> None:
+    def _count(self, row: Any) -> bool:
+        """Whether nothing of its key is missing right before it. Of a tombstone without a revision that is not
+        known."""
         key = (row["kind"], row["group_id"], row["sub_id"])
+        before, revision = self._revisions.get(key, 0), row["revision"]
         if row["tombstone"]:
             self._revisions.pop(key, None)
-        elif row["revision"] is not None:
-            before = self._revisions.get(key, 0)
-            if row["revision"] > before + 1:
-                missing = row["revision"] - before - 1
-                self.result.gaps.append(Gap(self.p, *key, row["offset"], missing))
-            self._revisions[key] = row["revision"]
+            return revision is not None and revision == before + 1
+        if revision is None:
+            return True
+        if revision > before + 1:
+            self.result.gaps.append(Gap(self.p, *key, row["offset"], revision - before - 1))
+        self._revisions[key] = revision
+        return bool(revision == before + 1)
 
     def _release(self, row: Any, member: tuple[str, str], held: Held) -> None:
         """The member has no more than this."""
@@ -203,18 +267,26 @@ class Fold:
         for place in sorted(before.keys() - held.keys()):
             ended = self._open[place].pop(member[1])
             ended.to_offset, ended.to_ms, ended.to_why = row["offset"], row["time_ms"], row["why"]
+            ended.to_exact = self._exact
+            self._cut(ended, row, member)
             del before[place]
+
+    def _cut(self, held: Interval, row: Any, member: tuple[str, str]) -> None:
+        """It certainly held until right before this record, or until the last one before those that are missing."""
+        last, known = held.stretches[-1], self._known[member]
+        last.until, last.until_ms = (row["offset"] - 1, row["time_ms"] - 1) if self._exact else known
 
     def _hold(self, row: Any, member: tuple[str, str], held: Held, epoch: int) -> None:
         self._release(row, member, held)
         before = self._held.get(member, {})
+        for place in () if self._exact else sorted(before):
+            still = self._open[place][member[1]]
+            self._cut(still, row, member)
+            still.stretches.append(Stretch(row["offset"], row["time_ms"]))
+        earlier = self._known.get(member)
         for place in sorted(held.keys() - before.keys()):
             topic = held[place] or before.get(place, "") or place[1]
             owners = self._open.setdefault(place, {})
-            for other in owners:
-                self.result.overlaps.append(
-                    Overlap(member[0], topic, place[2], other, member[1], self.p, row["offset"], row["time_ms"])
-                )
             interval = Interval(
                 member[0],
                 topic,
@@ -226,9 +298,16 @@ class Fold:
                 row["offset"],
                 row["time_ms"],
                 row["why"],
+                topic_key=place[1],
+                not_before=row["offset"] - 1 if self._exact else None if earlier is None else earlier[0],
+                exact=self._exact,
+                stretches=[Stretch(row["offset"], row["time_ms"])],
             )
             owners[member[1]] = interval
             self.result.intervals.append(interval)
+        self._known[member] = (row["offset"], row["time_ms"])
+        if row["tombstone"]:
+            del self._known[member]
         if held:
             self._held[member] = held
         else:

@@ -76,7 +76,13 @@ def history(group_id: str, rows: Iterable[Row]) -> History:
         found.intervals = [i for i in result.intervals if i.group_id == group_id]
         found.events += _moves(found.intervals)
         found.events += [
-            Event(o.time_ms, o.offset, "TWO OWNERS", o.second, f"{o.topic}-{o.partition}, also {o.first}'s")
+            Event(
+                o.time_ms,
+                o.offset,
+                "TWO OWNERS" if o.proven else "perhaps two owners",
+                o.second,
+                f"{o.topic}-{o.partition}, also {o.first}'s{'' if o.proven else ', or records are missing'}",
+            )
             for o in result.overlaps
             if o.group_id == group_id
         ]
@@ -172,7 +178,7 @@ class _Told:
         claims = [] if last is None else last["stale_claims"]
         for c in body["stale_claims"]:
             if c not in claims:
-                held = f"which is {c['holder']}'s" if c["holder"] else "which is nobody's"
+                held = f"which is {c['holder']}'s" if c["holder"] else "which nobody owned"
                 places = " ".join(f"{c['topic']}-{p}" for p in c["partitions"])
                 self.add(row, "claims what it has lost", who, f"{places}, {held}")
 

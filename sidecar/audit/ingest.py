@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest_plan import NOTHING, Batch, Plan, plan_ranges, recreated
-from sidecar.audit.ingest_tasks import bronze_of_rows, bronze_of_splits, silver_of_files
+from sidecar.audit.ingest_tasks import bronze_of_rows, bronze_of_splits, bronze_once, in_doubt, silver_of_files
 from sidecar.audit.lake import Lake
-from sidecar.audit.lake_files import FileInfo
+from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import numbered, over_rows
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
@@ -65,7 +65,7 @@ def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[st
                     "new_incarnation (--new-incarnation); nothing of the old one is lost."
                 )
             ranges, lost = plan_ranges(before, bounds, options)
-            if not ranges:
+            if not ranges and not lost:
                 lake.setup([BRONZE, *SILVER_TABLES.values()])
                 before.new = False
                 return before
@@ -82,8 +82,8 @@ def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = Non
     begun = lake.batch(lake.last_batch() + 1, plan=True) is not None
     if begun or recreated(source, before, source.identity(), bounds):
         return max(1, sum(high - low for low, high in bounds.values()))
-    ranges, _ = plan_ranges(before, bounds, options or {})
-    return sum(high - low for low, high in ranges.values())
+    ranges, lost = plan_ranges(before, bounds, options or {})
+    return max(sum(high - low for low, high in ranges.values()), len(lost))
 
 
 def _same_source(plan: Plan, source: Source, lake: Lake) -> None:
@@ -122,16 +122,22 @@ def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
     if BRONZE in left:
         target = lake.target(BRONZE, n)
         rows = read(target, before.position)
+        said = [r["facts"] for r in rows if "facts" in r]
+        try:
+            files = _once(spark, target, [FileInfo.of(r["file"]) for r in rows if "file" in r], in_doubt(said))
+        except AuditError:
+            lake.record(n, plan=True).unlink()  # nothing of it is visible: it never happened
+            raise
         # First what silver needs to know of these files, then the files: who finds the files finds the facts.
-        put_json(facts, _merged(r["facts"] for r in rows if "facts" in r))
-        lake.commit(target, [FileInfo.of(r["file"]) for r in rows if "file" in r], n)
+        put_json(facts, _merged(said))
+        lake.commit(target, files, n)
     known = json.loads(facts.read_text())
-    claims = {p: [c] for p, c in before.claims.items()}
+    claims = {p: [c] for p, c in before.claims.items() if p not in plan.lost}  # there may have been others
     for p, offset, epoch in sorted(known["claims"]):
         claims.setdefault(p, []).append((offset, epoch))
     schemas = {**before.schemas, **known["schemas"]}
     counts = _silver(spark, lake, n, schemas, claims)
-    position = {**before.position, **{p: b for p, (_, b) in plan.ranges.items()}}
+    position = {**before.position, **{p: b for p, (_, b) in (*plan.lost.items(), *plan.ranges.items())}}
     for p, at in known["seen"]:
         position[p] = max(at, position.get(p, 0))
     last = {p: c[-1] for p, c in claims.items()}
@@ -143,6 +149,16 @@ def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
     return done
 
 
+def _once(spark: SparkSession, target: Target, files: list[FileInfo], partitions: Sequence[int]) -> list[FileInfo]:
+    """With those of these state partitions written anew, each record once."""
+    parts = [[f for f in files if dict(f.partition)["state_partition"] == str(p)] for p in partitions]
+    anew = numbered(spark, len(parts), partial(bronze_once, parts, target))
+    old = {f.path for part in parts for f in part}
+    for path in old:
+        Path(target.folder, path).unlink(missing_ok=True)
+    return [f for f in files if f.path not in old] + [FileInfo.of(r["file"]) for r in anew]
+
+
 def _merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     claims: list[list[int]] = []
     schemas: dict[str, str] = {}
@@ -152,7 +168,7 @@ def _merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         schemas.update(one["schemas"])
         for p, at in one["seen"]:
             seen[p] = max(at, seen.get(p, 0))
-    return {"claims": sorted(claims), "schemas": schemas, "seen": sorted(seen.items())}
+    return {"claims": sorted({tuple(c) for c in claims}), "schemas": schemas, "seen": sorted(seen.items())}
 
 
 def _silver(
@@ -206,11 +222,13 @@ def stream(
     found = spark.readStream.format(GroupStateRecords.name()).options(uri=source_uri, **{**said, **(options or {})})
     trigger = {"processingTime": interval} if interval else {"availableNow": True}
     source = open_source(source_uri, options)
-    writer = found.load().writeStream.foreachBatch(partial(_epoch, lake, source, checkpoint))
+    writer = found.load().writeStream.foreachBatch(partial(_epoch, lake, source, checkpoint, options or {}))
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
 
 
-def _epoch(lake: Lake, source: Source, checkpoint: Path, rows: DataFrame, epoch: int) -> None:
+def _epoch(
+    lake: Lake, source: Source, checkpoint: Path, options: Mapping[str, str], rows: DataFrame, epoch: int
+) -> None:
     """One batch of a stream. Spark may give it again after a crash, with the same number and the same records."""
     query = str(json.loads((checkpoint / "metadata").read_text().splitlines()[-1])["id"])
     lake.setup()
@@ -223,10 +241,13 @@ def _epoch(lake: Lake, source: Source, checkpoint: Path, rows: DataFrame, epoch:
         why = recreated(source, before, identity, {})
         if why:
             raise Refused(f"{why} End this stream; run an ingest with new_incarnation, then begin a new stream.")
-        plan = Plan(before.number + 1, source.shown, identity, {}, stream=(query, epoch))
         if begun is None:
+            _, lost = plan_ranges(before, source.bounds(), options)
+            plan = Plan(before.number + 1, source.shown, identity, {}, lost, (query, epoch))
             put_json(lake.record(plan.batch, plan=True), asdict(plan))
-        elif Plan.of(begun).stream != plan.stream:
+        else:
+            plan = Plan.of(begun)
+        if plan.stream != (query, epoch):
             raise Refused(f"batch {plan.batch} was begun by another run: end that first")
 
         def read(target: Any, skip: Mapping[int, int]) -> list[Any]:

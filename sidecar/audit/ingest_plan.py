@@ -35,9 +35,9 @@ class Plan:
 
 @dataclass
 class Batch:
-    """A batch that is done, as it is recorded. `ranges`: the offsets that it read; `lost`: those that were gone before
-    they could be read; `position`: next offset of each partition; `claims`: the last claim of each partition, offset
-    and owner epoch; `schemas`: all that were ever seen in the topic."""
+    """A batch that is done, as it is recorded. `ranges`: the offsets that it read; `lost`: those before them that were
+    never read, from 0 if it was the first of its partition; `position`: next offset of each partition; `claims`: the
+    last claim of each partition, offset and owner epoch; `schemas`: all that were ever seen in the topic."""
 
     number: int
     source: str
@@ -62,6 +62,11 @@ class Batch:
         plain["claims"] = {int(p): (c[0], c[1]) for p, c in said["claims"].items()}
         plain["stream"] = None if said["stream"] is None else (said["stream"][0], said["stream"][1])
         return cls(**plain)
+
+    def cuts(self, before: Batch) -> Ranges:
+        """Offsets right before those of this batch that were never read."""
+        late = {p: (0, begin) for p, (begin, _) in self.ranges.items() if begin and p not in before.position}
+        return {**late, **self.lost}
 
     @property
     def records(self) -> int:
@@ -91,15 +96,15 @@ def recreated(source: Source, before: Batch, identity: str, bounds: Mapping[int,
 def plan_ranges(
     before: Batch, bounds: Mapping[int, tuple[int, int]], options: Mapping[str, str]
 ) -> tuple[Ranges, Ranges]:
-    """What to read of each partition, and what is gone already."""
+    """What to read of each partition, and what never will be read: it is gone already, or lies before the start."""
     said = options.get("starting_offsets", "earliest")
     starts = {} if said == "earliest" else {int(p): int(n) for p, n in json.loads(said).items()}
     ranges, lost = {}, {}
     for p, (low, high) in bounds.items():
         have = before.position.get(p)
         begin = max(low, starts.get(p, low) if have is None else have)
-        if have is not None and have < low:
-            lost[p] = (have, low)
+        if begin > (have or 0) and (have is not None or begin < high):
+            lost[p] = (have or 0, begin)
         if begin < high:
             ranges[p] = (begin, high)
     return limited(ranges, int(options.get("max_records", "0"))), lost

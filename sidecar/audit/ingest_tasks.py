@@ -1,10 +1,18 @@
-"""What executors do for a batch: write bronze, then make silver of what was written. Only counts go to the driver."""
+"""What executors do for a batch: write bronze, then make silver of what was written. Only counts go to the driver.
+
+A record is named by its state partition and offset. Copies may have one twice: dumps that overlap, a folder to which
+the same was appended again. Each task tells which offsets it has written of which partition, from where to where and
+whether in order; where that leaves room for a second copy, the partition's files are written anew with each record
+once. Two different records of one offset are refused.
+"""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sidecar.audit.decode import Decoder, claims_in, schemas_in
-from sidecar.audit.lake_files import FileInfo, TableWriter, Target, typed
+from sidecar.audit.errors import AuditError
+from sidecar.audit.lake_files import FileInfo, TableWriter, Target, duck_type, typed
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_uri import Split, with_folders
 
@@ -30,6 +39,8 @@ class BronzeWriter:
         self.claims: list[tuple[int, int, int]] = []
         self.schemas: dict[str, str] = {}
         self.seen: dict[int, int] = {}
+        self.spans: list[list[int]] = []
+        """Partition, first and last offset, and 1 if they rose from one to the next, else 0."""
 
     def write(self, batch: Any) -> None:
         p, offset = batch["state_partition"], batch["offset"]
@@ -40,14 +51,24 @@ class BronzeWriter:
                 if not pc.all(kept).as_py():
                     self.write(batch.filter(kept))
                     return
-        for row in pa.table({"p": p, "o": offset}).group_by("p").aggregate([("o", "max")]).to_pylist():
-            self.seen[row["p"]] = max(self.seen.get(row["p"], 0), row["o_max"] + 1)
+        for one in p.unique().to_pylist():
+            mine = offset if len(p.unique()) == 1 else offset.filter(pc.equal(p, one))
+            ends = pc.min_max(mine).as_py()
+            self._span(one, ends["min"], ends["max"], pc.all(pc.greater(mine[1:], mine[:-1])).as_py() is not False)
+            self.seen[one] = max(self.seen.get(one, 0), ends["max"] + 1)
         self.claims += claims_in(batch)
         self.schemas.update(schemas_in(batch))
         self.writer.write(batch)
 
+    def _span(self, partition: int, first: int, last: int, rising: bool) -> None:
+        before = self.spans[-1] if self.spans else [-1, -1, -1, 0]
+        if rising and before[3] and before[0] == partition and before[2] + 1 == first:
+            before[2] = last
+        else:
+            self.spans.append([partition, first, last, int(rising)])
+
     def close(self) -> list[str]:
-        said = {"claims": self.claims, "schemas": self.schemas, "seen": list(self.seen.items())}
+        said = {"claims": self.claims, "schemas": self.schemas, "seen": list(self.seen.items()), "spans": self.spans}
         files = [json.dumps({"file": json.loads(f.to_json())}) for f in self.writer.close()]
         return [*files, json.dumps({"facts": said})]
 
@@ -68,6 +89,42 @@ def bronze_of_rows(target: Target, skip: Mapping[int, int], batches: Iterator[An
         if len(batch):
             writer.write(typed(batch, BRONZE))
     return writer.close()
+
+
+def in_doubt(facts: Iterable[Mapping[str, Any]]) -> list[int]:
+    """State partitions of which a record may have been written twice."""
+    spans = sorted(span for one in facts for span in one["spans"])
+    overlapping = {a[0] for a, b in pairwise(spans) if a[0] == b[0] and a[2] >= b[1]}
+    return sorted(overlapping | {p for p, _, _, rising in spans if not rising})
+
+
+def bronze_once(parts: Sequence[Sequence[FileInfo]], target: Target, ids: Iterator[int]) -> list[str]:
+    """Writes the records of the parts of these numbers anew, each once. Raises AuditError if two of one offset
+    differ."""
+    import duckdb
+
+    writer = TableWriter(target)
+    for i in ids:
+        with tempfile.TemporaryDirectory(prefix="sidecar-audit-") as spill, duckdb.connect() as db:
+            db.execute(f"set temp_directory = '{spill}'; set TimeZone = 'UTC'; set threads = 1")
+            rows = _of_files([str(Path(target.folder, f.path)) for f in parts[i]], parts[i])
+            said = "key, value, headers, log_ms, log_time_type"
+            twice = f'select state_partition, "offset" from {rows} group by all having count(distinct ({said})) > 1'
+            for p, offset in db.execute(f"{twice} order by 1, 2 limit 1").fetchall():
+                raise AuditError(f"two records of state partition {p} have the offset {offset}, and they differ")
+            once = f'select distinct on (state_partition, "offset") * from {rows} order by state_partition, "offset"'
+            for batch in db.sql(once).to_arrow_reader(READ_AT_ONCE):
+                writer.write(typed(batch, BRONZE))
+    return [json.dumps({"file": json.loads(f.to_json())}) for f in writer.close()]
+
+
+def _of_files(paths: Sequence[str], files: Sequence[FileInfo]) -> str:
+    """As what may follow FROM, with the columns that stand in the names of folders."""
+    listed = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
+    kinds = {c.name: duck_type(c.type) for c in BRONZE.columns if c.name in dict(files[0].partition)}
+    types = ", ".join(f"'{name}': '{kind}'" for name, kind in kinds.items())
+    names = ", ".join(f'"{n}"' for n in BRONZE.names)
+    return f"(select {names} from read_parquet([{listed}], hive_partitioning = true, hive_types = {{{types}}}))"
 
 
 def silver_of_files(

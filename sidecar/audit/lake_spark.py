@@ -26,20 +26,23 @@ if TYPE_CHECKING:
 
 Task = Callable[[Iterator[Any]], Iterable[str]]
 """Takes numbers, or Arrow batches; tells JSON. Must be a function of a module, or a `partial` of one."""
-TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.{AuditError.__name__}: (.*)")
-"""In what Spark tells of a task that failed: the last line of its Python traceback."""
+TASK_SAID = re.compile(rf"(?:{re.escape(AuditError.__module__)}\.{AuditError.__name__}|^\w+(?=: \[Errno)): (.*)", re.M)
+"""In what Spark tells of a task that failed: the last line of its Python traceback. The others are OSErrors, such as
+of a full disk."""
 
 
 def numbered(spark: SparkSession, n: int, task: Task, tasks: int = 0) -> list[Any]:
-    """One task for each number below n, or that many `tasks` for all of them. Raises AuditError if a task did."""
+    """One task for each number below n, or that many `tasks` for all of them. Raises AuditError if a task did, or an
+    OSError."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PythonException
 
     if not n:
         return []
     told = spark.sparkContext.parallelize(range(n), min(n, tasks or n)).mapPartitions(task)  # type: ignore[arg-type]
     try:
         return [json.loads(t) for t in told.collect()]
-    except Py4JJavaError as exc:
+    except (Py4JJavaError, PythonException) as exc:
         said = TASK_SAID.search(str(exc))
         if said is None:
             raise

@@ -11,22 +11,26 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.gold.tasks import BETWEEN, ROWS_PER_TASK, Work, gold_of_units, planned
 from sidecar.audit.ingest import ingest, last_batch, waiting
-from sidecar.audit.ingest_plan import Batch
+from sidecar.audit.ingest_plan import NOTHING, Batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import numbered
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.moments import shown
+from sidecar.audit.standing import Standing, reasons, standing, together
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,27 +41,63 @@ TASKS_PER_PROCESSOR = 4
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found, over the whole lake. `complete_since_ms`: of the state partition that is complete for the
-    shortest time; None: every record is there, from the first one on. `lost`: offsets that were gone from the topic
-    before the lake had them."""
+    """What was found, over the whole lake. `proven` and `possible`: second owners; `stale_writes`: records of fenced
+    coordinators; `went_back`: epochs that went back; `not_read`, `lost`, `missing` and `complete_since_ms`: of
+    standing.py."""
 
     proven: int
     possible: int
     stale_writes: int
+    went_back: int
     unreadable: int
-    missing: int
-    lost: int
-    complete_since_ms: int | None
+    standing: Standing
     groups: int
     records: int
 
     @property
     def findings(self) -> int:
-        return self.proven + self.stale_writes
+        return self.proven + self.stale_writes + self.went_back
+
+    @property
+    def missing(self) -> int:
+        return self.standing.missing
+
+    @property
+    def lost(self) -> int:
+        """Offsets that were never read."""
+        return self.standing.lost + self.standing.not_read
 
     @property
     def complete(self) -> bool:
-        return not (self.missing or self.lost or self.unreadable)
+        return self.standing.complete and not self.unreadable
+
+    @property
+    def complete_since_ms(self) -> int | None:
+        return self.standing.since_ms
+
+    def row(self) -> dict[str, Any]:
+        """As scripts read it."""
+        said = {name: value for name, value in asdict(self).items() if name != "standing"}
+        known = {n: v for n, v in asdict(self.standing).items() if n not in ("since_ms", "since_known")}
+        return {**said, **known, "complete_since_ms": self.complete_since_ms, "complete": self.complete}
+
+    def lines(self) -> list[str]:
+        """As people read it."""
+        out = [
+            f"{self.records:,} records of {self.groups:,} groups.",
+            f"Second owners: {self.proven} proven, {self.possible} possible. Writes of fenced coordinators:"
+            f" {self.stale_writes}. Epochs that went back: {self.went_back}.",
+        ]
+        if self.standing.complete:
+            out.append("Every record is there, from the first one on.")
+            if self.standing.without_record:
+                taken = self.standing.without_record
+                out.append(f"{taken:,} offsets have no record: a transaction that is committed takes one.")
+        elif self.complete_since_ms is None or not self.standing.since_known:
+            out.append("Since when the history is complete cannot be told yet.")
+        else:
+            out.append(f"The history is complete since {shown(self.complete_since_ms)}.")
+        return out + reasons(self.standing, self.unreadable)
 
 
 def audit(
@@ -94,6 +134,11 @@ def make_gold(
     return made
 
 
+def to_date(lake: Lake) -> bool:
+    """Whether there is a batch, and gold has the last one."""
+    return lake.last_batch() >= 0 and _up_to_date(lake)
+
+
 def _up_to_date(lake: Lake) -> bool:
     return _done(lake) == lake.last_batch()
 
@@ -101,6 +146,11 @@ def _up_to_date(lake: Lake) -> bool:
 def _done(lake: Lake) -> int:
     """The last batch that every table of gold has."""
     return min(lake.committed(t) for t in GOLD.values())
+
+
+def _of(lake: Lake, batch: int) -> Batch:
+    said = lake.batch(batch)
+    return NOTHING if said is None else Batch.of(said)
 
 
 def _left(lake: Lake, batch: int) -> Path:
@@ -125,6 +175,7 @@ def _batch(spark: SparkSession, lake: Lake, n: int, options: Mapping[str, str]) 
         {name: paths for name, (paths, _) in carried.items()},
         targets,
         options.get("memory_per_task", ""),
+        cuts=_of(lake, n).cuts(_of(lake, n - 1)),
     )
     rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
     files = _folded(spark, work, _spread(lake, n, rows), int(options.get("rows_per_task", ROWS_PER_TASK)))
@@ -158,7 +209,7 @@ def _between(work: Work) -> list[tuple[str, Target]]:
 def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:
     """About how many of the rows are of each state partition: as many as of the offsets that the lake has, and more of
     those that are new."""
-    now, before = (Batch.of(said).position if (said := lake.batch(b)) else {} for b in (n, n - 1))
+    now, before = _of(lake, n).position, _of(lake, n - 1).position
     weights = {p: at + 10 * (at - before.get(p, 0)) for p, at in now.items()}
     total = sum(weights.values())
     return {p: rows * w // total for p, w in weights.items()} if total else {}
@@ -193,19 +244,14 @@ def verdict(lake: Lake) -> Verdict:
     """What the lake says. It reads little: findings, and a row for each group."""
     overlaps = lake.read_arrow(GOLD["second_owners"], ["grade"]).column("grade").to_pylist()
     covered = lake.read_arrow(GOLD["coverage"]).to_pylist()
-    partitions = [c for c in covered if c["scope"] == "partition"]
-    groups = {c["group_id"] for c in covered if c["scope"] == "group" and c["group_id"]}
-    since = [c["complete_since_ms"] for c in partitions if c["complete_since_ms"] is not None]
-    batches = [Batch.of(said) for n in range(lake.last_batch() + 1) if (said := lake.batch(n)) is not None]
-    lost = sum(end - begin for b in batches for begin, end in b.lost.values())
+    back = lake.read_arrow(GOLD["rebalances"], ["went_back"]).column("went_back")
     return Verdict(
         proven=overlaps.count("proven"),
         possible=overlaps.count("possible"),
         stale_writes=sum(f.rows for f in lake.files(GOLD["stale_writes"])),
+        went_back=pc.sum(back).as_py() or 0,
         unreadable=sum(f.rows for f in lake.files(GOLD["unreadable"])),
-        missing=sum(c["missing"] for c in partitions),
-        lost=lost,
-        complete_since_ms=max(since, default=None),
-        groups=len(groups),
+        standing=together(standing(c) for c in covered if c["scope"] == "partition"),
+        groups=len({c["group_id"] for c in covered if c["scope"] == "group" and c["group_id"]}),
         records=sum(f.rows for f in lake.files(BRONZE)),
     )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from sidecar.audit.gold.tables import GOLD, INVARIANTS
+from sidecar.audit.errors import AuditError
+from sidecar.audit.gold.tables import GOLD, INVARIANTS, once
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.runs import runs
 
 Rows = list[dict[str, Any]]
 ZONED = "TIMESTAMP WITH TIME ZONE"
+WAIT_S = 30.0
+"""For a writer that brings gold's tables up to date, which takes it a second or so."""
+Read = TypeVar("Read")
 
 OWNERSHIP = """
     select i.group_id, i.topic, i.partition, i.member_id, m.client_id, i.first_epoch as epoch,
@@ -58,10 +63,25 @@ def _opened(lake: Lake) -> Iterator[Any]:
 
     with duckdb.connect() as db:
         db.execute("set TimeZone = 'UTC'")
-        for name, table in GOLD.items():
-            db.execute(f'create view "{name}" as select * from {lake.sql(table)}')
+        for name, query in at_one_batch(lake, lambda: {n: lake.sql(t) for n, t in GOLD.items()}).items():
+            db.execute(f'create view "{name}" as select * from {query}')
         db.execute(f"create view runs as select * from {runs(lake)}")
         yield db
+
+
+def at_one_batch(lake: Lake, read: Callable[[], Read]) -> Read:
+    """What `read` gives while all tables of gold are of the same batch: they get a batch one after another. Raises
+    AuditError if a batch was begun and nobody ends it."""
+    until = time.monotonic() + WAIT_S
+    while True:
+        before = [lake.committed(t) for t in GOLD.values()]
+        if len(set(before)) == 1:
+            found = read()
+            if [lake.committed(t) for t in GOLD.values()] == before:
+                return found
+        if time.monotonic() > until:
+            raise AuditError(f"gold in {lake.root} is half written, and nobody goes on: run `sidecar audit run` again")
+        time.sleep(0.1)
 
 
 def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
@@ -78,10 +98,12 @@ def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
 
 
 def broken(lake: Lake) -> dict[str, tuple[str, int]]:
-    """Invariants that do not hold: name -> what should be so, and how many rows say otherwise."""
+    """Invariants that do not hold: name -> what should be so, and how many rows say otherwise. Beside those of gold,
+    that each record is there once in bronze and silver."""
     found = {}
+    below = {f"once_{t.layer}_{t.name}": once(t, lake.sql(t)) for t in (BRONZE, *SILVER_TABLES.values())}
     with _opened(lake) as db:
-        for name, (sentence, sql) in INVARIANTS.items():
+        for name, (sentence, sql) in {**INVARIANTS, **below}.items():
             plain = sql.replace("left anti join", "anti join")
             ((count,),) = db.execute(f"select count(*) from ({plain})").fetchall()
             if count:

@@ -52,7 +52,7 @@ class KafkaOptions:
         try:
             librdkafka_of(client)
         except SecurityError as exc:
-            raise AuditError(f"kafka.{exc}") from None
+            raise AuditError(f"--command-config or kafka.NAME=VALUE: {exc}") from None
         wrong = sorted(FIXED.keys() & client.keys())
         if wrong:
             raise AuditError(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
@@ -63,11 +63,14 @@ class KafkaOptions:
         return {"bootstrap.servers": self.bootstrap, **LIBRARY, **librdkafka_of(self.client)}
 
     def consumer(self, trouble: list[str] | None = None) -> Any:
-        """`trouble`: what goes wrong with connections is added, when the consumer is polled."""
-        from confluent_kafka import Consumer
+        """`trouble`: what goes wrong with connections is added, when the consumer is polled. Raises AuditError."""
+        from confluent_kafka import Consumer, KafkaException
 
         told = {} if trouble is None else {"error_cb": lambda error: trouble.append(error.str())}
-        return Consumer({**self.config(), **FIXED, **told})
+        try:
+            return Consumer({**self.config(), **FIXED, **told})
+        except KafkaException as exc:
+            raise AuditError(f"kafka.NAME=VALUE: {exc.args[0].str()}") from None
 
 
 @dataclass(frozen=True)

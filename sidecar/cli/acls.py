@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from sidecar.cli.exits import Code, Failed
+
 
 def acls(
     principal: Annotated[str, typer.Option(metavar="User:NAME", help="Who the sidecars are: `command_config`.")],
@@ -14,15 +16,19 @@ def acls(
     for_clients_listener: Annotated[
         bool, typer.Option(help="Only what the principal of `broker_command_config` needs, if it is another one.")
     ] = False,
+    for_audit: Annotated[bool, typer.Option(help="Only what the principal of the audit needs.")] = False,
     topic: Annotated[str, typer.Option(help="The setting state.topic.")] = "__group_state",
     owners_group: Annotated[str, typer.Option(help="The setting ownership.group.")] = "__group_state_owners",
 ) -> None:
-    """Print the kafka-acls commands for sidecars, each with its reason. Nothing is changed by this."""
-    from sidecar.process.rights import commands, rights_of, seen_by_clients
+    """Print the kafka-acls commands for sidecars or the audit, each with its reason. Nothing is changed by this."""
+    from sidecar.process.rights import commands, rights_of, rights_of_the_audit, seen_by_clients
 
     if ":" not in principal:
-        typer.echo(f"{principal!r} is no principal: write User:{principal}", err=True)
-        raise typer.Exit(2)
-    rights = seen_by_clients() if for_clients_listener else rights_of(topic, owners_group)
+        raise Failed(Code.USAGE, f"{principal!r} is no principal.", f"Write --principal User:{principal}.")
+    if for_clients_listener and for_audit:
+        raise Failed(Code.USAGE, "--for-clients-listener and --for-audit are two questions.", "Give one of them.")
+    rights = rights_of_the_audit(topic) if for_audit else rights_of(topic, owners_group)
+    if for_clients_listener:
+        rights = seen_by_clients()
     for line in commands(rights, principal, bootstrap, command_config):
         typer.echo(line)

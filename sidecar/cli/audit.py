@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sidecar.cli.connect import CommandConfig, properties
-from sidecar.cli.exits import Code
+from sidecar.cli.exits import Code, Failed
 from sidecar.cli.history import At, Since, Until, moment_of, place_of
 from sidecar.cli.output import Format, Output, print_rows
 
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 
     from sidecar.audit.continuous import Metrics
     from sidecar.audit.lake import Lake
-    from sidecar.audit.pipeline import Verdict
 
 FINDINGS, USAGE, UNREADABLE, INCOMPLETE = Code.FINDINGS, Code.USAGE, Code.UNREACHED, Code.INCOMPLETE
 FOR_EVER_MS = 1 << 52
+FILL = "Fill it with `sidecar audit run --from kafka://HOST:PORT --lake FOLDER`."
 audit = typer.Typer(no_args_is_help=True, help="Keep the whole history of the groups, and ask it questions.")
 LakePath = Annotated[str, typer.Option("--lake", metavar="FOLDER", help="Where the lake is.")]
 Source = Annotated[
@@ -38,7 +37,12 @@ Source = Annotated[
     typer.Option("--from", metavar="URI", help="kafka://HOST:PORT, delta://FOLDER, parquet://FOLDER or file://FILE."),
 ]
 Group = Annotated[str | None, typer.Option(help="Only this group.")]
-Pairs = Annotated[list[str] | None, typer.Option("--option", "-O", metavar="NAME=VALUE", help="As docs/audit.md says.")]
+Pairs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-O", metavar="NAME=VALUE", help="kafka.PROPERTY=VALUE is a property of librdkafka, for the source."
+    ),
+]
 LakeFormat = Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")]
 Topic = Annotated[str, typer.Option(help="The state topic.")]
 
@@ -105,18 +109,14 @@ def stream(
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Raises typer.Exit, with what to do, for what can be expected to fail."""
-    try:
-        from sidecar.audit.errors import AuditError
+    """Around what reads the source or the lake, or fills it. Raises Failed."""
+    from sidecar.audit.errors import AuditError
 
-        try:
-            yield
-        except AuditError as exc:
-            typer.echo(str(exc), err=True)
-            raise typer.Exit(UNREADABLE) from None
-    except ModuleNotFoundError as exc:
-        typer.echo(f"{exc}. Install what the audit needs: pip install 'kafka-group-sidecar[audit]'", err=True)
-        raise typer.Exit(USAGE) from None
+    try:
+        yield
+    except AuditError as exc:
+        then = "Check --from, --command-config and --lake. What was read before is kept; the next run goes on from it."
+        raise Failed(UNREADABLE, str(exc), then) from None
 
 
 @contextmanager
@@ -145,12 +145,11 @@ def _address(text: str) -> tuple[str, int] | None:
 
 
 def _serving(metrics: Metrics, host: str, port: int) -> int:
-    """The port. Raises typer.Exit if it cannot be had."""
+    """The port. Raises Failed where it is not free."""
     try:
         return metrics.serve(host, port)
     except OSError as exc:
-        _say(f"--metrics {host}:{port}: {exc.strerror}")
-        raise typer.Exit(USAGE) from None
+        raise Failed(USAGE, f"--metrics {host}:{port}: {exc.strerror}", "Name another port, or leave it out.") from None
 
 
 @audit.command()
@@ -225,7 +224,8 @@ def check(lake: LakePath = "out/audit/lake") -> None:
     """Try what must hold of the tables of gold. Exit code 1 if something does not."""
     from sidecar.audit import query
 
-    found = query.broken(_filled(lake))
+    with _errors():
+        found = query.broken(_filled(lake))
     for name, (sentence, count) in found.items():
         typer.echo(f"{name}: {count} rows say otherwise. {sentence}")
     if found:
@@ -248,9 +248,11 @@ def report(
     from sidecar.audit.gold.tables import GOLD
     from sidecar.audit.page import build, view
     from sidecar.audit.page import trace as traced
+    from sidecar.audit.query import at_one_batch
 
     found = _filled(lake)
-    tables = {name: found.read_arrow(table) for name, table in GOLD.items()}
+    with _errors():
+        tables = at_one_batch(found, lambda: {name: found.read_arrow(table) for name, table in GOLD.items()})
     title = f"Group {group}" if group else "Groups"
     shown = view(tables, group=group, title=title, until_ms=int(time.time() * 1000))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -273,8 +275,7 @@ def sql(
     try:
         _show(_filled(lake), query, {}, output)
     except duckdb.Error as exc:
-        typer.echo(str(exc), err=True)
-        raise typer.Exit(USAGE) from None
+        raise Failed(USAGE, str(exc), "`sidecar audit views` prints the tables that there are.") from None
 
 
 @audit.command()
@@ -294,8 +295,7 @@ def _lake(path: str, format: str = "") -> Lake:
     try:
         return Lake.at(path, format)
     except AuditError as exc:
-        typer.echo(str(exc), err=True)
-        raise typer.Exit(USAGE) from None
+        raise Failed(USAGE, str(exc), "Check --lake and --format.") from None
 
 
 def _options(pairs: list[str] | None, command_config: Path | None) -> dict[str, str]:
@@ -313,11 +313,10 @@ def _between(group: str | None, since: str | None, until: str | None) -> dict[st
 
 
 def _filled(path: str) -> Lake:
-    """Raises typer.Exit if there is nothing in it."""
+    """Raises Failed if there is nothing in it."""
     lake = _lake(path)
     if lake.last_batch() < 0:
-        typer.echo(f"{lake.base} is empty: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True)
-        raise typer.Exit(UNREADABLE)
+        raise Failed(UNREADABLE, f"There is no audit in {lake.base} yet.", FILL)
     return lake
 
 
@@ -325,12 +324,8 @@ def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[d
     from sidecar.audit import query
     from sidecar.audit.moments import shown
 
-    if lake.last_batch() < 0:
-        typer.echo(
-            f"{lake.base} has no audit yet: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True
-        )
-        raise typer.Exit(UNREADABLE)
-    rows = query.ask(lake, sql, given)
+    with _errors():
+        rows = query.ask(lake, sql, given)
     told = [
         {n.removesuffix("_ms") if _is_time(n) else n: shown(v) if _is_moment(n, v) else v for n, v in row.items()}
         for row in rows
@@ -352,33 +347,15 @@ def _is_time(name: str) -> bool:
 
 
 def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
-    from sidecar.audit.moments import shown
     from sidecar.audit.pipeline import verdict
 
     v = verdict(lake)
-    since = "the first record" if v.complete_since_ms is None else shown(v.complete_since_ms)
     if output is Output.TABLE:
-        for line in _lines(v, since):
+        for line in v.lines():
             typer.echo(line)
     else:
-        print_rows([{**asdict(v), "complete": v.complete}], output)
+        print_rows([v.row()], output)
     if v.findings or (fail_on_possible and v.possible):
         raise typer.Exit(FINDINGS)
     if not v.complete:
         raise typer.Exit(INCOMPLETE)
-
-
-def _lines(v: Verdict, since: str) -> list[str]:
-    out = [f"{v.records:,} records of {v.groups:,} groups."]
-    out.append(f"Second owners: {v.proven} proven, {v.possible} possible. Writes of fenced owners: {v.stale_writes}.")
-    if v.complete:
-        out.append("Every record is there, from the first one on.")
-    else:
-        out.append(f"The history is complete since {since}.")
-    if v.missing:
-        out.append(f"Compaction took {v.missing:,} records before they were read.")
-    if v.lost:
-        out.append(f"Up to {v.lost:,} offsets were gone from the topic between two runs: run it more often.")
-    if v.unreadable:
-        out.append(f"{v.unreadable:,} records cannot be read: see the table unreadable.")
-    return out

@@ -13,6 +13,7 @@ from typing import Any
 
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process
+from sidecar.drill.secured import private
 
 
 @dataclass
@@ -126,10 +127,11 @@ def java_consumer(
     """Make a client that is Kafka's own VerifiableConsumer. `protocol`: consumer, or an assignor of the classic one;
     `bootstrap`: where it connects if not to the sidecars."""
     config = kafka.folder / f"{name}.properties"
-    config.write_text(f"client.id={name}\n")
+    settings = {"client.id": name, **kafka.client}
     spoken = ("consumer",) if protocol == "consumer" else ("classic", "--assignment-strategy", ASSIGNORS[protocol])
     if protocol != "consumer":
-        config.write_text(f"client.id={name}\nheartbeat.interval.ms=500\n")
+        settings["heartbeat.interval.ms"] = "500"
+    private(config, "".join(f"{n}={value}\n" for n, value in settings.items()))
     # fmt: off
     process = kafka.tool(
         "org.apache.kafka.tools.VerifiableConsumer",
@@ -147,7 +149,18 @@ def python_consumer(
 ) -> Client:
     """Make a client on librdkafka, through confluent-kafka. `protocol` and `bootstrap` as above."""
     command = [sys.executable, "-m", "sidecar.drill.worker", "consumer", "--bootstrap", bootstrap or kafka.bootstrap]
-    command += ["--topic", topic, "--group", group, "--name", name, "--protocol", protocol, *extra]
+    command += [
+        "--topic",
+        topic,
+        "--group",
+        group,
+        "--name",
+        name,
+        "--protocol",
+        protocol,
+        *kafka.command_config,
+        *extra,
+    ]
     return Client(
         name, Process(name, command, kafka.folder / f"{name}.log", lines=True), kafka.folder / f"{name}.events"
     )
@@ -167,7 +180,7 @@ class ProducerProcess:
             "--bootstrap",
             bootstrap or kafka.bootstrap,
         ]
-        command += ["--topic", topic, "--rate", str(rate)]
+        command += ["--topic", topic, "--rate", str(rate), *kafka.command_config]
         self.process = Process(name, command, kafka.folder / f"{name}.log", lines=True)
         self.ends: dict[int, int] = {}
         self.counts: dict[int, int] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ SAID = (0, 1, 4)
 EVER_MS = 1 << 52
 
 
-def audited(bootstrap: str, folder: Path) -> Lake:
+def audited(bootstrap: str, folder: Path, command_config: Sequence[str] = ()) -> Lake:
     """The lake in this folder, brought up to date. A state topic that was made anew begins a new one beside the old.
     Raises AuditError, with what the command said."""
     command = [sys.executable, "-m", "sidecar.cli.main", "audit", "run", "--from", f"kafka://{bootstrap}"]
-    command += ["--lake", str(folder), "--new-incarnation", "-o", "json"]
+    command += ["--lake", str(folder), "--new-incarnation", "-o", "json", *command_config]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as exc:

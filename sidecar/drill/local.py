@@ -16,12 +16,15 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 
 from sidecar.drill.artifacts import KAFKA, java, kafka_libs
 from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
+from sidecar.drill.secured import private
+from sidecar.kafka.security import OPEN, Security
 
 JVM = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 JVM_FAST = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
@@ -87,6 +90,10 @@ class LocalKafka:
     """Node id -> another checkout of this project, whose sidecar runs there."""
     bare: set[int] = field(default_factory=set)
     """Node ids of brokers without a sidecar: their own listener for clients is where the sidecar's would be."""
+    client: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's own properties of whoever connects: sidecars, clients, commands. Empty: the cluster is open."""
+    scram: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """User -> password: they are there from the start, so brokers may be users, too."""
     nodes: list[Broker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -126,6 +133,25 @@ class LocalKafka:
         """The port of the broker's own listener for clients."""
         return n.sidecar_port if n.node_id in self.bare else n.clients_port
 
+    # ---- who connects -------------------------------------------------------------------------------------
+    @property
+    def command_config(self) -> tuple[str, ...]:
+        """For Kafka's tools and for our own commands; nothing where the cluster is open."""
+        return ("--command-config", str(self._client_file)) if self.client else ()
+
+    @cached_property
+    def security(self) -> Security:
+        """For our own wire client. All share it, and read the certificates once."""
+        if not self.client:
+            return OPEN
+        from sidecar.kafka.properties import of  # takes a while, and few need it
+
+        return of(self.client)
+
+    @property
+    def _client_file(self) -> Path:
+        return self.folder / "client.properties"
+
     # ---- brokers ------------------------------------------------------------------------------------------
     def start(self) -> LocalKafka:
         self.start_brokers()
@@ -139,11 +165,15 @@ class LocalKafka:
         cluster_id = _uuid()
         for node in self.nodes:
             self.configure(node)
+        if self.client:
+            private(self._client_file, "".join(f"{name}={value}\n" for name, value in self.client.items()))
         (self.folder / "log4j2.xml").write_text(LOG4J)
         (self.folder / "log4j.properties").write_text(LOG4J_OLD)
         first = self.nodes[0]
+        users = [f"--add-scram=SCRAM-SHA-512=[name={u},password={password}]" for u, password in self.scram.items()]
+        command = [*self._java("kafka.tools.StorageTool"), "format", "-t", cluster_id, "-c", str(self._config(first))]
         done = subprocess.run(
-            [*self._java("kafka.tools.StorageTool"), "format", "-t", cluster_id, "-c", str(self._config(first))],
+            [*command, *users],
             capture_output=True,
             text=True,
             check=False,
@@ -162,7 +192,7 @@ class LocalKafka:
 
     def configure(self, node: Broker) -> None:
         """Write the broker's properties; they count when it is started next."""
-        self._config(node).write_text(self._server_properties(node))
+        private(self._config(node), self._server_properties(node))
 
     def start_broker(self, node: Broker) -> None:
         command = [*self._java("kafka.Kafka", self.jvm), str(self._config(node))]
@@ -231,6 +261,7 @@ class LocalKafka:
             "SIDECAR_NODE_ID": str(n.node_id),
             "SIDECAR_ADMIN": f"127.0.0.1:{n.admin_port}",
             "SIDECAR_LOG__FORMAT": "text",
+            **({"SIDECAR_COMMAND_CONFIG": str(self._client_file)} if self.client else {}),
             **self.sidecar_env,
         }
         if n.peer_port in self.proxied:

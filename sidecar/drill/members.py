@@ -20,6 +20,7 @@ from sidecar.coordinator.confirming import COMMIT_V
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.security import OPEN, Security
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
@@ -32,6 +33,8 @@ HEARTBEAT_EVERY_S = 0.1
 COMMIT_EVERY_S = 0.05
 PATIENCE_S = 0.5
 """For a connection, and for an answer; then the coordinator is looked for again and asked anew, beside the other."""
+SECURED_S = 5.0
+"""For a connection with a login, which is four answers more, and all members calculate theirs in one thread."""
 ANSWER_S = 15.0
 """An answer that comes later is not waited for at all."""
 JOIN_S = 5.0
@@ -199,7 +202,15 @@ def speaker(group: str, kind: str, topic: str, newcomer: bool) -> Speaker:
 class Member:
     """One member. `topic` is any topic that is there: its partition 0 is what the member commits an offset of."""
 
-    def __init__(self, group: str, kind: str, bootstrap: Sequence[Address], topic: str, newcomer: bool = False) -> None:
+    def __init__(
+        self,
+        group: str,
+        kind: str,
+        bootstrap: Sequence[Address],
+        topic: str,
+        newcomer: bool = False,
+        security: Security = OPEN,
+    ) -> None:
         """A newcomer joins and leaves again and again; its heartbeats are what it brought to an end."""
         self.group = group
         self.newcomer = newcomer
@@ -208,6 +219,7 @@ class Member:
         self.refused: Counter[str] = Counter()
         self._speaker = speaker(group, kind, topic, newcomer)
         self._bootstrap = list(bootstrap)
+        self._security = security
         self._topic = topic
         self._offset = itertools.count(1)
 
@@ -223,10 +235,12 @@ class Member:
         )
 
     async def _coordinator(self) -> BrokerConnection:
-        cluster = Cluster(self._bootstrap, self.group, {})
+        cluster = Cluster(self._bootstrap, self.group, {}, security=self._security)
         try:
             node = await cluster.coordinator_node(self.group, 0)
-            return await BrokerConnection.open(*cluster.brokers[node], self.group, PATIENCE_S)
+            address = cluster.brokers[node]
+            patience_s = PATIENCE_S if self._security is OPEN else SECURED_S
+            return await BrokerConnection.open(*address, self.group, patience_s, security=self._security)
         except ConnectionLost:
             self._bootstrap.append(self._bootstrap.pop(0))  # it may be the first one that is silent
             raise

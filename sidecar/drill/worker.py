@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import time
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -32,6 +33,14 @@ def _parts(partitions: list[TopicPartition]) -> list[dict[str, Any]]:
     return [{"topic": p.topic, "partition": p.partition} for p in partitions]
 
 
+def secured(a: argparse.Namespace) -> dict[str, Any]:
+    if a.command_config is None:
+        return {}
+    from sidecar.kafka.properties import read
+
+    return read(a.command_config).librdkafka()
+
+
 def consumer_config(a: argparse.Namespace) -> dict[str, Any]:
     config = {
         "bootstrap.servers": a.bootstrap,
@@ -40,6 +49,7 @@ def consumer_config(a: argparse.Namespace) -> dict[str, Any]:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "log_level": 3,
+        **secured(a),
     }
     if a.debug:
         config |= {"debug": a.debug, "log_level": 7}
@@ -113,6 +123,7 @@ def produce(a: argparse.Namespace) -> None:
             "log_level": 3,
             "message.timeout.ms": 120_000,
             "reconnect.backoff.max.ms": 1000,
+            **secured(a),
         }
     )
     ends: dict[int, int] = {}
@@ -164,6 +175,7 @@ def main() -> int:
         help="consumer, or an assignor of the classic protocol: range, cooperative-sticky",
     )
     ap.add_argument("--debug", default="", help="what librdkafka logs, as its setting `debug` names it: cgrp")
+    ap.add_argument("--command-config", type=Path, help="a file of client properties, as Kafka's tools take it")
     ap.add_argument("--rate", type=float, default=200.0, help="messages a second")
     a = ap.parse_args()
     consume(a) if a.what == "consumer" else produce(a)

@@ -114,9 +114,8 @@ class BrokerConnection(asyncio.Protocol):
     async def _authenticate(self) -> None:
         """Raises NotAuthenticated, ConnectionLost, WireError, SecurityError."""
         security = self._security
-        hello = sh.SaslHandshakeRequest(mechanism=security.mechanism).encode(HANDSHAKE)
-        raw = await self._send(Api.SASL_HANDSHAKE, HANDSHAKE, hello, flexible=False, at_once=True)
-        told = sh.SaslHandshakeResponse.decode(HANDSHAKE, raw, response_body(raw, False))
+        hello = sh.SaslHandshakeRequest(mechanism=security.mechanism)
+        _, told = await self._at_once(sh, "SaslHandshake", hello, low=HANDSHAKE, high=HANDSHAKE)
         if told.error_code != Code.NONE:
             knows = ", ".join(told.mechanisms) or "none"
             raise NotAuthenticated(f"the broker's listener does not take {security.mechanism}; it takes {knows}")
@@ -124,11 +123,7 @@ class BrokerConnection(asyncio.Protocol):
         exchange = security.exchange()
         says = next(exchange, None)
         while says is not None:
-            version = self.version(Api.SASL_AUTHENTICATE, 0, 2)
-            flexible = version >= sa.SASL_AUTHENTICATE_REQUEST_FLEXIBLE_FROM
-            body = sa.SaslAuthenticateRequest(auth_bytes=says).encode(version)
-            raw = await self._send(Api.SASL_AUTHENTICATE, version, body, flexible, at_once=True)
-            res = sa.SaslAuthenticateResponse.decode(version, raw, response_body(raw, flexible))
+            version, res = await self._at_once(sa, "SaslAuthenticate", sa.SaslAuthenticateRequest(auth_bytes=says))
             if res.error_code != Code.NONE:
                 why = res.error_message or name_of(res.error_code)
                 raise NotAuthenticated(f"the broker refuses {security.shown()}: {why}")
@@ -140,6 +135,13 @@ class BrokerConnection(asyncio.Protocol):
         if life_ms > 0:
             loop = asyncio.get_running_loop()
             self._again = loop.call_later(AGAIN_AFTER * life_ms / 1000, self._authenticate_again)
+
+    async def _at_once(
+        self, module: Any, name: str, req: Request, low: int = 0, high: int | None = None
+    ) -> tuple[int, Any]:
+        """Version and response of a request that is not held back while the client authenticates."""
+        version, flexible, response = self.start(module, name, req, high, low, at_once=True)
+        return version, _decoded(module, name, version, flexible, await response)
 
     def _authenticate_again(self) -> None:
         """Before the session ends (KIP-368). What is asked meanwhile goes out afterwards: between its two steps a
@@ -179,7 +181,7 @@ class BrokerConnection(asyncio.Protocol):
         """Send `req` and await the decoded response. `module` is the generated module and `name` the message's name,
         such as "JoinGroup"."""
         version, flexible, raw = await self.exchange(module, name, req, high, timeout_s, low)
-        return getattr(module, f"{name}Response").decode(version, raw, response_body(raw, flexible))
+        return _decoded(module, name, version, flexible, raw)
 
     async def exchange(
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
@@ -189,9 +191,10 @@ class BrokerConnection(asyncio.Protocol):
         return version, flexible, await self._within(timeout_s, raw)
 
     def start(
-        self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0
+        self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0, at_once: bool = False
     ) -> tuple[int, bool, asyncio.Future[bytes]]:
-        """Like `exchange`, but return a future of the response frame at once. Raises ConnectionLost and WireError."""
+        """Like `exchange`, but return a future of the response frame at once. `at_once`: also while the client
+        authenticates again. Raises ConnectionLost and WireError."""
         upper = _upper(name)
         least, top = getattr(module, f"{upper}_REQUEST_VERSIONS")
         request_class = getattr(module, f"{name}Request")
@@ -199,7 +202,7 @@ class BrokerConnection(asyncio.Protocol):
         version = self.version(key, max(low, least), min(top, high) if high is not None else top)
         flexible = version >= getattr(module, f"{upper}_REQUEST_FLEXIBLE_FROM")
         assert isinstance(req, request_class)
-        return version, flexible, self._send(key, version, req.encode(version), flexible)
+        return version, flexible, self._send(key, version, req.encode(version), flexible, at_once)
 
     async def raw(self, api_key: int, version: int, body: bytes, flexible: bool, timeout_s: float = 10.0) -> bytes:
         """Send an encoded request body and return the whole response frame."""
@@ -274,7 +277,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        why = self._why or str(exc or "closed by the broker")
+        why = self._why or (_plain(exc) if isinstance(exc, ssl.SSLError) else str(exc or "closed by the broker"))
+        lost = NotAuthenticated if isinstance(exc, ssl.SSLError) else ConnectionLost
         if self._again is not None:
             self._again.cancel()
         if self._authenticating is not None:
@@ -282,7 +286,7 @@ class BrokerConnection(asyncio.Protocol):
         futures = [future for _, future in self._waiting] + [future for *_, future in self._held or ()]
         for future in futures:
             if not future.done():
-                future.set_exception(ConnectionLost(why))
+                future.set_exception(lost(why))
         self._waiting.clear()
         self._held = None
 
@@ -314,6 +318,10 @@ def _ranges(answer: bytes) -> Mapping[int, tuple[int, int]]:
     """Api key -> lowest and highest version. A broker says the same on each connection."""
     res = av.ApiVersionsResponse.decode(3, answer)
     return MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
+
+
+def _decoded(module: Any, name: str, version: int, flexible: bool, frame: bytes) -> Any:
+    return getattr(module, f"{name}Response").decode(version, frame, response_body(frame, flexible))
 
 
 @lru_cache(maxsize=64)

@@ -1,8 +1,9 @@
 """Kafka's own client properties, as the file that `--command-config` of its tools names: how to reach secured brokers.
 
 Java's names count, and those of librdkafka where it has others (`sasl.username`, `ssl.ca.location`). What has nothing
-to do with security is left alone, so one file serves Kafka's tools and this program. What has to do with it and is not
-known is refused: a connection must not be less secure than its file says.
+to do with security is ignored, so one file serves Kafka's tools and this program; and so is TLS where the protocol has
+no TLS, and SASL where it has no SASL. What counts and is not known is refused: a connection must not be less secure
+than its file says.
 
 Values may name where they are, as Kafka's configuration providers do: ${env:NAME}, ${file:PATH:KEY}, a key of another
 properties file, and ${directory:PATH:FILE}, the contents of a file.
@@ -25,9 +26,9 @@ from sidecar.kafka.tokens import Tokens
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SECURE = re.compile(r"(security|sasl|ssl|enable\.ssl|enable\.sasl)\.")
+TLS, SASL = re.compile(r"(enable\.)?ssl\."), re.compile(r"(enable\.)?sasl\.")
 NAMED = re.compile(r"\$\{(env|file|directory):([^}]+)\}")
 OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
-ONLY_JAVA = re.compile(r"sasl\.jaas\.config|ssl\.truststore\.|ssl\.keystore\.(type|key|certificate)|ssl\.enabled\.")
 ALIASES = {
     "sasl.mechanisms": "sasl.mechanism",
     "ssl.ca.location": "ssl.truststore.location",
@@ -63,9 +64,9 @@ KNOWN = frozenset(
 WITHOUT_EFFECT = re.compile(
     r"ssl\.protocol|ssl\.engine\.factory\.class|ssl\.secure\.random\.implementation|ssl\.(key|trust)manager\.algorithm"
     r"|sasl\.login\.callback\.handler\.class|sasl\.oauthbearer\.method|sasl\.login\.(refresh|connect|read|retry)\..*"
-    r"|security\.providers"
+    r"|security\.providers|sasl\.kerberos\..*"
 )
-"""They say how Java's client does it, or what the other properties say, too."""
+"""They say how Java's client does it, or what the other properties say; or they are of GSSAPI, which is refused."""
 
 
 def read(path: Path) -> Security:
@@ -88,12 +89,14 @@ def parse(text: str) -> Security:
 
 def of(properties: Mapping[str, str]) -> Security:
     """Raises SecurityError."""
-    said = {
-        ALIASES.get(name, name): _resolved(name, value.strip()) for name, value in properties.items() if _counts(name)
-    }
-    protocol = said.get("security.protocol", "PLAINTEXT").upper()
+    protocol = _resolved("security.protocol", properties.get("security.protocol", "PLAINTEXT").strip()).upper()
     if protocol not in PROTOCOLS:
         raise SecurityError(f"security.protocol is {protocol!r}, and not one of {', '.join(PROTOCOLS)}")
+    said = {
+        ALIASES.get(name, name): _resolved(name, value.strip())
+        for name, value in properties.items()
+        if _counts(name, protocol)
+    }
     mechanism = said.get("sasl.mechanism", "GSSAPI").upper() if protocol.startswith("SASL") else ""
     if mechanism and mechanism not in MECHANISMS:
         raise SecurityError(f"sasl.mechanism is {mechanism}; the sidecar's own clients know {', '.join(MECHANISMS)}")
@@ -108,22 +111,25 @@ def of(properties: Mapping[str, str]) -> Security:
     return Security(protocol, mechanism, user, password, tokens, _stores(said))
 
 
+def secure(properties: Mapping[str, str]) -> dict[str, str]:
+    """Those that have to do with security, as they are."""
+    return {name: value for name, value in properties.items() if SECURE.match(name)}
+
+
 def librdkafka_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The same for librdkafka, where Java's names are among them; what has nothing to do with security stays. Raises
-    SecurityError."""
-    if not any(ONLY_JAVA.match(name) or NAMED.search(value) for name, value in properties.items()):
-        return dict(properties)
-    rest = {name: value for name, value in properties.items() if not SECURE.match(name)}
+    """The same for librdkafka. What has nothing to do with security is passed on, and librdkafka refuses what it does
+    not know: leave that out of a file that is not meant for it (`secure`). Raises SecurityError."""
+    rest = {n: _resolved(n, value.strip()) for n, value in properties.items() if not SECURE.match(n)}
     return rest | of(properties).librdkafka()
 
 
-def _counts(name: str) -> bool:
-    if not SECURE.match(name):
+def _counts(name: str, protocol: str) -> bool:
+    if not SECURE.match(name) or WITHOUT_EFFECT.fullmatch(name):
+        return False
+    if (TLS.match(name) and not protocol.endswith("SSL")) or (SASL.match(name) and not protocol.startswith("SASL")):
         return False
     if name in KNOWN:
         return True
-    if WITHOUT_EFFECT.fullmatch(name):
-        return False
     raise SecurityError(f"{name} is not known here; remove it from the file, or copy the file without it")
 
 

@@ -178,7 +178,9 @@ class Security:
 
     # ---- librdkafka ---------------------------------------------------------------------------------------
     def librdkafka(self) -> dict[str, Any]:
-        """Its properties. Stores are read now: files that change later do not count. Raises SecurityError."""
+        """Its properties. Stores are read now: files that change later do not count. What is wrong with them is found
+        here, and not by librdkafka. Raises SecurityError."""
+        self.ssl_context()
         found: dict[str, Any] = {} if self.protocol == "PLAINTEXT" else {"security.protocol": self.protocol}
         if self.sasl:
             found |= {"sasl.mechanism": self.mechanism, **self._login()}

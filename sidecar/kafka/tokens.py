@@ -24,9 +24,10 @@ LIFE_S = 3_600.0
 
 @dataclass
 class Tokens:
-    """`url`: of the server, or a file URL; `principal`: of an unsecured token."""
+    """`url`: of the server, or a file URL; who the client is, its user and password do not say; `principal`: of an
+    unsecured token."""
 
-    url: str
+    url: str = field(repr=False)
     client_id: str = ""
     secret: str = field(default="", repr=False)
     scope: str = ""
@@ -36,6 +37,7 @@ class Tokens:
     _ends_s: float = field(default=0.0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self.url = without_user(self.url)
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -63,7 +65,8 @@ class Tokens:
     def _fetched(self, now_s: float) -> str:
         if self.principal:
             return unsecured(self.principal, now_s)
-        from urllib import parse, request  # take a while, and few need them
+        from http.client import HTTPException  # these take a while, and few need them
+        from urllib import parse, request
 
         try:
             if self.url.startswith("file:"):
@@ -75,9 +78,17 @@ class Tokens:
             req = request.Request(self.url, parse.urlencode(form).encode(), headers)
             with request.urlopen(req, timeout=TIMEOUT_S) as res:
                 return str(json.load(res)["access_token"])
-        except (OSError, ValueError, KeyError) as exc:
+        except (OSError, HTTPException, ValueError, KeyError) as exc:
             why = "its answer has no access_token" if isinstance(exc, KeyError) else str(exc)
-            raise SecurityError(f"no token from {self.url}: {why}") from None
+            raise SecurityError(f"no token from {self.url.partition('?')[0]}: {why}") from None
+
+
+def without_user(url: str) -> str:
+    """Java's client does not look at a user in a URL either. A password there would be in every message."""
+    from urllib import parse
+
+    parts = parse.urlsplit(url)
+    return parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else url
 
 
 def unsecured(principal: str, now_s: float) -> str:

@@ -56,7 +56,7 @@ class Admin:
         self._timers: dict[Any, asyncio.TimerHandle] = {}
 
     async def start(self) -> None:
-        """Raises OSError if the address cannot be had."""
+        """Raises OSError if the address is not free."""
         # Only where it is asked for, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
         # which the sidecar would answer nobody.
         await asyncio.to_thread(importlib.import_module, "aiohttp.web")

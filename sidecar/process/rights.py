@@ -28,6 +28,11 @@ class Right:
 def rights_of(topic: str, owners_group: str) -> tuple[Right, ...]:
     """Of the principal in `command_config`, which may be that in `broker_command_config`, too. The names are those of
     the settings `state.topic` and `ownership.group`."""
+    return own_rights(topic, owners_group) + rights_for_clients_elsewhere()
+
+
+def own_rights(topic: str, owners_group: str) -> tuple[Right, ...]:
+    """Without them a sidecar does not serve."""
     return (
         Right("topic", topic, ("Read", "Write", "DescribeConfigs"), "the state, and how it is kept"),
         Right("topic", topic, ("Create",), "the state topic is made when it is not there; not needed afterwards"),
@@ -35,6 +40,13 @@ def rights_of(topic: str, owners_group: str) -> tuple[Right, ...]:
         Right("group", owners_group, ("Read",), "the sidecars' own group: who owns what"),
         Right("cluster", "kafka-cluster", ("DescribeConfigs",), "the broker's settings of groups count here, too"),
         Right("topic", ANY, ("Describe",), "partitions of the topics that groups subscribe to"),
+    )
+
+
+def rights_for_clients_elsewhere() -> tuple[Right, ...]:
+    """For a group whose owner is not beside the broker that keeps its offsets. They include some of `own_rights`, which
+    are what is left for whoever does not give these."""
+    return (
         Right("topic", ANY, ("Read",), "commits of clients whose own broker does not keep the offsets of their group"),
         Right("group", ANY, ("Read",), "the placeholder in the broker's group, and those commits"),
         Right("group", ANY, ("Delete",), "DeleteGroups and OffsetDelete of such clients"),
@@ -46,6 +58,11 @@ def rights_of(topic: str, owners_group: str) -> tuple[Right, ...]:
 def seen_by_clients() -> tuple[Right, ...]:
     """Of the principal in `broker_command_config`, if it is another one: it reads Metadata."""
     return (Right("topic", ANY, ("Describe",), "partitions of the topics that groups subscribe to"),)
+
+
+def rights_of_the_audit(topic: str) -> tuple[Right, ...]:
+    """Of whoever reads the state topic: the audit and `sidecar groups history`. Read includes Describe."""
+    return (Right("topic", topic, ("Read", "DescribeConfigs"), "the state, and how it is kept"),)
 
 
 def commands(rights: Sequence[Right], principal: str, bootstrap: str, command_config: str = "") -> Iterator[str]:

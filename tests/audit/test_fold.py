@@ -102,6 +102,21 @@ def test_what_compaction_took_is_a_gap() -> None:
     assert [(g.sub_id, g.missing) for g in found.gaps] == [("m1", 3)]
 
 
+def test_a_release_that_compaction_took_is_no_second_owner_for_certain() -> None:
+    """m1 has p0; its release was compacted; m2 takes p0; m1 goes on without it."""
+    found = fold(current(1, "m1", [0]), current(5, "m2", [0]), current(9, "m1", [1], revision=3))
+    assert [(o.first, o.second, o.offset, o.proven) for o in found.overlaps] == [("m1", "m2", 5, False)]
+    (first,) = [i for i in found.intervals if (i.member_id, i.partition) == ("m1", 0)]
+    assert (first.to_offset, first.to_exact, first.sure(1001), first.sure(1002)) == (9, False, True, False)
+    both = fold(current(1, "m1", [0]), current(5, "m2", [0]), current(9, "m1", [0], revision=2))
+    assert [(o.first, o.second, o.offset, o.proven) for o in both.overlaps] == [("m1", "m2", 5, True)]
+    again = fold(current(1, "m1", [0]), current(5, "m2", [0]), current(9, "m1", [0], revision=3))
+    assert [(o.first, o.second, o.offset, o.proven) for o in again.overlaps] == [
+        ("m1", "m2", 5, False),
+        ("m2", "m1", 9, True),
+    ]
+
+
 # ---- classic groups -------------------------------------------------------------------------------------------------
 def classic_rows(world: World) -> list[Row]:
     """The log of a world as the source gives it."""

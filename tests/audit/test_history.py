@@ -69,6 +69,15 @@ def test_a_second_owner_and_a_write_of_a_fenced_one_stand_out() -> None:
     assert found[-1] == ("a write of a fenced owner, which counts for nothing", "", "owner epoch 1")
 
 
+def test_who_gave_a_partition_up_in_what_is_missing_owned_it_perhaps() -> None:
+    """Finding A3: the release was compacted before it was read."""
+    rows = [current(1, "m1", [0]), current(5, "m2", [0]), current(9, "m1", [1], revision=3)]
+    assert ("perhaps two owners", "m2", "t-0, also m1's, or records are missing") in told(*rows)
+    assert not [what for what, _, _ in told(*rows) if what == "TWO OWNERS"]
+    found = [(r["member"], r["certain"], r["until"]) for r in _at(history("g", rows), 1006, ("t", 0))]
+    assert found == [("m1", "no: records are missing", f"by {shown(1009)}"), ("m2", "yes", "")]
+
+
 def test_what_compaction_took_is_told() -> None:
     found = history("g", [current(1, "m1", [0], revision=5), current(9, "m1", [0, 1], revision=6)])
     assert (found.missing, found.complete_ms) == (4, 1001)

@@ -3,19 +3,23 @@ the journals of the very run that it has just passed are found."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sidecar.drill.clients import Owned
-from sidecar.drill.drills.__main__ import STAGES, chosen
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, commits_now, judge_company
 from sidecar.drill.drills.measure import FIGURES
+from sidecar.drill.drills.playing import STAGES, chosen
 from sidecar.drill.drills.run import play
 from sidecar.drill.drills.spec import Drill
 from sidecar.drill.processes import DrillError
+from sidecar.kafka.properties import read
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -95,3 +99,33 @@ def test_the_owner_is_cut_off(tmp_path: Path) -> None:
 def test_names(tmp_path: Path) -> None:
     assert [d.name for d in chosen(["cut"], {})] == ["cut-sidecar", "cut-broker"]
     assert len(chosen(["all"], {})) == len({d.name for d in chosen(["all"], {})}) == 18
+
+
+# ---- on a secured cluster
+def test_a_drill_on_a_secured_cluster(tmp_path: Path) -> None:
+    """As it is given by hand. Brokers, sidecars, clients and the audit know each other by SASL_SSL only, and nothing
+    that any of them has written tells the password or the key."""
+    words = ["drill", "kill-owner", "--n", "1", "--security", "sasl_ssl", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "sidecar.cli.main", *words], capture_output=True, text=True, timeout=390, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = tmp_path.glob("kill-owner-*/plain-1")
+    own = read(folder / "client.properties")
+    key = (folder / "key-and-certificate.pem").read_text().splitlines()[1]
+    ports = re.findall(r"INTERNAL://127\.0\.0\.1:\d+", (folder / "broker-1.properties").read_text())
+    assert ports and own.protocol == "SASL_SSL" and len(own.password) > 20
+    private = [path for path in folder.iterdir() if path.suffix in (".properties", ".pem") and "log4j" not in path.name]
+    assert {path.stat().st_mode & 0o077 for path in private} == {0}
+    said = [path for path in folder.iterdir() if path.suffix in (".log", ".events")]
+    assert {"broker-1.log", "sidecar-1.log", "kill-owner-producer.log"} <= {path.name for path in said}
+    told = {"stdout": done.stdout, "stderr": done.stderr, **{path.name: path.read_text() for path in said}}
+    assert [name for name, text in told.items() if own.password in text or key in text] == []
+
+
+def test_a_drill_that_cuts_lines_cannot_be_played_on_a_secured_cluster() -> None:
+    words = ["drill", "kill-owner", "cut-broker", "--security", "sasl_ssl"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sidecar.cli.main", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "There is no --security sasl_ssl for cut-broker." in done.stderr

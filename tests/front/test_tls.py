@@ -29,6 +29,8 @@ from tests.inprocess.desk import Desk
 from tests.inprocess.house import until
 from tests.security.ground import Authority, Papers
 
+OLD = "ALL:@SECLEVEL=0"
+"""With these ciphers OpenSSL speaks TLS 1.1, if it may."""
 HELLO = bytes.fromhex("1603010200010001fc0303")
 """The beginning of a ClientHello, which announces 512 bytes."""
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -281,6 +283,27 @@ def test_what_does_not_come_about_is_counted_by_cause(loops: Loops, papers: Pape
 
     settings = TlsSettings(papers.certificate, papers.key, min_version=ssl.TLSVersion.TLSv1_3)
     play(loops, settings, test)
+
+
+def test_a_client_of_tls_1_1_is_refused_whatever_the_ciphers(loops: Loops, papers: Papers) -> None:
+    """The ciphers would allow it: it is the version that does not."""
+
+    async def test(place: Place) -> None:
+        old = trusting(papers)
+        old.set_ciphers(OLD)
+        with pytest.warns(DeprecationWarning):
+            old.minimum_version = ssl.TLSVersion.TLSv1_1
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        await asyncio.to_thread(blocking, place.port, old)
+        await until(lambda: place.count("done") == 1)
+        with pytest.warns(DeprecationWarning):
+            old.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises(ssl.SSLError):
+            await asyncio.to_thread(blocking, place.port, old)
+        await until(lambda: place.count("version") == 1)
+        assert place.count("done") == 1
+
+    play(loops, TlsSettings(papers.certificate, papers.key, ciphers=OLD), test)
 
 
 def test_a_client_without_tls_is_told_apart_before_any_handshake(loops: Loops, papers: Papers) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.kafka.errors import SecurityError
-from sidecar.kafka.properties import parse, read
-from sidecar.kafka.security import OPEN
+from sidecar.kafka.properties import librdkafka_of, parse, read, secure
+from sidecar.kafka.security import OPEN, Stores
 from sidecar.kafka.tokens import Tokens
 from tests.security.ground import Authority
 
@@ -62,12 +62,48 @@ def test_nothing_said_is_plaintext() -> None:
         ),
         ("security.protocol=SSL\nssl.key.password=${env:NO_SUCH_NAME_HERE}", "ssl.key.password names ${env:NO_SUCH"),
         ("sasl.jaas.config=X required tokenauth=true;\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN", "tokenauth"),
-        ("sasl.kerberos.service.name=kafka", "sasl.kerberos.service.name is not known here"),
+        ("security.protocl=SSL", "security.protocl is not known here"),
+        ("security.protocol=SSL\nenable.ssl.certificate.verification=false", "verification is not known here"),
     ],
 )
 def test_what_is_of_no_use_is_refused(text: str, said: str) -> None:
     with pytest.raises(SecurityError, match=said.replace("$", r"\$").replace("{", r"\{").replace(".", r"\.")):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=p\n"
+        "ssl.cipher.suites=TLS_X\nssl.truststore.location=/no/such\nsasl.kerberos.service.name=kafka\n",
+        "sasl.mechanism=NONE-SUCH\nsasl.unheard.of=1\nssl.cipher.suites=TLS_X\n",
+    ],
+)
+def test_what_does_not_count_is_ignored(text: str) -> None:
+    """Kerberos beside another mechanism, TLS without TLS, and everything where nothing is secured."""
+    found = parse(text)
+    assert found.stores == Stores()
+    assert found.ssl_context() is None
+
+
+def test_both_clients_take_the_same_way() -> None:
+    """Whatever the names and the values are like: what one refuses the other refuses, too."""
+    with pytest.raises(SecurityError, match="unheard"):
+        librdkafka_of({"security.protocol": "SSL", "ssl.unheard.of": "1"})
+    with pytest.raises(SecurityError, match="NO_SUCH"):
+        librdkafka_of({"client.id": "${env:NO_SUCH_NAME_HERE}"})
+    plain = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN", "sasl.username": "u"}
+    with pytest.raises(SecurityError, match="needs a username and a password"):
+        librdkafka_of(plain)
+    assert librdkafka_of({**plain, "sasl.password": "p", "debug": "all"})["debug"] == "all"
+    assert secure({**plain, "default.api.timeout.ms": "1"}) == plain
+
+
+def test_a_store_that_is_of_no_use_is_found_before_librdkafka_does(tmp_path: Path) -> None:
+    store = tmp_path / "trust.pem"
+    store.write_text("-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n")
+    with pytest.raises(SecurityError, match=r"the certificates of .*trust\.pem"):
+        librdkafka_of({"security.protocol": "SSL", "ssl.truststore.location": str(store)})
 
 
 def test_values_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,3 +225,12 @@ def test_a_token_from_a_file(tmp_path: Path) -> None:
     assert Tokens((tmp_path / "token").as_uri()).current()[0] == "abc"
     with pytest.raises(SecurityError, match="no token from file"):
         Tokens((tmp_path / "none").as_uri()).current()
+
+
+@pytest.mark.parametrize("path", ["/token", "/token?key=S3CRET"])
+def test_a_user_in_a_url_is_in_no_message(path: str) -> None:
+    """Nobody listens there; and what answers is no server of tokens."""
+    tokens = Tokens(f"http://user:S3CRET@127.0.0.1:1{path}", "id", "S3CRET")
+    with pytest.raises(SecurityError, match=r"no token from http://127\.0\.0\.1:1/token: ") as raised:
+        tokens.current()
+    assert "S3CRET" not in f"{raised.value} {tokens}"

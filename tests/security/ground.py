@@ -15,6 +15,7 @@ from typing import Any
 import trustme
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -36,11 +37,21 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 ACLS_KNOWN_S = 0.5
+MARK = "S3CRET"
+"""In every secret of these tests but keys, so that a search finds one that leaked."""
+NAMES = r"RULE:^.*CN=([^,]+).*$/$1/"
+"""Of a certificate only the common name is the principal."""
 
 
 def secret_of(user: str) -> str:
-    """Every password of these tests has this form, so that a search finds one that leaked."""
-    return f"{user}-S3CRET-of-tests"
+    return f"{user}-{MARK}-of-tests"
+
+
+def tells_none(text: str, marker: str, keys: Iterable[str] = ()) -> None:
+    """`marker`: what is in it if it is what was meant to be looked through; `keys`: lines of keys."""
+    assert marker in text, text[-2000:]
+    assert MARK not in text
+    assert not [key for key in keys if key in text]
 
 
 @dataclass(frozen=True)
@@ -82,8 +93,8 @@ class Authority:
 @dataclass
 class Secured:
     """How the cluster is secured. `clients`, `internal`: security protocols of the listeners; `client_auth`: whether
-    CLIENTS asks for certificates (none, requested, required); `users`: made with SCRAM of both sizes and PLAIN;
-    `reauth_ms`: connections.max.reauth.ms, 0: for ever."""
+    CLIENTS asks for certificates (none, requested, required), as INTERNAL always does with SSL; `users`: made with
+    SCRAM of both sizes and PLAIN; `reauth_ms`: connections.max.reauth.ms, 0: for ever."""
 
     folder: Path
     clients: str = "SASL_PLAINTEXT"
@@ -113,7 +124,9 @@ class Secured:
             "ssl.keystore.location": str(self.broker.store),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.authority.pem),
+            "ssl.principal.mapping.rules": NAMES,
             "listener.name.clients.ssl.client.auth": self.client_auth,
+            "listener.name.internal.ssl.client.auth": "required" if self.internal == "SSL" else "none",
         }
         for listener in ("clients", "internal"):
             found[f"listener.name.{listener}.plain.sasl.jaas.config"] = plain
@@ -150,10 +163,13 @@ class Secured:
 
     # ---- the clients' side --------------------------------------------------------------------------------
     def client(self, user: str, protocol: str, mechanism: str = "PLAIN") -> dict[str, str]:
-        """What librdkafka needs to be this user."""
+        """What librdkafka needs to be this user. With SSL a certificate says who that is."""
         found = {"security.protocol": protocol}
         if protocol.endswith("SSL"):
             found["ssl.ca.location"] = str(self.authority.pem)
+        if protocol == "SSL":
+            own = self.authority.issue(user)
+            found |= {"ssl.certificate.location": str(own.certificate), "ssl.key.location": str(own.key)}
         if protocol.startswith("SASL"):
             found |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": secret_of(user)}
         return found
@@ -163,15 +179,20 @@ class Secured:
         found = {"security.protocol": protocol}
         if protocol.endswith("SSL"):
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority.pem)}
+        if protocol == "SSL":
+            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.authority.issue(user).store)}
         if protocol.startswith("SASL"):
             module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
             login = f'{MODULE}.{module} required username="{user}" password="{secret_of(user)}";'
+            if mechanism == "OAUTHBEARER":
+                login = f'{MODULE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{user}";'
             found |= {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
         return found
 
     def file(self, name: str, properties: Mapping[str, str]) -> Path:
         path = self.folder / f"{name}.properties"
-        path.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
+        lines = (f"{k}={v}".replace("\n", "\\n") for k, v in properties.items())
+        path.write_text("".join(f"{line}\n" for line in lines))
         return path
 
     def admin(self, kafka: LocalKafka) -> AdminClient:
@@ -183,13 +204,28 @@ class Secured:
         for future in admin.create_topics([NewTopic(topic, partitions, min(3, kafka.brokers))]).values():
             future.result(30)
 
-    def allow(self, kafka: LocalKafka, user: str, rights: Iterable[tuple[ResourceType, str, AclOperation]]) -> None:
-        """Literal names; "*" for all."""
+    def allow(
+        self,
+        kafka: LocalKafka,
+        user: str,
+        rights: Iterable[tuple[ResourceType, str, AclOperation]],
+        pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+    ) -> None:
+        """Literal names unless `pattern` says otherwise; "*" for all."""
         acls = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", what, AclPermissionType.ALLOW)
+            AclBinding(kind, name, pattern, f"User:{user}", "*", what, AclPermissionType.ALLOW)
             for kind, name, what in rights
         ]
         admin = self.admin(kafka)
         for future in admin.create_acls(acls).values():
             future.result(30)
+        time.sleep(ACLS_KNOWN_S)
+
+    def take(self, kafka: LocalKafka, user: str, kind: ResourceType, name: str, what: AclOperation) -> None:
+        """A right, whatever its pattern."""
+        of = f"User:{user}"
+        gone = AclBindingFilter(kind, name, ResourcePatternType.ANY, of, "*", what, AclPermissionType.ALLOW)
+        admin = self.admin(kafka)
+        for future in admin.delete_acls([gone]).values():
+            assert len(future.result(30)) == 1, (name, what)
         time.sleep(ACLS_KNOWN_S)

@@ -40,6 +40,15 @@ def test_each_right_has_a_command_and_a_reason() -> None:
     assert all(shlex.split(command)[0] == "kafka-acls.sh" for command in lines[1::2])
     assert "--topic 'my state'" in result.output
     assert CliRunner().invoke(app, ["acls", "--principal", "x"]).exit_code == 2
+    both = ["--for-audit", "--for-clients-listener"]
+    assert CliRunner().invoke(app, ["acls", "--principal", "User:x", *both]).exit_code == 2
+
+
+def test_those_of_the_audit() -> None:
+    """tests/audit/lake/test_secured.py shows that they are enough, and that each is needed."""
+    (line,) = printed("--principal", "User:auditor", "--for-audit")
+    given = "--operation Read --operation DescribeConfigs --topic __group_state"
+    assert line.endswith(f"--add --allow-principal User:auditor {given}")
 
 
 def give(kafka: LocalKafka, ground: Secured) -> None:

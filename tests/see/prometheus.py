@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shutil
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -21,8 +20,15 @@ import yaml
 from sidecar.drill.processes import Process, free_ports, wait_until
 
 LEFT_OUT = os.environ.get("SEE_WITHOUT_PROMETHEUS") == "1"
-HELD, WINDOW = "2s", "15s"
+HELD, WINDOW = "3s", "15s"
 """Instead of minutes."""
+BOUNDS = {
+    "SidecarExporterStale": ("> 300", "> 8"),
+    "SidecarGroupNotSettling": ("> 600", "> 5"),
+    "SidecarLoopLag": ("> 0.1", "> 0.4"),
+}
+"""Of alerts that look at a time of their own: as it is, and for a test. The loop of a sidecar may be held up longer
+here, where brokers, sidecars and Prometheus share two processors; its fault holds it up longer still."""
 
 
 def program(name: str) -> str:
@@ -33,13 +39,20 @@ def program(name: str) -> str:
 
 def hurried(rules: str) -> str:
     """The same rules, with times for a test."""
-    rules = re.sub(r"\[(5m|10m|1h)\]", f"[{WINDOW}]", rules)
-    return re.sub(r"^( +for:) \S+$", rf"\1 {HELD}", rules, flags=re.M)
+    found = yaml.safe_load(rules)
+    for rule in (r for group in found["groups"] for r in group["rules"]):
+        was, then = BOUNDS.get(rule.get("alert", ""), ("", ""))
+        assert was in rule["expr"], (rule["alert"], was)
+        bounded = rule["expr"].replace(was, then) if was else rule["expr"]
+        rule["expr"] = re.sub(r"\[(5m|10m|1h)\]", f"[{WINDOW}]", bounded)
+        if "for" in rule:
+            rule["for"] = HELD
+    return yaml.safe_dump(found, sort_keys=False)
 
 
 @dataclass
 class Prometheus:
-    """`jobs`: name -> addresses; `how`: what all of them say beside these, as of TLS."""
+    """`jobs`: name -> addresses; `how`: what all of them say beside these, as of TLS; `labels`: of all targets."""
 
     folder: Path
     jobs: dict[str, list[str]]
@@ -47,6 +60,7 @@ class Prometheus:
     process: Process | None = None
     port: int = field(default_factory=lambda: free_ports(1)[0])
     how: dict[str, Any] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
 
     def __enter__(self) -> Prometheus:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -55,10 +69,12 @@ class Prometheus:
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": ["rules.yml"],
             "scrape_configs": [
-                {"job_name": name, "static_configs": [{"targets": targets}], **self.how}
-                for name, targets in self.jobs.items()
+                {"job_name": name, "file_sd_configs": [{"files": [f"targets-{name}.json"]}], **self.how}
+                for name in self.jobs
             ],
         }
+        for name in self.jobs:
+            self.scrape(name)
         (self.folder / "prometheus.yml").write_text(yaml.safe_dump(config))
         command = [
             program("prometheus"),
@@ -73,6 +89,13 @@ class Prometheus:
     def __exit__(self, *exc: object) -> None:
         if self.process is not None:
             self.process.stop()
+
+    def scrape(self, job: str, more: Collection[str] = ()) -> None:
+        """From now on the addresses of this job, and these."""
+        targets = [{"targets": [*self.jobs[job], *more], "labels": self.labels}]
+        new = self.folder / f"targets-{job}.json.new"
+        new.write_text(json.dumps(targets))
+        new.rename(new.with_suffix(""))
 
     def _answers(self) -> bool:
         try:
@@ -96,12 +119,13 @@ class Prometheus:
     def firing(self) -> set[str]:
         return {a["labels"]["alertname"] for a in self.get("alerts")["alerts"] if a["state"] == "firing"}
 
-    def until_firing(self, expected: Collection[str], tolerated: Collection[str] = (), timeout_s: float = 60) -> None:
-        """Until all of these fire, and none beside those that are tolerated."""
-        end = time.monotonic() + timeout_s
-        while True:
-            fires = self.firing()
-            if set(expected) <= fires <= {*expected, *tolerated}:
-                return
-            assert time.monotonic() < end, f"{sorted(fires)} fire, and not {sorted(expected)}"
-            time.sleep(0.5)
+    def fired(self, since_s: float, until_s: float) -> list[tuple[str, float]]:
+        """Every alert at every second of this time at which it fired, by the record that Prometheus keeps."""
+        asked = {"query": 'ALERTS{alertstate="firing"}', "start": str(since_s), "end": str(until_s), "step": "1"}
+        found = self.get("query_range", **asked)["result"]
+        return [(r["metric"]["alertname"], float(at)) for r in found for at, _ in r["values"]]
+
+    def series(self, metric: str) -> list[dict[str, str]]:
+        """The labels of all series that there have been of this metric."""
+        found: list[dict[str, str]] = self.get("series", **{"match[]": metric, "start": "0"})
+        return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,10 +52,24 @@ def test_each_alert_has_a_section_in_the_runbook_that_says_what_to_do(root: Path
         assert urls == [f"{RUNBOOK}#{anchor(a)}"]
 
 
+def test_a_pager_can_be_given_an_address() -> None:
+    told = yaml.safe_load(alerts.rules("https://runbooks.example.org/sidecar"))
+    urls = {r["annotations"]["runbook_url"] for g in told["groups"] for r in g["rules"] if "alert" in r}
+    assert urls == {f"https://runbooks.example.org/sidecar#{anchor(a)}" for a in ALERTS}
+
+
+def test_the_command_prints_the_rules_with_it_and_writes_nothing(root: Path) -> None:
+    before = (root / RULES).read_bytes()
+    command = [sys.executable, "-m", "tools.alerts", "--runbook", "https://a.example/b"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout == alerts.rules("https://a.example/b") and (root / RULES).read_bytes() == before
+
+
 @pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1")
 def test_promtool_finds_that_each_alert_fires_and_is_silent(root: Path) -> None:
     tried = {case["name"] for case in yaml.safe_load(alerts.tests())["tests"]}
-    assert tried == {f"{a.name} {how}" for a in ALERTS for how in ("fires", "is silent")}
+    every = {f"{a.name} {how}" for a in ALERTS for how in ("fires", "is silent")}
+    assert tried == every | {f"{a.name} is silent if it passes" for a in ALERTS if a.held != "0s"}
     folder = root / RULES.parent
     for command in (("check", "config", "prometheus.yml"), ("test", "rules", TESTS.name)):
         done = subprocess.run([program("promtool"), *command], cwd=folder, capture_output=True, text=True, check=False)

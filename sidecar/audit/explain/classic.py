@@ -117,7 +117,7 @@ def _notes(group: ClassicGroup, members: tuple[Seen, ...], until_ms: int, live: 
         yield "It was taken over from the broker: its generation is known when all members have joined here."
     for m in group.members.values():
         for c in m.stale_claims:
-            held = f"which is {c.holder}'s" if c.holder else "which is nobody's"
+            held = f"which is {c.holder}'s" if c.holder else "which nobody owns"
             yield f"{m.member_id} claims {listed([f'{c.topic}-{p}' for p in c.partitions])}, {held} (KIP-792)."
     if group.type not in (None, CONSUMER_TYPE):
         yield f"Its protocol type is {group.type}: what its members are assigned is in their own words."

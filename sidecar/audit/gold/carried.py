@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.layers import NAMED, OWNED, PLACES
 
-CARRIED_VERSION = 2
+CARRIED_VERSION = 3
 """Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
@@ -18,7 +18,17 @@ STATE = record(offset=LONG, type=TEXT, ms=LONG, written_ms=LONG)
 REACH = record(reach=LONG, from_offset=LONG, member_id=TEXT, ms=LONG, written_ms=LONG)
 WHO = record(offset=LONG, written_ms=LONG, member_id=TEXT, what=TEXT)
 TARGET = record(offset=LONG, ms=LONG, written_ms=LONG, assignor=TEXT, moved=LONG, since=LONG)
-HEAD = record(epoch=INT, anew=FLAG, began=REC, member_id=TEXT, cause=TEXT, members=INT, target=TARGET)
+HEAD = record(
+    epoch=INT,
+    revision=LONG,
+    anew=FLAG,
+    back=FLAG,
+    began=REC,
+    member_id=TEXT,
+    cause=TEXT,
+    members=INT,
+    target=TARGET,
+)
 ACC = record(
     head_offset=LONG,
     there=FLAG,
@@ -68,9 +78,30 @@ CARRIED = by_name(
             state_partition=INT,
             last_offset=LONG,
             first_hole_offset=LONG,
+            without_record=LONG,
+            longest_hole=LONG,
             first_repeat=LONG,
             last_sign=LONG,
             whole_from=LONG,
+            whole_from_ms=LONG,
+        ),
+        _carried(
+            "cuts",
+            "Offsets that were never read, and when the first record behind them was written.",
+            ("state_partition", "until_offset"),
+            state_partition=INT,
+            from_offset=LONG,
+            until_offset=LONG,
+            written_ms=LONG,
+        ),
+        _carried(
+            "births",
+            "Where a group began behind what was never read; nowhere yet, if it was there before.",
+            ("state_partition", "group_id", "kind"),
+            state_partition=INT,
+            group_id=TEXT,
+            kind=TEXT,
+            offset=LONG,
         ),
         _carried(
             "holdings",

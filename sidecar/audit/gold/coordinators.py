@@ -113,16 +113,30 @@ def coverage(keys: Frame, corrupt: Frame, revisions: Frame, was: Frame) -> Frame
     )
 
 
-def as_coverage(per_group: Frame, stretches: Frame) -> Frame:
+def as_coverage(per_group: Frame, stretches: Frame, cuts: Frame | None) -> Frame:
     """Both scopes, as the table has them."""
+    last = stretches.where("until is null")
+    if cuts is None:
+        last = last.select("*, 0 as read_from_offset, 0 as lost")
+    else:
+        last = sql(
+            """select l.*, coalesce(read_from_offset, 0) as read_from_offset, coalesce(lost, 0) as lost from {last} l
+                left join (select state_partition,
+                    max(case when from_offset = 0 then until_offset end) as read_from_offset,
+                    sum(case when from_offset > 0 then until_offset - from_offset end)::bigint as lost
+                    from {cuts} group by state_partition) c on l.state_partition = c.state_partition""",
+            last=last,
+            cuts=cuts,
+        )
     return sql(
         """with a as (select 'group' as scope, * from {per_group} where group_id <> ''
             union all select 'partition', state_partition, '', min(f), max(l), sum(records), sum(missing), max(s)
                 from {per_group} group by state_partition)
             select a.state_partition, scope, group_id, f.offset as first_offset, f.ms as first_ms,
                 l.offset as last_offset, l.ms as last_ms, records, missing, s.offset as complete_since_offset,
-                s.ms as complete_since_ms, first_hole_offset, whole_from as whole_from_offset, true as open
+                s.ms as complete_since_ms, read_from_offset, lost, first_hole_offset, without_record, longest_hole,
+                whole_from as whole_from_offset, whole_from_ms, true as open
             from a join {last} r on a.state_partition = r.state_partition""",
         per_group=per_group,
-        last=stretches.where("until is null"),
+        last=last,
     )

@@ -91,11 +91,13 @@ def _counted(rows: Frame) -> Frame:
     )
 
 
-HEAD = """struct_pack(epoch := epoch, anew := not coalesce(former_there, false), began := began,
+HEAD = """struct_pack(epoch := epoch, revision := revision, anew := anew,
+    back := coalesce(not anew and epoch <= former_epoch, false), began := began,
     member_id := case when theirs then m.member_id end, cause := case when theirs then m.what else 'other' end,
     members := cast(live as int), target := null)"""
 KEPT = pack(
-    "epoch = h.head.epoch, anew = h.head.anew, began = h.head.began, member_id = h.head.member_id,"
+    "epoch = h.head.epoch, revision = h.head.revision, anew = h.head.anew, back = h.head.back,"
+    " began = h.head.began, member_id = h.head.member_id,"
     " cause = h.head.cause, members = h.head.members, target = target"
 )
 
@@ -134,16 +136,20 @@ def _people(few: Frame, said: Frame) -> _People:
 def _began(few: Frame, said: Frame, groups: Frame, people: _People) -> Frame:
     """The records that began epochs, and whose doing it was."""
     return sql(
-        f"""with a as (select h.*, s.acc, s.began, case when p.p_who.offset = s.began.offset and n.kind = 'classic'
+        f"""with a as (select h.*, s.acc, s.began, coalesce(s.acc.head.revision, s.revision) as revision,
+                    case when p.p_who.offset = s.began.offset and n.kind = 'classic'
                     then p.p_who.w else w.who end as m
                 from {{few}} h join {{said}} s on h.g = s.g and h.nth = s.nth join {{groups}} n on h.g = n.g
                     left join {{who}} w on h.g = w.g and h.who_at = w.nth
                     left join {{prepared}} p on h.g = p.g and h.prepared_at = p.nth where h.heads),
-            b as (select h.*, f.there as former_there, coalesce(m.written_ms = h.began.written_ms
+            b as (select h.*, not coalesce(f.there, false) or coalesce(h.revision <= lag(h.revision) over w, false)
+                    as anew,
+                lag(h.epoch) over w as former_epoch, coalesce(m.written_ms = h.began.written_ms
                     and m.offset > coalesce(case when f.type = 'w' then fs.acc.head_offset else f.offset end, -1),
                     false) as theirs
                 from a h left join {{few}} f on h.g = f.g and h.former_at = f.nth
-                    left join {{said}} fs on f.type = 'w' and h.g = fs.g and h.former_at = fs.nth)
+                    left join {{said}} fs on f.type = 'w' and h.g = fs.g and h.former_at = fs.nth
+                window w as (partition by h.g order by h.nth))
             select g, nth, struct_pack(offset := offset, there := there, head := coalesce(acc.head, {HEAD}),
                 done := coalesce(acc.done, false), at := coalesce(acc.head_offset, offset)) as h from b""",
         few=few,
@@ -193,11 +199,12 @@ def as_rebalances(found: Frame, whole: Frame) -> Frame:
     """Of all epochs that were open before or are new. They are proven only where everything is known: otherwise there
     may have been a member of whom nothing is left."""
     rows = sql(
-        f"""with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.began, h.head.cause, h.head.member_id,
+        f"""with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.back, h.head.began, h.head.cause,
+                h.head.member_id,
                 h.head.members, target as aim, done, n_offset, n_offset is not null and done is null as superseded,
                 n_offset is null and done is null as open from {{found}} where h.there and not h.done)
-            select state_partition, group_id, kind, epoch, anew, began.offset as from_offset, began.ms as from_ms,
-                began.written_ms as from_written_ms, began.why, cause, member_id, members,
+            select state_partition, group_id, kind, epoch, anew, back as went_back, began.offset as from_offset,
+                began.ms as from_ms, began.written_ms as from_written_ms, began.why, cause, member_id, members,
                 aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
                 aim.assignor, aim.moved as partitions_moved, done.offset as settled_offset,
                 done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,

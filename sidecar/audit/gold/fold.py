@@ -10,16 +10,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from sidecar.audit.columns import Table
-from sidecar.audit.gold import coordinators, epochs, holdings, members, ownership, rebalances
+from sidecar.audit.gold import births, coordinators, epochs, holdings, members, ownership, rebalances
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
 from sidecar.audit.gold.frames import Database, Frame, done, shape, sql
-from sidecar.audit.gold.steps import keyed, read, revisions, stretches, valid
+from sidecar.audit.gold.steps import cuts, keyed, read, revisions, stretches, unsure, valid
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.layers import SILVER_TABLES
 
 Frames = Mapping[str, Frame]
+REVISED = {
+    "holdings": "revision",
+    "assignments": "revision",
+    "assigned_groups": "revision",
+    "members": "last_revision",
+    "static_members": "last_revision",
+}
+"""Tables that carry the last revision of a key, and the column."""
+Cuts = Mapping[int, tuple[int, int]]
+CUT = pa.schema([("state_partition", pa.int32()), ("from_offset", pa.int64()), ("until_offset", pa.int64())])
 
 
 @dataclass
@@ -71,11 +83,13 @@ class _Fold:
 class _Partitions(_Fold):
     """What is said of state partitions, and where each is whole."""
 
-    def fold(self, silver: Frames) -> None:
+    def fold(self, silver: Frames, cut: Cuts) -> None:
         records = keyed(self.db, silver)
         keys = done(records.select("* exclude (why)"))
         revised = done(revisions(keys, self.was["revisions"]))
-        last = done(stretches(revised, read(keys, self.silver["corrupt"], self.was["read"]), self.was["read"]))
+        left_out = self.cuts(keys, cut)
+        seen = read(keys, self.silver["corrupt"], self.was["read"], left_out)
+        last = done(stretches(revised, seen, self.was["read"], left_out))
         self.carry("read", last.where("until is null"))
         claims = done(coordinators.claims(self.silver["claims"], self.was["claims"]))
         self.add("coordinators", claims.where("not told_already"))
@@ -86,7 +100,7 @@ class _Partitions(_Fold):
         self.add("stale_writes", coordinators.stale_writes(records, claims))
         covered = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"])
         per_group = done(covered)
-        self.add("coverage", coordinators.as_coverage(per_group, last))
+        self.add("coverage", coordinators.as_coverage(per_group, last, left_out))
         self.carry("coverage", per_group)
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
         if not self.idle(("corrupt",), ()):
@@ -94,13 +108,26 @@ class _Partitions(_Fold):
         whole = last.where("whole_from is not null")
         self.out.between["whole"] = done(whole.select("state_partition, whole_from, until"))
 
+    def cuts(self, keys: Frame, new: Cuts) -> Frame | None:
+        """None: everything was read, as it nearly always was."""
+        if not new and self.idle((), ("cuts",)):
+            return None
+        rows = [{"state_partition": p, "from_offset": a, "until_offset": b} for p, (a, b) in new.items()]
+        table = pa.Table.from_pylist(rows, schema=CUT)
+        found = self.out.between["cuts"] = cuts(keys, self.db.rows(table), self.was["cuts"])
+        self.carry("cuts", found)
+        return found
+
 
 class _Groups(_Fold):
-    """What is said of groups. `whole`: where the state partitions are."""
+    """What is said of groups. `whole`: where the state partitions are; `cuts`: what of them was never read."""
 
-    def __init__(self, db: Database, silver: Frames, carried: Frames, whole: Frame) -> None:
+    def __init__(self, db: Database, silver: Frames, carried: Frames, whole: Frame, cuts: Frame | None) -> None:
         super().__init__(db, silver, carried)
-        self.whole = whole
+        self.whole, self.cuts = whole, cuts
+        if cuts is not None:
+            for name, revision in REVISED.items():
+                self.was[name] = unsure(self.was[name], cuts, revision)
 
     def of(self, name: str) -> Frame:
         """Valid records of this kind, with the begin of the stretch without gaps that they are in."""
@@ -170,7 +197,14 @@ class _Groups(_Fold):
             line, valid(self.silver["groups"]), targets, moved, self.classic_steps(), self.was["rebalances"]
         )
         found = done(epochs.epochs(told.rows, told.said))
-        self.add("rebalances", epochs.as_rebalances(found, self.whole))
+        told_of = epochs.as_rebalances(found, self.whole)
+        if self.cuts is not None:
+            born = births.births(
+                valid(self.silver["groups"]), valid(self.silver["classic_groups"]), self.cuts, self.was
+            )
+            self.carry("births", born)
+            told_of = births.only_of_these(told_of, born, self.cuts)
+        self.add("rebalances", told_of)
         self.carry("people", line.people)
         self.carry("rebalances", epochs.left(found))
 
@@ -208,7 +242,7 @@ class _Groups(_Fold):
 class _Places(_Fold):
     """Who owned what: of events of holdings."""
 
-    def fold(self, events: Frame, epochs: Frame, whole: Frame) -> None:
+    def fold(self, events: Frame, epochs: Frame, whole: Frame, cuts: Frame | None) -> None:
         found = ownership.owned(events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
         self.add(
             "intervals",
@@ -221,38 +255,41 @@ class _Places(_Fold):
             ),
         )
         self.carry("intervals", found.intervals.where("open"))
-        self.add("second_owners", found.overlaps)
+        self.add("second_owners", found.overlaps if cuts is None else ownership.doubted(found.overlaps, cuts))
         self.add("unowned", found.unowned)
         self.carry("doubtful", found.doubtful)
         self.carry("places", found.places)
 
 
-def fold(db: Database, silver: Frames, carried: Frames) -> Folded:
-    """`silver`: the new rows of a batch, by table; `carried`: what the last batch left, nothing at first. A table that
-    is not there is an empty one: leave out those without rows, for what needs no query takes no time."""
-    partitions = fold_partitions(db, silver, carried)
-    whole = partitions.between["whole"]
-    groups = fold_groups(db, silver, carried, whole)
-    places = fold_places(db, groups.between["events"], groups.between["epochs"], whole, carried)
+def fold(db: Database, silver: Frames, carried: Frames, cut: Cuts | None = None) -> Folded:
+    """`silver`: the new rows of a batch, by table; `carried`: what the last batch left, nothing at first; `cut`: of
+    state partitions, the offsets right before these rows that were never read. A table that is not there is an empty
+    one: leave out those without rows, for what needs no query takes no time."""
+    partitions = fold_partitions(db, silver, carried, cut or {})
+    whole, cuts = partitions.between["whole"], partitions.between.get("cuts")
+    groups = fold_groups(db, silver, carried, whole, cuts)
+    places = fold_places(db, groups.between["events"], groups.between["epochs"], whole, cuts, carried)
     return replace(partitions | groups | places, between={})
 
 
-def fold_partitions(db: Database, silver: Frames, carried: Frames) -> Folded:
-    """The first step, for all records of state partitions. Leaves `whole`."""
+def fold_partitions(db: Database, silver: Frames, carried: Frames, cut: Cuts) -> Folded:
+    """The first step, for all records of state partitions. Leaves `whole`, and `cuts` if there are any."""
     one = _Partitions(db, silver, carried)
-    one.fold(silver)
+    one.fold(silver, cut)
     return one.out
 
 
-def fold_groups(db: Database, silver: Frames, carried: Frames, whole: Frame) -> Folded:
+def fold_groups(db: Database, silver: Frames, carried: Frames, whole: Frame, cuts: Frame | None) -> Folded:
     """The second, for all records of some of their groups. Leaves `events` and `epochs`."""
-    one = _Groups(db, silver, carried, whole)
+    one = _Groups(db, silver, carried, whole, cuts)
     one.fold()
     return one.out
 
 
-def fold_places(db: Database, events: Frame, epochs: Frame, whole: Frame, carried: Frames) -> Folded:
+def fold_places(
+    db: Database, events: Frame, epochs: Frame, whole: Frame, cuts: Frame | None, carried: Frames
+) -> Folded:
     """The third, for all events of some of the places that they own."""
     one = _Places(db, {}, carried)
-    one.fold(events, epochs, whole)
+    one.fold(events, epochs, whole, cuts)
     return one.out

@@ -259,6 +259,17 @@ def _overlaps(before: Frame) -> Frame:
     )
 
 
+def doubted(overlaps: Frame, cuts: Frame) -> Frame:
+    """One across offsets that were never read is only possible: there the other one may have given the place up."""
+    return sql(
+        """select o.* replace (case when exists (select 1 from {cuts} c where c.state_partition = o.state_partition
+                and o.other_from_offset < c.until_offset and c.until_offset <= o.offset) then 'possible'
+                else grade end as grade) from {overlaps} o""",
+        overlaps=overlaps,
+        cuts=cuts,
+    )
+
+
 def _unowned(before: Frame, places: Frame) -> Frame:
     """It is proven only where everything is known: otherwise somebody may have had it of whom nothing is left."""
     return sql(

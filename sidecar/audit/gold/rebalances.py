@@ -176,9 +176,8 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
     one = "state_partition, group_id"
     rows = sql(
         f"""select {one}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
-            protocol,
-                null as acc from {{groups}}
-            union all select {one}, offset, null, null, null, false, state, null, null, null, acc from {{was}}""",
+            protocol, revision, null as acc from {{groups}}
+            union all select {one}, offset, null, null, null, false, state, null, null, null, null, acc from {{was}}""",
         groups=groups,
         was=was,
     )
@@ -210,7 +209,8 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
                 on c.state_partition = m.state_partition and c.group_id = m.group_id and c.offset = m.offset
                 where acc is null)
             select {one}, 'classic' as kind, offset, ms as log_ms, written_ms, why, type, not deleted as there,
-                generation as epoch, case when type = 'g' then case when prep.offset > coalesce(b_head, -1) then prep
+                generation as epoch, revision,
+                case when type = 'g' then case when prep.offset > coalesce(b_head, -1) then prep
                     else rec end end as began,
                 case when type = 't' then {AIM_OF_CLASSIC} end as target
             from (select *, unnest(list_filter([case when begins then 'p' end, case when turns or deleted then 'g' end,
@@ -255,17 +255,18 @@ def told(
             union all select {GROUP}, -1, 'w', null, null, acc.there, acc.head.epoch, acc.live, null, null, 0
                 from {{was}}
             union all select {GROUP}, -2, 'r', null, null, true, null, 0, null, epoch, members from {{reached}}"""
-    said = f"""select {GROUP}, offset, type, member_id, b_there, null as began, null as target, null as acc
-                from {{line}} where type = 'm'
-            union all select {consumer}, offset, 'g', null, null, {LOGGED}, null, null from {{groups}}
-            union all select {GROUP}, -1, 'w', null, null, null, null, acc from {{was}}"""
+    said = f"""select {GROUP}, offset, type, member_id, b_there, null as began, null as target, null as acc,
+                null as revision from {{line}} where type = 'm'
+            union all select {consumer}, offset, 'g', null, null, {LOGGED}, null, null, revision from {{groups}}
+            union all select {GROUP}, -1, 'w', null, null, null, null, acc, null from {{was}}"""
     if targets is not None and moved is not None:
         frames |= {"targets": targets, "moved": moved}
         rows += f"""
             union all select {consumer}, offset, 't', log_ms, written_ms, true, epoch, {no} from {{targets}}
                 where not deleted"""
         said += f"""
-            union all select t.state_partition, t.group_id, 'consumer', t.offset, 't', null, null, null, {AIM}, null
+            union all select t.state_partition, t.group_id, 'consumer', t.offset, 't', null, null, null, {AIM}, null,
+                null
                 from {{targets}} t left join {{moved}} m on t.state_partition = m.state_partition
                     and t.group_id = m.group_id and t.offset = m.target_offset where not deleted"""
     if classic is not None:
@@ -273,5 +274,5 @@ def told(
         rows += f"""
             union all select {GROUP}, offset, type, log_ms, written_ms, there, epoch, {no} from {{classic}}"""
         said += f"""
-            union all select {GROUP}, offset, type, null, null, began, target, null from {{classic}}"""
+            union all select {GROUP}, offset, type, null, null, began, target, null, revision from {{classic}}"""
     return Told(sql(rows, **frames), sql(said, **frames))

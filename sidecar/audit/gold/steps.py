@@ -14,7 +14,7 @@ ORDER = "order by offset"
 
 
 def valid(frame: Frame) -> Frame:
-    """Without the records of who was the coordinator no more: they change nothing."""
+    """Without the records of fenced coordinators: they change nothing."""
     return frame.where(f"not {VOID}")
 
 
@@ -36,9 +36,27 @@ def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
     return sql(" union all ".join(selects), **frames)
 
 
-def read(keys: Frame, corrupt: Frame, before: Frame) -> Frame:
-    """Per state partition what has been read so far, and the first offset that is not there (null: there is none).
-    The search for a hole looks at every offset, so it is made only where the count says that there is one."""
+def cuts(keys: Frame, new: Frame, before: Frame) -> Frame:
+    """All offsets that were never read, with `written_ms` of the first record behind them. `new`: those right before
+    what this batch has."""
+    return done(
+        sql(
+            """select c.* exclude (written_ms), coalesce(c.written_ms, f.written_ms) as written_ms from (
+                    select state_partition, from_offset, until_offset, written_ms, false as is_new from {before}
+                    union all select state_partition, from_offset, until_offset, null, true from {new}) c
+                left join (select state_partition, arg_min(written_ms, offset) as written_ms from {keys}
+                    group by state_partition) f on c.state_partition = f.state_partition""",
+            keys=keys,
+            new=new,
+            before=before,
+        )
+    )
+
+
+def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame | None) -> Frame:
+    """Per state partition what has been read so far, the first offset that is not there (null: there is none), and how
+    many of those that could be read have no record, altogether and in a row. The search for holes looks at every
+    offset, so it is made only where the count says that there is one."""
     offsets = sql(
         """select state_partition, offset from {keys}
             union all select state_partition, offset from {corrupt}""",
@@ -49,6 +67,7 @@ def read(keys: Frame, corrupt: Frame, before: Frame) -> Frame:
         sql(
             """select coalesce(n.state_partition, b.state_partition) as state_partition,
                 coalesce(b.last_offset + 1, 0) as start, b.first_hole_offset as known_hole,
+                coalesce(b.without_record, 0) as without_record, coalesce(b.longest_hole, 0) as longest_hole,
                 n.first, n.last, coalesce(n.records, 0) as records
             from (select state_partition, min(offset) as first, max(offset) as last, count(*) as records
                     from {offsets} group by state_partition) n
@@ -57,30 +76,55 @@ def read(keys: Frame, corrupt: Frame, before: Frame) -> Frame:
             before=before,
         )
     )
-    return sql(
-        """with h as (select state_partition, min(expected) as hole from (
-                select o.state_partition, o.offset,
-                    e.start + row_number() over (partition by o.state_partition order by o.offset) - 1 as expected
-                from {offsets} o join (select * from {ends}
-                    where known_hole is null and last - start + 1 <> records) e
+    holes = sql(
+        """select state_partition, before + 1 as hole, offset, offset - before - 1 as length from (
+                select o.state_partition, o.offset, coalesce(lag(o.offset) over
+                    (partition by o.state_partition order by o.offset), e.start - 1) as before
+                from {offsets} o join (select * from {ends} where last - start + 1 <> records) e
                 on o.state_partition = e.state_partition)
-            where offset <> expected group by state_partition)
-            select e.state_partition, greatest(e.last, e.start - 1) as last_offset,
-                coalesce(e.known_hole, h.hole) as first_hole_offset
-            from {ends} e left join h on e.state_partition = h.state_partition""",
+            where offset > before + 1""",
         offsets=offsets,
+        ends=ends,
+    )
+    if cuts is not None:
+        behind = """select max(until_offset) from {cuts} c where c.state_partition = h.state_partition
+            and c.until_offset between h.hole + 1 and h.offset"""
+        query = f"select h.* replace (h.offset - coalesce(({behind}), h.hole) as length) from {{holes}} h"
+        holes = sql(query, holes=holes, cuts=cuts)
+    return sql(
+        """select e.state_partition, greatest(e.last, e.start - 1) as last_offset,
+                coalesce(e.known_hole, h.hole) as first_hole_offset,
+                e.without_record + coalesce(h.without_record, 0) as without_record,
+                greatest(e.longest_hole, h.longest_hole) as longest_hole
+            from {ends} e left join (select state_partition, min(hole) as hole, sum(length)::bigint as without_record,
+                max(length) as longest_hole from {holes} group by state_partition) h
+            on e.state_partition = h.state_partition""",
+        holes=holes,
         ends=ends,
     )
 
 
-MISSING = """case
-    when carried then 0
+UNSURE = -1
+"""Revision of the last value of a key before offsets that were never read: what comes behind them may be of another
+life of the key, so no revision follows it."""
+MISSING = f"""case
+    when carried or b_revision = {UNSURE} then 0
     when b_live and revision is null then 0
     when b_live and revision > b_revision then revision - b_revision - 1
     when b_live then revision
     else coalesce(revision, 1) - 1 end"""
 """Values of its key that are missing right before a record. `b_live`: a value of the key came before it. A revision
 that is not higher than that one's tells of a tombstone that is missing as well."""
+
+
+def unsure(rows: Frame, cuts: Frame, revision: str) -> Frame:
+    """Rows that the last batch left, if something behind them was never read."""
+    return sql(
+        f"""select * replace (case when state_partition in (select state_partition from {{cuts}} where is_new)
+                then {UNSURE} else {revision} end as {revision}) from {{rows}}""",
+        rows=rows,
+        cuts=cuts,
+    )
 
 
 def whole(before: str) -> str:
@@ -123,14 +167,18 @@ def revisions(keys: Frame, before: Frame) -> Frame:
     )
 
 
-def stretches(records: Frame, read: Frame, before: Frame) -> Frame:
+def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame | None) -> Frame:
     """Where state partitions are whole (tables.py): from `whole_from` until before `until`. `records`: of `revisions`;
-    `read`: of `read`; `before`: the last stretch of each so far."""
-    marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats")
+    `read`: of `read`; `before`: the last stretch of each so far; `cuts`: of `cuts`."""
+    marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats, log_ms")
+    if cuts is not None:
+        query = """select * from {marks} union all
+            select state_partition, until_offset - 1, null, false, null from {cuts} where is_new"""
+        marks = sql(query, marks=marks, cuts=cuts)
     parts = sql(
-        """select r.state_partition, r.last_offset, r.first_hole_offset, least(b.first_repeat, f.first) as first_repeat,
+        """select r.*, least(b.first_repeat, f.first) as first_repeat,
                 coalesce(b.last_sign, -1) as last_sign,
-                case when b.state_partition is null then 0 else b.whole_from end as whole_from,
+                case when b.state_partition is null then 0 else b.whole_from end as whole_from, b.whole_from_ms,
                 b.first_hole_offset is null and r.first_hole_offset < coalesce(least(b.first_repeat, f.first),
                     9223372036854775807) as torn
             from {read} r left join {before} b on r.state_partition = b.state_partition
@@ -142,16 +190,21 @@ def stretches(records: Frame, read: Frame, before: Frame) -> Frame:
     )
     parts = done(parts)
     return sql(
-        """with a as (select state_partition, offset, b_offset, repeats, null as begin from {marks}
-                union all select state_partition, first_hole_offset, null, false, null from {parts} where torn
-                union all select state_partition, last_sign, null, false, whole_from from {parts}),
+        """with a as (select state_partition, offset, b_offset, repeats, log_ms, null as begin from {marks}
+                union all select state_partition, first_hole_offset, null, false, null, null from {parts} where torn
+                union all select state_partition, last_sign, null, false, whole_from_ms, whole_from from {parts}),
             b as (select *, max(case when not repeats then offset end) over (partition by state_partition
                 order by offset) as sign from a),
             c as (select state_partition, sign, coalesce(min(begin), min(case when repeats and b_offset > sign
-                then offset end)) as whole_from from b group by state_partition, sign),
+                then offset end)) as whole_from,
+                case when min(begin) is not null then max(case when begin is not null then log_ms end)
+                    else arg_min(case when repeats and b_offset > sign then log_ms end,
+                        case when repeats and b_offset > sign then offset end) end as whole_from_ms
+                from b group by state_partition, sign),
             d as (select *, lead(sign) over (partition by state_partition order by sign) as until from c)
-            select d.state_partition, sign as last_sign, d.whole_from, until, last_offset, first_hole_offset,
-                first_repeat from d join {parts} p on d.state_partition = p.state_partition
+            select d.state_partition, sign as last_sign, d.whole_from, d.whole_from_ms, until, last_offset,
+                first_hole_offset, without_record, longest_hole, first_repeat
+            from d join {parts} p on d.state_partition = p.state_partition
             where d.whole_from is not null or until is null""",
         marks=marks,
         parts=parts,

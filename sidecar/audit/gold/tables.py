@@ -129,6 +129,11 @@ REBALANCES = _gold(
     KIND,
     Column("epoch", INT, "Group epoch, or generation."),
     Column("anew", FLAG, "The first since the group, of this kind, came into being; or the first that is known."),
+    Column(
+        "went_back",
+        FLAG,
+        "Its epoch is not higher than that of the one before, and the group had not gone. There must be none.",
+    ),
     *at("from_", "The record that began it; in a classic group that of PreparingRebalance."),
     Column("why", TEXT, "Why that was written."),
     Column("cause", TEXT, "`joined`, `changed` or `left`: what the member did; `other`: it was no member."),
@@ -212,7 +217,8 @@ OUTAGES = _gold(
 )
 STALE_WRITES = _gold(
     "stale_writes",
-    "A record of somebody who was the coordinator no more. It changes nothing. There must be none.",
+    "A record of a fenced coordinator: another one had claimed the state partition before. It changes nothing. There"
+    " must be none.",
     OFFSET_KEY,
     Column("state_partition", INT, "Partition of the state topic."),
     *at("", "The record."),
@@ -247,7 +253,7 @@ STALE_CLAIMS = _gold(
     Column("topic", TEXT, "The topic."),
     Column("partitions", many(INT), "The partitions."),
     Column("generation", INT, "In which it got them; -1: its client does not say."),
-    Column("holder", TEXT, "Who had them; empty: nobody."),
+    Column("holder", TEXT, "Who owned them; empty: they were unowned."),
     is_open=False,
 )
 COVERAGE = _gold(
@@ -269,12 +275,24 @@ COVERAGE = _gold(
     Column("complete_since_ms", LONG, "Its timestamp.", "none is missing"),
     Column("complete_since_time", TIME, "The same.", "none is missing"),
     Column(
+        "read_from_offset",
+        LONG,
+        "Where reading the state partition began; above 0, what was before is not known: the topic began there, or the"
+        " run was told to begin there.",
+    ),
+    Column("lost", LONG, "Offsets behind that which were gone from the topic before they could be read."),
+    Column(
         "first_hole_offset",
         LONG,
-        "The first offset of the state partition without a record: compaction, or the end of a transaction.",
+        "The first offset of the state partition without a record: never read, removed by compaction, or taken by a"
+        " transaction.",
         "there is none",
     ),
+    Column("without_record", LONG, "Offsets of the state partition that could be read and have no record."),
+    Column("longest_hole", LONG, "The most of them in a row. A transaction that was committed leaves 1."),
     Column("whole_from_offset", LONG, "Since there everything is known.", "no such offset is known"),
+    Column("whole_from_ms", LONG, "Timestamp of the record there.", "it is 0; no such offset is known"),
+    Column("whole_from_time", TIME, "The same.", "it is 0; no such offset is known"),
     OPEN,
 )
 CORRUPT = Table("gold", "unreadable", SILVER_CORRUPT.doc, SILVER_CORRUPT.key, tuple(SILVER_CORRUPT.columns[:8]))
@@ -303,10 +321,17 @@ def _lives(check: str, sentence: str, where: str) -> dict[str, tuple[str, str]]:
     return {f"{check}_{t}": (sentence, f"select * from {t} where {where}") for t in _LIVES}
 
 
+def once(table: Table, named: str = "") -> tuple[str, str]:
+    """`named`: the table in the query, if not by its name."""
+    key = ", ".join("`offset`" if n == "offset" and not named else f'"{n}"' if named else n for n in table.key)
+    return f"No two rows have the same {', '.join(table.key)}.", (
+        f"select {key} from {named or table.name} group by {key} having count(*) > 1"
+    )
+
+
 INVARIANTS: dict[str, tuple[str, str]] = {
     "one_owner": ("No partition has two owners.", "select * from second_owners where grade = 'proven'"),
-    "no_stale_writes": ("Nobody writes who is the coordinator no more.", "select * from stale_writes"),
-    "everything_read": ("Every record can be read.", "select * from unreadable"),
+    "no_stale_writes": ("No fenced coordinator writes.", "select * from stale_writes"),
     **_lives("order", "Nothing ends before it began.", "from_offset >= to_offset"),
     **_lives(
         "bounds",
@@ -333,9 +358,9 @@ INVARIANTS: dict[str, tuple[str, str]] = {
     ),
     "epochs_rise": (
         "The epoch of a group goes back only if the group began anew.",
-        "select * from (select r.*, lag(epoch) over (partition by state_partition, group_id, kind order by from_offset)"
-        " as former from rebalances r) r where epoch <= former and not anew",
+        "select * from rebalances where went_back",
     ),
     "unowned_order": ("Nothing ends before it began.", "select * from unowned where from_offset >= to_offset"),
+    **{f"once_{name}": once(table) for name, table in GOLD.items()},
 }
 """Name -> a sentence, and a query over the tables of gold that gives the rows for which it does not hold."""

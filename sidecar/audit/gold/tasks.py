@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name
 from sidecar.audit.gold.carried import CARRIED
-from sidecar.audit.gold.fold import Folded, Frames, fold, fold_groups, fold_partitions, fold_places
+from sidecar.audit.gold.fold import Cuts, Folded, Frames, fold, fold_groups, fold_partitions, fold_places
 from sidecar.audit.gold.frames import Database, database, shape
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake_files import TableWriter, Target, typed
@@ -38,6 +38,7 @@ def _between(name: str, **columns: object) -> Table:
 BETWEEN = by_name(
     (
         _between("whole", state_partition=INT, whole_from=LONG, until=LONG),
+        _between("cuts", state_partition=INT, from_offset=LONG, until_offset=LONG, written_ms=LONG, is_new=FLAG),
         _between("epochs", state_partition=INT, group_id=TEXT, kind=TEXT, member_id=TEXT, epoch=INT),
         _between(
             "events",
@@ -85,13 +86,14 @@ class Unit:
 @dataclass(frozen=True)
 class Work:
     """Files of the tables that a batch reads, and where it writes. `memory`: of each task, as DuckDB spells it; empty:
-    its share of what there is."""
+    its share of what there is. `cuts`: of state partitions, the offsets right before the batch that were never read."""
 
     silver: Mapping[str, Sequence[str]]
     carried: Mapping[str, Sequence[str]]
     targets: Mapping[str, Target]
     memory: str = ""
     between: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    cuts: Cuts = field(default_factory=dict)
 
 
 def planned(rows: Mapping[int, int], parallelism: int, rows_per_task: int = ROWS_PER_TASK) -> list[list[Unit]]:
@@ -132,14 +134,16 @@ def _folded(db: Database, unit: Unit, work: Work) -> Folded:
         return {name: db.files(known[name], paths, unit.where(known[name])) for name, paths in files.items()}
 
     silver, carried = read(SILVER_TABLES, work.silver), read(CARRIED, work.carried)
+    cut = {p: work.cuts[p] for p in unit.partitions if p in work.cuts}
     if unit.step == ALL:
-        return fold(db, silver, carried)
+        return fold(db, silver, carried, cut)
     if unit.step == PARTITIONS:
-        return fold_partitions(db, silver, carried)
+        return fold_partitions(db, silver, carried, cut)
     between = {name: db.files(t, work.between.get(name, ()), unit.where(t)) for name, t in BETWEEN.items()}
+    cuts = between["cuts"] if work.between.get("cuts") else None
     if unit.step == GROUPS:
-        return fold_groups(db, silver, carried, between["whole"])
-    return fold_places(db, between["events"], between["epochs"], between["whole"], carried)
+        return fold_groups(db, silver, carried, between["whole"], cuts)
+    return fold_places(db, between["events"], between["epochs"], between["whole"], cuts, carried)
 
 
 def _write(folded: Folded, work: Work, writers: dict[str, TableWriter]) -> None:

@@ -19,6 +19,7 @@ def findings(source: Source, groups: Groups, until: int) -> list[Finding]:
     found = [
         *_overlaps(source, groups, until),
         *_stale_writes(source, groups),
+        *_went_back(source, groups),
         *_unreadable(source, groups),
         *groups.unowned_findings(),
         *_outages(source),
@@ -104,10 +105,20 @@ def _stale_writes(source: Source, groups: Groups) -> Iterator[Finding]:
         )
     ):
         of = " ".join(filter(None, (kind, sub)))
-        told = "a claim of a fenced producer" if what == "claim" else f"a record ({of}) of who was coordinator no more"
+        told = "a claim of a fenced producer" if what == "claim" else f"a record ({of}) of a fenced coordinator"
         than = "" if last is None else f", the last claim was {last}"
         text = f"{told}: owner epoch {mine}{than}; it changes nothing{f' ({why})' if why else ''}"
         yield Finding("stale", FAULT, ms, None, offset, sp, text, groups.number.get((sp, group), NONE))
+
+
+def _went_back(source: Source, groups: Groups) -> Iterator[Finding]:
+    table = source.rows("rebalances", where={"went_back": [True]})
+    for sp, group, kind, epoch, ms, offset, why in table.each(
+        "state_partition", "group_id", "kind", "epoch", "from_ms", "from_offset", "why"
+    ):
+        name = "generation" if kind == "classic" else "epoch"
+        text = f"{name} {epoch} is not higher than the one before it{f' ({why})' if why else ''}"
+        yield Finding("back", FAULT, ms, None, offset, sp, text, groups.number[sp, group])
 
 
 def _unreadable(source: Source, groups: Groups) -> Iterator[Finding]:
@@ -115,7 +126,7 @@ def _unreadable(source: Source, groups: Groups) -> Iterator[Finding]:
         "state_partition", "group_id", "log_ms", "offset", "kind", "reason"
     ):
         number = groups.number.get((sp, group or ""), NONE)
-        yield Finding("unreadable", FAULT, ms, None, offset, sp, f"{kind or 'unknown kind'}: {reason}", number)
+        yield Finding("unreadable", POSSIBLE, ms, None, offset, sp, f"{kind or 'unknown kind'}: {reason}", number)
 
 
 def _outages(source: Source) -> Iterator[Finding]:
@@ -135,9 +146,9 @@ def _stale_claims(source: Source, groups: Groups) -> Iterator[Finding]:
     ):
         g = groups.number[sp, group]
         told = ", ".join(map(str, parts[:MANY])) + (" and more" if len(parts) > MANY else "")
-        had = groups.called(g, holder) if holder else "nobody"
+        had = f"{groups.called(g, holder)}’s" if holder else "unowned"
         got = f"got in generation {gen}" if gen >= 0 else "it does not say in which generation"
-        text = f"{groups.called(g, member)} said that it owned {topic}: {told} ({got}); they were {had}’s"
+        text = f"{groups.called(g, member)} said that it owned {topic}: {told} ({got}); they were {had}"
         yield Finding("claimed", NOTE, ms, None, offset, sp, text, g, owner=groups.owner(g, member))
 
 

@@ -117,7 +117,7 @@ class Groups:
         return self._ends.get((group, place, member, from_offset))
 
     def unowned_findings(self) -> Iterable[Finding]:
-        """As long as the group had members: a partition of an empty group is nobody's, as it should be."""
+        """As long as the group had members: a partition of an empty group is unowned, as it should be."""
         t, brief = self._tables["unowned"], 0
         for number, g in enumerate(self._groups):
             for n in g.rows["unowned"]:

@@ -13,6 +13,7 @@ KINDS = (
     ("overlap", "two owners"),
     ("overlap?", "perhaps two owners"),
     ("stale", "stale write"),
+    ("back", "epoch went back"),
     ("unreadable", "unreadable record"),
     ("outage", "coordinator away"),
     ("claimed", "stale claim"),

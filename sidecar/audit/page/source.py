@@ -43,9 +43,12 @@ class Source:
         parts = [rows(t, ["state_partition"], {"group_id": [group]})["state_partition"] for t in named]
         return sorted({p for part in parts for p in part})
 
-    def rows(self, name: str, *, shared: bool = False) -> Rows:
-        """`shared`: also what is of no group, if it lies in the group's state partition or is a setting of brokers."""
-        where: dict[str, Sequence[Any]] = {}
+    def rows(self, name: str, *, shared: bool = False, where: Mapping[str, Sequence[Any]] | None = None) -> Rows:
+        """`where`: only rows with one of these values.
+
+        `shared`: also what is of no group, if it lies in the group's state partition or is a setting of
+        brokers."""
+        where = dict(where or {})
         names = [c.name for c in GOLD[name].columns if c.type not in (TIME, BYTES)]
         if self.group is not None:
             if "group_id" in names:

@@ -10,19 +10,26 @@ from typing import Any
 
 from sidecar.audit.page.kinds import FAULT, KINDS, NOTE, POSSIBLE, Finding
 from sidecar.audit.page.pack import NONE, Rows
+from sidecar.audit.standing import COLUMNS, Standing, reasons, standing, together
 
 
 @dataclass(frozen=True)
 class Covered:
-    """Of a state partition or a group. `since_ms`: complete from then on; None: no value is known to be missing."""
+    """Of a state partition or a group. A group is not better known than its state partition: there may have been
+    records of it that left no trace."""
 
     first_ms: int
     last_ms: int
     records: int
-    missing: int
-    since_ms: int | None
-    all_read: bool
-    """No offset is without a record either, so nothing can be missing unseen."""
+    standing: Standing
+
+    @property
+    def missing(self) -> int:
+        return self.standing.missing
+
+    @property
+    def since_ms(self) -> int | None:
+        return self.standing.since_ms
 
 
 @dataclass
@@ -49,19 +56,10 @@ class Coverage:
 def coverage(table: Rows, group: str | None) -> Coverage:
     """`group`: if only that one is shown, what other groups of its state partition lack does not count."""
     found = Coverage()
-    for p, scope, name, first, last, first_offset, records, missing, since, hole in table.each(
-        "state_partition",
-        "scope",
-        "group_id",
-        "first_ms",
-        "last_ms",
-        "first_offset",
-        "records",
-        "missing",
-        "complete_since_ms",
-        "first_hole_offset",
+    for p, scope, name, first, last, records, *rest in table.each(
+        "state_partition", "scope", "group_id", "first_ms", "last_ms", "records", *COLUMNS
     ):
-        covered = Covered(first, last, records, missing, since, hole is None and first_offset == 0 and not missing)
+        covered = Covered(first, last, records, standing(dict(zip(COLUMNS, rest, strict=True))))
         if scope == "partition":
             found.partitions[p] = covered
         else:
@@ -69,7 +67,7 @@ def coverage(table: Rows, group: str | None) -> Coverage:
     for (p, name), mine in found.groups.items():
         if name == group and p in found.partitions:
             whole = found.partitions[p]
-            found.partitions[p] = replace(mine, last_ms=whole.last_ms, all_read=whole.all_read)
+            found.partitions[p] = replace(mine, last_ms=whole.last_ms)
     return found
 
 
@@ -91,22 +89,24 @@ def verdict(
     `absent`: tables that are needed and not there. `failed`: names of checks elsewhere that found a fault."""
     grave = {g: sum(f.grave == g for f in found) for g in (FAULT, POSSIBLE, NOTE)}
     grave[FAULT] += len(failed)
+    unreadable = sum(f.kind == "unreadable" for f in found)
+    grave[POSSIBLE] -= unreadable
     names = dict(KINDS)
     seen_faults = Counter(f.kind for f in found if f.grave == FAULT)
     faults = {names[kind]: seen_faults[kind] for kind in names if seen_faults[kind]} | Counter(failed)
     blind = {str(p) for p in partitions if p not in covered.partitions}
     blind |= {g for p, g in groups if covered.of((p, g)) is None}
-    times = [c.since_ms for c in covered.all if c.since_ms is not None]
-    since = max(times, default=covered.first_ms)
+    now = together(c.standing for c in (covered.partitions or covered.groups).values())
+    since = covered.first_ms if now.complete else now.since_ms if now.since_known else None
     known = bool(covered.partitions or covered.groups) and not blind and not absent
-    complete = known and not times and not any(c.missing for c in covered.all)
+    complete = known and now.complete and not unreadable
     if grave[FAULT]:
         state = "findings"
     elif complete and not grave[POSSIBLE]:
         state = "clean"
     else:
         state = "unknown"
-    seen = bool(covered.partitions) and all(c.all_read for c in covered.partitions.values())
+    lack = _lack(blind, absent, covered)
     return {
         "state": state,
         "faults": grave[FAULT],
@@ -114,13 +114,12 @@ def verdict(
         "notes": grave[NOTE],
         "known": known,
         "complete": complete,
-        "certain": complete and seen,
         "since": NONE if since is None or not known else since,
         "first": NONE if covered.first_ms is None else covered.first_ms,
         "records": sum(c.records for c in (covered.partitions or covered.groups).values()),
-        "missing": sum(c.missing for c in (covered.partitions or covered.groups).values()),
-        "holes": sum(not c.all_read for c in covered.partitions.values()),
-        **_words(state, grave, faults, since if known else None, complete, _lack(blind, absent, covered)),
+        "missing": now.missing,
+        "lost": now.lost + now.not_read,
+        **_words(state, grave, faults, since if known else None, lack, reasons(now, unreadable), now.complete),
     }
 
 
@@ -136,9 +135,16 @@ def _lack(blind: set[str], absent: Sequence[str], covered: Coverage) -> str:
 
 
 def _words(
-    state: str, grave: Mapping[int, int], faults: Mapping[str, int], since: int | None, complete: bool, lack: str
+    state: str,
+    grave: Mapping[int, int],
+    faults: Mapping[str, int],
+    since: int | None,
+    lack: str,
+    why: list[str],
+    whole: bool,
 ) -> dict[str, str]:
-    """The verdict as a head and a sentence, so that the page and its readers say the same."""
+    """The verdict as a head and a sentence, so that the page and its readers say the same. `why`: not everything is
+    known; `whole`: but that is no matter of time."""
     count, possible = grave[FAULT], grave[POSSIBLE]
     if state == "findings":
         head = f"{count} {'finding' if count == 1 else 'findings'}"
@@ -146,22 +152,21 @@ def _words(
         head = "Clean"
     elif lack or since is None:
         head = "Cannot know"
-    elif complete:
-        head = "Cannot rule it out"
+    elif whole:
+        head = "Cannot know everything" if why else "Cannot rule it out"
     else:
         head = f"Cannot know before {stamp(since)}"
     parts = []
     if state == "clean":
-        parts.append("No partition had two owners, nobody wrote who was not the coordinator, every record was read.")
+        parts.append(
+            "No partition had two owners, no fenced coordinator wrote, no epoch went back, every record was read."
+        )
     if faults:
         listed = ", ".join(f"{name} ({n})" for name, n in faults.items())
         parts.append(f"{listed[:1].upper()}{listed[1:]}.")
     if possible:
         parts.append(f"{possible} more may have been: records are missing, and what they said is not known.")
-    if lack:
-        parts.append(lack)
-    elif state != "clean" and not complete and since is not None:
-        parts.append(f"Compaction took records: the history is complete since {stamp(since)}.")
+    parts += [lack] if lack else why
     if state == "unknown" and not lack:
         parts.append("What is there shows no fault.")
     return {"head": head, "text": " ".join(parts)}

@@ -39,7 +39,7 @@ def set_patterns(ground: Ground, patterns: str) -> None:
     """Which groups the sidecars coordinate, for all of them; "": as their own settings say. Raises DrillError."""
     change = ("--add-config", f"{INCLUDE}={patterns}") if patterns else ("--delete-config", INCLUDE)
     whom = ("--bootstrap-server", ground.kafka.bootstrap, "--alter", "--entity-type", "brokers", "--entity-default")
-    code, said = ground.kafka.run_tool(CONFIGS, *whom, *change, timeout_s=120)
+    code, said = ground.kafka.run_tool(CONFIGS, *whom, *change, *ground.kafka.command_config, timeout_s=120)
     if code != 0:
         raise DrillError(f"kafka-configs.sh {' '.join(change)}: exit code {code}: {said[-500:]}")
 
@@ -51,7 +51,8 @@ def groups_of(ground: Ground) -> list[str]:
 
 def whereabouts(ground: Ground) -> dict[str, str]:
     """Where each group under test is, as `sidecar groups list` shows it; nothing while it cannot be told."""
-    code, said = command("groups", "list", "--bootstrap", ground.kafka.bootstrap, "-o", "json")
+    where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
+    code, said = command("groups", "list", *where, "-o", "json")
     if code != 0:
         return {}
     told = {row["group"]: str(row["where"]) for row in map(json.loads, said.splitlines())}

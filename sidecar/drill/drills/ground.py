@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -132,7 +133,8 @@ class Ground:
         self.say(f"{len(k.nodes)} brokers, Kafka {k.version}, and their sidecars run after {took:.0f} s")
 
     def admin(self, bootstrap: str = "") -> AdminClient:
-        return AdminClient({"bootstrap.servers": bootstrap or self.kafka.internal, "log_level": 2})
+        where: dict[str, Any] = {"bootstrap.servers": bootstrap or self.kafka.internal, "log_level": 2}
+        return AdminClient({**where, **self.kafka.security.librdkafka()})
 
     def owner(self) -> Broker:
         return self.kafka.owner_of(self.companies[0].group)
@@ -228,7 +230,9 @@ class Ground:
         for (side, begin, bootstrap), kind, newcomer in itertools.product(places, KINDS, (False, True)):
             prefix = f"{begin}-{tag}-{kind}-{'newcomer' if newcomer else 'bystander'}"
             name = sibling_group(first, prefix, STATE_PARTITIONS)
-            out.setdefault(side, []).append(Member(name, kind, self._addresses(bootstrap), self.topic, newcomer))
+            where = self._addresses(bootstrap)
+            member = Member(name, kind, where, self.topic, newcomer, self.kafka.security)
+            out.setdefault(side, []).append(member)
         return out
 
     @staticmethod
@@ -247,7 +251,8 @@ class Ground:
         c.clients = [make(f"{name}-{of}").start() for make, of in zip(c.make, ("java", "py"), strict=True)]
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
-            c.members.append(Member(name, c.kind, self._addresses(c.bootstrap), self.topic))
+            where = self._addresses(c.bootstrap)
+            c.members.append(Member(name, c.kind, where, self.topic, security=k.security))
         return c
 
     @property

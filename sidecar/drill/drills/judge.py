@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from sidecar.audit.errors import AuditError
 from sidecar.drill.clients import backward_commits, double_owned, missing
 from sidecar.drill.drills.ground import Company, Ground
 from sidecar.drill.lake import audited, rows
+from sidecar.drill.local import LocalKafka
 
 SHOWN = 8
 
@@ -86,10 +86,10 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, default=str)
 
 
-def audit(bootstrap: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
+def audit(kafka: LocalKafka) -> dict[str, list[dict[str, Any]]]:
     """Bring the lake of this cluster up to date; return what must not be, by table. Raises AuditError if the topic or
     a record in it cannot be read."""
-    lake = audited(bootstrap, folder)
+    lake = audited(kafka.internal, kafka.folder / "lake", kafka.command_config)
     found = {name: rows(lake, name) for name in ("second_owners", "stale_writes", "unreadable")}
     if found["unreadable"]:
         raise AuditError(f"{len(found['unreadable'])} records cannot be read: {_line(found['unreadable'][0])}")

@@ -24,7 +24,7 @@ class Restore(Drill):
         k = ground.kafka
         before = self._epochs(ground)
         file = k.folder / f"state-{time.strftime('%H%M%S')}-{i}.jsonl.gz"
-        where = ("--bootstrap", k.internal)
+        where = ("--bootstrap", k.internal, *k.command_config)
         mark = Mark.now("all sidecars are stopped, and the state topic is restored from a dump")
         early, _ = command("state", "load", str(file), *where)
         for node in k.nodes:

@@ -103,7 +103,7 @@ class _Deployment(Drill):
     def _audited(self, ground: Ground, since_ms: int) -> None:
         """What the audit says of the topic that is deleted next."""
         found = Verdict()
-        judge_audit(audit(ground.kafka.internal, ground.kafka.folder / "lake"), found, since_ms)
+        judge_audit(audit(ground.kafka), found, since_ms)
         said = {"double_owned": found.double_owned, "stale_writes": found.stale_writes}
         self.find("the audit before the topic is deleted", said, found.ok)
 

@@ -138,4 +138,4 @@ def finish(ground: Ground, verdict: Verdict, since_ms: int) -> None:
         ground.strike()
         for c in ground.companies:
             judge_company(c, producer.ends, verdict)
-        judge_audit(audit(ground.kafka.internal, ground.kafka.folder / "lake"), verdict, since_ms)
+        judge_audit(audit(ground.kafka), verdict, since_ms)

@@ -35,22 +35,25 @@ def read(frame: Frame) -> pa.Table:
     return pa.Table.from_batches(batches, batches[0].schema if batches else schema)
 
 
-def gold(rows: list[Row], cuts: list[dict[int, int]] | None = None) -> Tables:
+def gold(
+    rows: list[Row], cuts: list[dict[int, int]] | None = None, unread: list[dict[int, tuple[int, int]]] | None = None
+) -> Tables:
     """All rows that were added, and those that are open after the last batch. `cuts`: per batch, and per state
-    partition, the offset at which it ends."""
+    partition, the offset at which it ends. `unread`: per batch, and per state partition, the offsets right before it
+    that were never read."""
     ends = [*(cuts or []), {}]
     done: dict[int, int] = defaultdict(int)
     found: Tables = defaultdict(list)
     left: dict[str, pa.Table] = {}
     still_open: Tables = {}
-    for end in ends:
+    for end, never in zip(ends, unread or [{} for _ in ends], strict=True):
         part = [r for r in rows if done[r["state_partition"]] <= r["offset"] < end.get(r["state_partition"], 1 << 60)]
         for r in part:
             done[r["state_partition"]] = max(done[r["state_partition"]], r["offset"] + 1)
         with database() as db:
             silver = {n: db.rows(rows_of(SILVER_TABLES[n], rs)) for n, rs in by_table(part).items() if rs}
             carried = {n: db.rows(kept) for n, kept in left.items() if kept.num_rows}
-            made = fold(db, silver, carried)
+            made = fold(db, silver, carried, never)
             still_open = {}
             for name, frame in made.gold.items():
                 told = untimed(read(frame)).to_pylist()

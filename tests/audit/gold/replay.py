@@ -52,6 +52,8 @@ class Line:
     rebalance: Row | None = None
     head: Row | None = None
     """The last record that began an epoch, or ended the group."""
+    epoch: int | None = None
+    """The last one that began since the group did."""
 
 
 class Replay:
@@ -172,7 +174,8 @@ class Replay:
                 self._hold(row, "classic", m, {})
             del self.classic[row["group_id"]]
             self._end_epoch(row, "classic")
-            self.lines[row["group_id"], "classic"].head = row
+            line = self.lines[row["group_id"], "classic"]
+            line.head, line.epoch = row, None
             return
         group.type, group.assigned = row["protocol_type"], row["assigned_generation"]
         waiting, group.waiting = group.waiting, {}
@@ -221,6 +224,7 @@ class Replay:
             "kind": kind,
             "epoch": epoch,
             "anew": line.head is None or line.head["deleted"],
+            "went_back": line.epoch is not None and epoch <= line.epoch,
             **at("from_", began),
             "why": began["why"],
             "cause": who["what"] if theirs and who else "other",
@@ -233,7 +237,7 @@ class Replay:
             "superseded": False,
             "open": True,
         }
-        line.head = row
+        line.head, line.epoch = row, epoch
         self.tables["rebalances"].append(line.rebalance)
 
     def _end_epoch(self, row: Row, kind: str) -> None:
@@ -246,7 +250,7 @@ class Replay:
         line = self.lines[row["group_id"], "consumer"]
         if row["deleted"]:
             self._end_epoch(row, "consumer")
-            line.head = row
+            line.head, line.epoch = row, None
         else:
             self._begin_epoch(row, "consumer", row["epoch"], row, line.who)
             self._settle(row, row["epoch"])

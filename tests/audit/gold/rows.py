@@ -9,10 +9,12 @@ from typing import Any
 
 from sidecar.audit.layers import SILVER, SILVER_TABLES
 from sidecar.core.classic.embedded import assigned
+from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.records import Record, Tombstone
 from tests.audit.gold.replay import Row
 from tests.sim.model import Cluster
 from tests.sim.run import play
+from tests.sim.world import GROUPS
 
 SUB = {
     "member": "member_id",
@@ -176,10 +178,21 @@ def fields_of(record: Any) -> Row:
 
 def simulated(seed: int, first_partition: int) -> list[Row]:
     """All that was written in a simulated run, before any compaction. Its partitions get numbers of their own."""
+    return simulated_with_owners(seed, first_partition)[0]
+
+
+def simulated_with_owners(
+    seed: int, first_partition: int, fencing: bool = True
+) -> tuple[list[Row], set[tuple[Any, ...]]]:
+    """And who owns what at its end, by the coordinator's own state: state partition, group, kind, topic key, partition,
+    member. Without `fencing` the log also takes what fenced coordinators write."""
     logs: list[Log] = []
+    sims: list[Cluster] = []
 
     def listen(sim: Cluster) -> None:
+        sims.append(sim)
         for n, log in enumerate(sim.world.logs):
+            log.fencing = fencing
             made = Log(first_partition + n)
             logs.append(made)
             real = log.append
@@ -194,7 +207,25 @@ def simulated(seed: int, first_partition: int) -> list[Row]:
             log.append = append  # type: ignore[method-assign]
 
     play(seed, plant=listen)
-    return [row for log in logs for row in log.rows]
+    (sim,) = sims
+    owners = {
+        (first_partition + sim.world.partition_of(group_id), group_id, *place)
+        for group_id in GROUPS
+        for place in owners_of(sim.checks.group(group_id))
+    }
+    return [row for log in logs for row in log.rows], owners
+
+
+def owners_of(group: Any) -> Iterable[tuple[str, str, int, str]]:
+    """Kind, topic key, partition, member."""
+    if isinstance(group, ConsumerGroup):
+        for topic, owners in group.owners.items():
+            for p, m in owners.items():
+                yield "consumer", base64.urlsafe_b64encode(topic).decode().rstrip("="), p, m
+    elif group is not None:
+        for m, given in group.assignments.items():
+            for topic_name, ps in (assigned(given) or {}).items():
+                yield from (("classic", topic_name, p, m) for p in ps)
 
 
 def _record(log: Log, epoch: int, record: Record | None, now: int) -> None:

@@ -209,7 +209,7 @@ def test_assignments_of_a_generation_count_from_the_same_record(found: Tables) -
         (0, "m2", 12, None, 2),
         (1, "m1", 12, None, 2),
     ]
-    assert of(found, "second_owners", CLASSIC, "member_id") == [] if found["second_owners"] else True
+    assert {r["state_partition"] for r in found["second_owners"]} == {SECOND, LOST, TAKEN}, "where they are planted"
     columns = ("epoch", "from_offset", "members", "partitions_moved", "settled_offset")
     assert of(found, "rebalances", CLASSIC, *columns) == [(1, 3, 2, 2, 7), (2, 8, 2, 2, 12)]
 
@@ -254,7 +254,8 @@ def test_planted_faults_are_found_and_named(found: Tables) -> None:
     columns = ("partition", "member_id", "other_member_id", "grade")
     assert of(found, "second_owners", SECOND, *columns) == [(1, "m2", "m1", "proven")]
     assert of(found, "second_owners", LOST, *columns) == [(0, "m2", "m1", "proven")]
-    assert of(found, "rebalances", BACK, "epoch", "anew") == [(7, True), (6, False)]
+    assert of(found, "rebalances", BACK, "epoch", "anew", "went_back") == [(7, True, False), (6, False, True)]
+    assert [r["state_partition"] for r in found["rebalances"] if r["went_back"]] == [BACK]
     names = set(broken(found))
     assert {"one_owner", "no_stale_writes", "epochs_rise"} <= names
     assert names <= {"one_owner", "no_stale_writes", "epochs_rise", "known_members"}

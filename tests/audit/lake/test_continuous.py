@@ -7,16 +7,21 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
+from collections.abc import Iterator
+from errno import ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecar.audit.continuous import Continuous
+from sidecar.audit.continuous import OLDEST, Continuous, Metrics
 from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest import last_batch
 from sidecar.audit.lake import Lake
+from sidecar.audit.lake_spark import numbered
+from sidecar.audit.source_lag import Lag
 from sidecar.audit.source_uri import dump
 from tests.audit.lake.making import bronze, log
 from tests.audit.lake.topics import Topics
@@ -48,6 +53,78 @@ def test_what_passes_is_tried_again(spark: SparkSession, tmp_path: Path) -> None
     assert any("b.jsonl, line 1" in text for text in said)
     assert job.metrics.registry.get_sample_value("group_state_audit_records") == 200
     assert job.metrics.registry.get_sample_value("group_state_audit_up") == 1
+
+
+def test_a_lake_that_cannot_be_written_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Here somebody has put a file in its place for a while. Meanwhile the age of what is not in it goes on."""
+    (source := tmp_path / "in").mkdir()
+    dump([bronze(log(31, 60), 0)], source / "a.jsonl")
+    lake, away = tmp_path / "lake", tmp_path / "away"
+    job = Continuous(spark, f"file://{source}", Lake.at(lake), {}, every_s=0.1)
+    ok: list[float | None] = []
+
+    def say(text: str) -> None:
+        if "gold" in text and not ok:
+            lake.rename(away)
+            lake.touch()
+        elif "tried again" in text:
+            ok.append(job.metrics.registry.get_sample_value("group_state_audit_up"))
+            lake.unlink()
+            away.rename(lake)
+            job.stopped.set()
+
+    job.say = say
+    job.run()
+    assert ok == [0] and last_batch(Lake.at(lake)).position == {0: 60}
+
+
+def no_room(numbers: Iterator[int]) -> Iterator[str]:
+    raise OSError(ENOSPC, "No space left on device")
+    yield
+
+
+def test_a_task_for_which_there_is_no_room_is_no_bug(spark: SparkSession) -> None:
+    with pytest.raises(AuditError, match="No space left on device"):
+        numbered(spark, 1, no_room)
+
+
+def test_the_age_of_what_is_not_in_the_lake_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no batch succeeds any more nobody looks, and history is lost all the same."""
+    metrics, seconds = Metrics(), 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: seconds)
+    metrics.told([Lag(0, behind=1, gone=0, age_ms=5_000, allowed_ms=7), Lag(1, 0, 0, None, 7)])
+    seconds = 130.0
+    oldest = [metrics.registry.get_sample_value(OLDEST, {"partition": p}) for p in ("0", "1")]
+    assert oldest == [35, 30]
+
+
+@pytest.mark.kafka
+def test_what_was_lost_is_told_until_the_end(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    """What was gone before the first batch is not lost by this audit: it was not there yet."""
+    uri = topics.create("gone", 1, **{"cleanup.policy": "delete", "retention.ms": "-1"})
+    entries = log(34, 90)
+    topics.write("gone", {0: entries[:30]})
+    topics.forget("gone", 0, 10)
+    lost: list[float | None] = []
+    job = Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.1)
+
+    def say(text: str) -> None:
+        found = re.fullmatch(r"batch (\d): gold is up to date", text)
+        if found is None:
+            return
+        lost.append(job.metrics.registry.get_sample_value("group_state_audit_lost_records"))
+        if found[1] == "0":
+            topics.write("gone", {0: entries[30:60]})
+            topics.forget("gone", 0, 50)
+        elif found[1] == "1":
+            topics.write("gone", {0: entries[60:]})
+        else:
+            job.stopped.set()
+
+    job.say = say
+    job.run()
+    assert lost[:2] == [0, 20] and (lost[2] or 0) >= 20, "these records have gaps in their revisions, too"
+    assert (job.metrics.registry.get_sample_value("group_state_audit_lost_records") or 0) >= 20
 
 
 def test_the_first_failure_ends_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from sidecar.drill.processes import wait_until
 from sidecar.state.codec import Encoded
 from tests.audit.lake.making import T0
 
@@ -18,15 +19,24 @@ class Topics:
         self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
 
-    def create(self, name: str, partitions: int = 3) -> str:
-        """Returns its URI."""
-        settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(LAG_MS)}
+    def create(self, name: str, partitions: int = 3, **more: str) -> str:
+        """Returns its URI. `more`: settings of the topic."""
+        settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(LAG_MS), **more}
         made = self.admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
         made[name].result(30)
         return f"kafka://{self.bootstrap}/{name}"
 
     def delete(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(30)
+
+    def forget(self, name: str, partition: int, before: int) -> None:
+        """Its records before this offset go."""
+        for future in self.admin.delete_records([TopicPartition(name, partition, before)]).values():
+            future.result(30)
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody"})
+        place = TopicPartition(name, partition)
+        wait_until("the records to go", lambda: consumer.get_watermark_offsets(place, timeout=10)[0] == before, 20)
+        consumer.close()
 
     def write(self, name: str, logs: Mapping[int, Sequence[Encoded]], first_ms: int = T0) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 0})

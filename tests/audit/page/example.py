@@ -256,11 +256,11 @@ def example() -> tuple[Tables, list[Mark], int]:
         made.group(name, n, members, partitions, 4 * HOUR + n * 9 * MINUTE if n else 65 * MINUTE, kind)
     made.coordinators()
     made.faults()
+    gap = {"missing": 14, "whole_from_ms": BEGIN + 80 * MINUTE, "whole_from_offset": 80 * MINUTE}
     for sp in range(3):
-        gap = {"missing": 14, "complete_since_ms": BEGIN + 80 * MINUTE, "complete_since_offset": 80 * MINUTE}
         made.rows["coverage"].append(covered(UNTIL, sp, records=4210, first_hole_offset=17, **(gap if sp == 0 else {})))
     for n, name in enumerate(NAMES):
-        values = {"missing": 14, "complete_since_ms": BEGIN + 80 * MINUTE} if name == "orders" else {}
+        values = gap if name == "orders" else {}
         made.add(
             "coverage",
             state_partition=n % 3,

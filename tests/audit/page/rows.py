@@ -33,6 +33,7 @@ DEFAULTS: Row = {
     "records": 10,
     "first_ms": BEGIN,
     "scope": "partition",
+    "whole_from_offset": 0,
     "partitions": [0],
 }
 

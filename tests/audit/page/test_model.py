@@ -34,12 +34,12 @@ def texts(found: dict[str, Any]) -> list[str]:
 
 def test_clean_needs_a_complete_history() -> None:
     verdict = seen(owned(row("intervals")))["verdict"]
-    assert (verdict["state"], verdict["complete"], verdict["certain"]) == ("clean", True, True)
+    assert (verdict["state"], verdict["complete"]) == ("clean", True)
     assert verdict["since"] == BEGIN
 
 
 def test_before_the_last_missing_value_nobody_can_know() -> None:
-    gap = covered(UNTIL, missing=3, complete_since_ms=BEGIN + 40_000, complete_since_offset=40)
+    gap = covered(UNTIL, missing=3, whole_from_ms=BEGIN + 40_000, whole_from_offset=40)
     verdict = seen(owned(row("intervals"), coverage=[gap]))["verdict"]
     assert verdict["state"] == "unknown"
     assert verdict["head"] == "Cannot know before 2025-11-23 00:00:40 UTC"
@@ -61,9 +61,38 @@ def test_without_a_table_of_findings_nothing_is_clean(name: str) -> None:
     assert any(name in line for line in found["leftOut"])
 
 
-def test_holes_are_said_even_if_no_revision_is_missing() -> None:
-    verdict = seen(owned(row("intervals"), coverage=[covered(UNTIL, first_hole_offset=5)]))["verdict"]
-    assert (verdict["state"], verdict["certain"]) == ("clean", False)
+@pytest.mark.parametrize(
+    ("lacks", "said", "since"),
+    [
+        ({"whole_from_offset": None, "without_record": 9, "longest_hole": 9}, "the log does not tell which", -1),
+        ({"whole_from_offset": 7, "whole_from_ms": BEGIN + 7, "without_record": 1}, "does not tell which", BEGIN + 7),
+        ({"without_record": 1000, "longest_hole": 1000}, "1,000 offsets in a row have no record", -1),
+        ({"read_from_offset": 5000, "whole_from_offset": 5003, "whole_from_ms": BEGIN}, "Reading began late", BEGIN),
+        ({"lost": 500, "whole_from_offset": None}, "500 offsets were gone from the topic", -1),
+    ],
+)
+def test_what_is_not_known_is_said_even_if_no_revision_is_missing(lacks: Row, said: str, since: int) -> None:
+    verdict = seen(owned(row("intervals"), coverage=[covered(UNTIL, first_hole_offset=5, **lacks)]))["verdict"]
+    assert (verdict["state"], verdict["complete"], verdict["since"]) == ("unknown", False, since)
+    assert said in verdict["text"] and verdict["head"].startswith("Cannot know")
+
+
+def test_offsets_that_committed_transactions_took_leave_no_doubt() -> None:
+    taken = covered(UNTIL, first_hole_offset=5, without_record=3, longest_hole=1)
+    assert seen(owned(row("intervals"), coverage=[taken]))["verdict"]["state"] == "clean"
+
+
+def test_a_record_that_cannot_be_read_is_no_finding_and_not_clean() -> None:
+    verdict = seen(owned(row("intervals"), unreadable=[row("unreadable")]))["verdict"]
+    assert (verdict["state"], verdict["faults"], verdict["possible"]) == ("unknown", 0, 0)
+    assert verdict["head"] == "Cannot know everything" and "1 records cannot be read" in verdict["text"]
+
+
+def test_an_epoch_that_went_back_is_a_finding() -> None:
+    turns = [row("rebalances", 1, epoch=7, anew=True), row("rebalances", 2, epoch=6, went_back=True)]
+    found = seen(owned(row("intervals"), rebalances=turns))
+    assert (found["verdict"]["head"], found["verdict"]["text"]) == ("1 finding", "Epoch went back (1).")
+    assert kinds(found) == {"back": 1} and texts(found) == ["epoch 6 is not higher than the one before it"]
 
 
 def test_an_overlap_lasts_until_the_first_of_both_ends() -> None:
@@ -176,22 +205,23 @@ def test_one_group_takes_its_state_partition_along_and_nothing_else() -> None:
     assert [g["id"] for g in found["groups"]] == ["g"]
     assert [c["sp"] for c in found["coordinators"]] == [0]
     assert kinds(found) == {"stale": 1, "unreadable": 1}
-    assert found["verdict"]["complete"]
+    assert not found["verdict"]["missing"], "that is another's"
 
 
-def test_of_one_group_only_its_own_gaps_count() -> None:
-    gap = {"missing": 9, "complete_since_ms": BEGIN + 9}
+def test_of_one_group_only_its_own_gaps_count_but_it_is_not_better_known_than_its_partition() -> None:
+    gap = {"missing": 9, "whole_from_offset": 9, "whole_from_ms": BEGIN + 9}
     rows = owned(
         row("intervals"),
         coverage=[
             covered(UNTIL, **gap),
-            row("coverage", scope="group", group_id="g", last_ms=BEGIN + 50, records=3),
+            row("coverage", scope="group", group_id="g", last_ms=BEGIN + 50, records=3, **(gap | {"missing": 0})),
             row("coverage", scope="group", group_id="h", last_ms=BEGIN + 50, **gap),
         ],
     )
     assert seen(rows)["verdict"]["state"] == "unknown"
     found = seen(rows, group="g")
-    assert (found["verdict"]["state"], found["verdict"]["records"], found["until"]) == ("clean", 3, BEGIN + UNTIL)
+    assert (found["verdict"]["state"], found["verdict"]["missing"]) == ("unknown", 0)
+    assert (found["verdict"]["records"], found["until"]) == (3, BEGIN + UNTIL)
 
 
 def test_inexact_ends_keep_their_bounds() -> None:

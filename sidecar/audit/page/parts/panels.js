@@ -12,10 +12,9 @@ function showVerdict() {
   const since = v.since < 0 ? ['not known', 'history complete since'] : [stamp(v.since, SECOND), `history complete since (${zone()})`];
   // A zero is good news only where the history is known to be complete.
   const count = (n, name, className) => fact(name, n || (v.known && v.complete) ? String(n) : '0 seen', n ? className : '');
-  const doubt = v.complete && !v.certain ? ' As far as revisions tell: what compaction took whole leaves no trace.' : '';
   box.replaceChildren(
     element('div', { className: 'sign', 'aria-hidden': 'true' }, SIGNS[v.state]),
-    element('div', { className: 'says' }, element('h2', { id: 'verdict-head' }, v.head), element('p', {}, v.text + doubt, data.groups.length > 1 ? element('span', { className: 'quiet' }, ` Of all ${data.groups.length} groups.`) : '')),
+    element('div', { className: 'says' }, element('h2', { id: 'verdict-head' }, v.head), element('p', {}, v.text, data.groups.length > 1 ? element('span', { className: 'quiet' }, ` Of all ${data.groups.length} groups.`) : '')),
     element('div', { className: 'facts' }, fact(since[1], since[0], 'wide'), count(v.faults, v.faults === 1 ? 'finding' : 'findings', 'bad'), count(v.possible, 'possible', 'perhaps'),
       fact('records read', v.records ? v.records.toLocaleString('en') : 'not known'), fact('values missing', v.known ? v.missing.toLocaleString('en') : 'not known', v.missing ? 'perhaps' : '')),
     data.checks.length ? element('ul', { className: 'checks', 'aria-label': 'Other checks' }, ...data.checks.map(checkRow)) : '',

@@ -1,0 +1,106 @@
+"""How much of the history is known: one rule for the command, the page and the metrics.
+
+All of it is known of a state partition that was read from its first offset on, of which nothing was lost and no
+revision is missing, and which is whole (gold/tables.py). A transaction that was committed takes one offset and has no
+record there. More than one in a row is left by one that was aborted, or by somebody who removed records: that cannot be
+told apart, so it is not called complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+COLUMNS = (
+    "read_from_offset",
+    "lost",
+    "missing",
+    "without_record",
+    "longest_hole",
+    "first_hole_offset",
+    "whole_from_offset",
+    "whole_from_ms",
+)
+"""Of the table coverage, that this needs."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Of one or more state partitions. `not_read`: offsets before those where reading began; `lost`: those that were
+    gone before they were read; `missing`: values that compaction took, by their revisions; `without_record`: other
+    offsets that have no record; `torn`: state partitions of which compaction may have taken what leaves no trace;
+    `wide`: offsets in a row that a committed transaction does not explain. `since_ms`: complete from then on, if
+    `since_known` and not complete."""
+
+    not_read: int = 0
+    lost: int = 0
+    missing: int = 0
+    without_record: int = 0
+    torn: int = 0
+    wide: int = 0
+    since_ms: int | None = None
+    since_known: bool = True
+
+    @property
+    def complete(self) -> bool:
+        return not (self.not_read or self.lost or self.missing or self.torn or self.wide)
+
+
+def standing(row: Mapping[str, Any]) -> Standing:
+    """Of a row of the table coverage."""
+    whole, hole = row["whole_from_offset"], row["longest_hole"]
+    found = Standing(
+        not_read=row["read_from_offset"],
+        lost=row["lost"],
+        missing=row["missing"],
+        without_record=row["without_record"],
+        torn=int(whole != 0),
+        wide=hole if hole > 1 and whole == 0 else 0,
+    )
+    if found.complete:
+        return found
+    since = row["whole_from_ms"] if whole else None
+    return Standing(**{**vars(found), "since_ms": since, "since_known": since is not None})
+
+
+def together(parts: Iterable[Standing]) -> Standing:
+    """Of all of them: complete since the last of them is."""
+    every = list(parts)
+    return Standing(
+        not_read=sum(s.not_read for s in every),
+        lost=sum(s.lost for s in every),
+        missing=sum(s.missing for s in every),
+        without_record=sum(s.without_record for s in every),
+        torn=sum(s.torn for s in every),
+        wide=max((s.wide for s in every), default=0),
+        since_ms=max((s.since_ms for s in every if s.since_ms is not None), default=None),
+        since_known=all(s.since_known for s in every),
+    )
+
+
+def reasons(s: Standing, unreadable: int = 0) -> list[str]:
+    """Why not everything is known, a sentence each."""
+    out = []
+    if s.not_read:
+        out.append(
+            f"Reading began late: {s.not_read:,} offsets before that were never read, and who was a member then"
+            " may still be one."
+        )
+    if s.lost:
+        out.append(f"{s.lost:,} offsets were gone from the topic before they were read: run it more often.")
+    if s.missing:
+        out.append(f"Compaction took {s.missing:,} records before they were read, as the revisions of others tell.")
+    if s.torn and not (s.not_read or s.lost or s.missing):
+        out.append(
+            f"{s.without_record:,} offsets have no record. Transactions may have taken them, or compaction may have"
+            " removed all records of a group that had ended: the log does not tell which."
+        )
+    if s.wide:
+        out.append(
+            f"{s.wide:,} offsets in a row have no record, although compaction had not come there. A transaction that"
+            " was aborted leaves that, and so does somebody who removes records: the log does not tell which."
+        )
+    if unreadable:
+        out.append(f"{unreadable:,} records cannot be read: see the table unreadable. What they said is not known.")
+    return out

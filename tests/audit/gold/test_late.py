@@ -1,0 +1,117 @@
+"""Logs that are not read from their begin, or of which a part was lost before it was read: nothing that gold says of
+them is false."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+
+import pytest
+
+from tests.audit.gold.harness import Tables, as_set, gold
+from tests.audit.gold.replay import Row, replay
+from tests.audit.gold.rows import Log, simulated
+from tests.audit.gold.test_random import STATEMENTS, place, untrue
+
+SEEDS = int(os.environ.get("GOLD_SEEDS", "24"))
+FIRST = int(os.environ.get("GOLD_FIRST", "0"))
+LATE, LOST = "late", "lost"
+Unread = dict[int, tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def full() -> list[Row]:
+    return [row for seed in range(FIRST, FIRST + SEEDS) for row in simulated(seed, 10 * seed)]
+
+
+def never_read(rows: list[Row], how: str) -> Unread:
+    rng, sizes = random.Random(FIRST), defaultdict(int)
+    for r in rows:
+        sizes[r["state_partition"]] = r["offset"] + 1
+    found = {}
+    for p, size in sizes.items():
+        a, b = sorted((rng.randrange(1, size), rng.randrange(1, size)))
+        found[p] = (0, b) if how == LATE else (a, b + 1)
+    return found
+
+
+def left_of(rows: list[Row], unread: Unread) -> list[Row]:
+    """With the claims that are known to whoever reads the rest."""
+    left: list[Row] = []
+    claims: dict[int, int | None] = {}
+    for r in rows:
+        p, (a, b) = r["state_partition"], unread[r["state_partition"]]
+        if r["offset"] == b:
+            claims[p] = None
+        if not a <= r["offset"] < b:
+            left.append({**r, "claimed_epoch": claims.get(p)})
+            if r["table"] == "claims" and not r["deleted"]:
+                claims[p] = r["owner_epoch"]
+    return left
+
+
+def read(full: list[Row], how: str) -> tuple[list[Row], Tables]:
+    unread = never_read(full, how)
+    left = left_of(full, unread)
+    ends = [{p: a for p, (a, _) in unread.items()}]
+    return left, gold(left, ends, [{}, unread])
+
+
+@pytest.mark.parametrize("how", [LATE, LOST])
+def test_what_was_never_read_makes_nothing_false(full: list[Row], how: str) -> None:
+    told, (left, found) = replay(full), read(full, how)
+    assert len(left) < 0.9 * len(full)
+    truth = defaultdict(list)
+    for r in told["intervals"]:
+        truth[place(r), r["member_id"]].append(r)
+    unread = never_read(full, how)
+    closed = [r for r in found["intervals"] if not r["open"] or r["from_offset"] >= unread[r["state_partition"]][1]]
+    assert [f for r in closed for f in untrue(r, truth[place(r), r["member_id"]])] == []
+    real = {(*place(r), r["offset"]) for r in told["second_owners"]}
+    assert [r for r in found["second_owners"] if r["grade"] == "proven" and (*place(r), r["offset"]) not in real] == []
+    for table, columns in STATEMENTS.items():
+        proven = [r for r in found[table] if r["grade"] == "proven"]
+        assert proven and len(proven) < len(found[table]), table
+        assert as_set(proven, columns) - as_set(told[table], columns) == set(), table
+    written = {(r["state_partition"], r["offset"]) for r in told["stale_writes"]}
+    assert {(r["state_partition"], r["offset"]) for r in found["stale_writes"]} <= written
+    assert not [r for r in found["rebalances"] if r["went_back"]]
+    for r in found["coverage"]:
+        a, b = unread[r["state_partition"]]
+        assert (r["read_from_offset"], r["lost"], r["without_record"]) == ((b, 0, 0) if how == LATE else (0, b - a, 0))
+
+
+def test_a_group_that_began_later_is_proven_and_one_that_was_there_before_is_not() -> None:
+    log = Log()
+    log.claim(1)
+    log.member("old", "m1")
+    log.group("old", 1)
+    log.forget()
+    for group in ("old", "new"):
+        log.member(group, "m2", written_ms=2_000)
+        log.group(group, 2 if group == "old" else 1, written_ms=2_000)
+        log.member(group, "m2", written_ms=3_000)
+        log.group(group, 3, written_ms=3_000)
+    log.member("old", "m2", written_ms=4_000)
+    log.group("old", 4, written_ms=4_000)
+    log.rows[0]["written_ms"] = 1_500
+    found = gold(log.rows, unread=[{0: (0, 3)}])
+    graded = {(r["group_id"], r["epoch"]): r["grade"] for r in found["rebalances"]}
+    assert (graded["old", 4], graded["new", 3]) == ("possible", "proven")
+
+
+def test_who_left_in_what_was_lost_is_no_second_owner_for_certain() -> None:
+    log = Log()
+    log.claim(1)
+    for m in ("m1", "m2"):
+        log.member("g", m)
+    log.current("g", "m1", 1, [0])
+    before = list(log.rows)
+    log.leave("g", "m1")
+    log.forget()
+    log.current("g", "m2", 2, [0])
+    cut = log.rows[0]["offset"]
+    found = gold([*before, *log.rows], [{0: 4}], [{}, {0: (4, cut)}])
+    assert [(r["member_id"], r["grade"]) for r in found["second_owners"]] == [("m2", "possible")]
+    assert [r["grade"] for r in gold([*before, *log.rows])["second_owners"]] == ["proven"], "nobody said what was lost"

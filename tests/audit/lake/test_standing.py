@@ -1,0 +1,144 @@
+"""What cannot be known is said: by the command, its exit code, the page and the metrics alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sidecar.audit import ingest as ingests
+from sidecar.audit import pipeline, query
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.ingest import last_batch
+from sidecar.audit.lake import Lake
+from sidecar.audit.page import view
+from sidecar.audit.source_uri import dump
+from sidecar.cli.main import app
+from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded
+from sidecar.state.keys import decode_key
+from tests.audit.lake.making import bronze
+from tests.audit.lake.test_killed import here
+from tests.audit.lake.test_pipeline import played
+
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+_, ENTRIES = played(3, 80)
+MIDDLE = len(ENTRIES) // 2
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    for where in (ingests, pipeline):
+        monkeypatch.setattr(where, "numbered", here)
+
+
+class Told:
+    """What they say of a lake."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.verdict = pipeline.verdict(lake)
+        done = CliRunner().invoke(app, ["audit", "status", "--lake", str(lake.base)])
+        self.code, self.text = done.exit_code, done.stdout
+        page = view({n: lake.read_arrow(t) for n, t in GOLD.items()}, title="t", until_ms=1 << 50)["verdict"]
+        assert page["complete"] == self.verdict.complete == (self.code == 0)
+        assert page["text"] and (page["state"] == "clean") == (self.code == 0)
+        self.page = page["text"]
+
+
+def filled(tmp_path: Path, *parts: tuple[int, list[Encoded]], **options: str) -> Told:
+    """A run after each of these, which begin at an offset: what is in the source then."""
+    lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
+    for first, entries in parts:
+        dump([bronze(entries, 0, first)], source)
+        pipeline.audit(SPARK, f"file://{source}", lake, options)
+    return Told(lake)
+
+
+def test_a_log_of_which_everything_is_there(tmp_path: Path) -> None:
+    told = filled(tmp_path, (0, ENTRIES[:MIDDLE]), (0, ENTRIES))
+    assert told.code == 0 and "Every record is there, from the first one on." in told.text
+
+
+def test_a_log_that_begins_in_the_middle(tmp_path: Path) -> None:
+    told = filled(tmp_path, (5_000, ENTRIES))
+    assert told.code == 4 and told.verdict.standing.not_read == 5_000 and "complete since 2025" in told.text
+    assert "Reading began late: 5,000 offsets" in told.text and "Reading began late: 5,000 offsets" in told.page
+
+
+def test_a_start_in_the_middle(tmp_path: Path) -> None:
+    told = filled(tmp_path, (0, ENTRIES), starting_offsets=json.dumps({"0": MIDDLE}))
+    assert told.code == 4 and told.verdict.standing.not_read == MIDDLE
+
+
+def test_a_hole_behind_which_compaction_had_not_come(tmp_path: Path) -> None:
+    lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
+    dump([bronze(ENTRIES[:MIDDLE], 0), bronze(ENTRIES[MIDDLE:], 0, MIDDLE + 1_000)], source)
+    pipeline.audit(SPARK, f"file://{source}", lake)
+    told = Told(lake)
+    assert told.code == 4 and "1,000 offsets in a row have no record" in told.text
+    assert "1,000 offsets in a row have no record" in told.page
+
+
+def test_a_hole_before_anything_says_how_far_compaction_had_come(tmp_path: Path) -> None:
+    """The claim stays, and so do schemas; a group that had ended does not."""
+    lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
+    begin = next(n for n, e in enumerate(ENTRIES) if decode_key(e.key).kind not in (SCHEMA, OWNER_CLAIM))
+    dump([bronze(ENTRIES[:begin], 0), bronze(ENTRIES[begin:], 0, begin + 40)], source)
+    pipeline.audit(SPARK, f"file://{source}", lake)
+    told = Told(lake)
+    assert told.code == 4 and (told.verdict.missing, told.verdict.standing.torn) == (0, 1)
+    assert "40 offsets have no record. Transactions may have taken them, or compaction" in told.text
+
+
+def test_committed_transactions_leave_no_doubt(tmp_path: Path) -> None:
+    lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
+    dump([bronze(ENTRIES[:MIDDLE], 0), bronze(ENTRIES[MIDDLE:], 0, MIDDLE + 1)], source)
+    pipeline.audit(SPARK, f"file://{source}", lake)
+    told = Told(lake)
+    assert told.code == 0 and "1 offsets have no record" in told.text
+
+
+def test_what_was_gone_between_two_runs(tmp_path: Path) -> None:
+    told = filled(tmp_path, (0, ENTRIES[:MIDDLE]), (MIDDLE + 500, ENTRIES[MIDDLE:]))
+    assert told.code == 4 and told.verdict.lost == told.verdict.standing.lost == 500
+    assert "500 offsets were gone from the topic" in told.text and "500 offsets were gone" in told.page
+    assert not told.verdict.stale_writes and not told.verdict.proven, "who was the coordinator then is not known"
+
+
+def test_what_was_gone_is_told_even_if_nothing_came_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
+    dump([bronze(ENTRIES, 0)], source)
+    uri = f"file://{source}"
+    pipeline.audit(SPARK, uri, lake)
+    end = len(ENTRIES) + 70
+    with monkeypatch.context() as patch:
+        patch.setattr("sidecar.audit.source_uri.DumpSource.bounds", lambda self: {0: (end, end)})
+        assert pipeline.to_do(uri, lake) == 1
+        batch = pipeline.audit(SPARK, uri, lake)
+        assert (batch.new, batch.records, batch.lost, batch.position) == (True, 0, {0: (len(ENTRIES), end)}, {0: end})
+        assert pipeline.to_do(uri, lake) == 0 and pipeline.audit(SPARK, uri, lake).number == 1, "it is told once"
+    assert last_batch(lake).number == 1
+    told = Told(lake)
+    assert told.code == 4 and told.verdict.standing.lost == 70
+
+
+def test_a_question_is_answered_from_tables_of_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a writer is between two tables nobody reads; one that has died there is named."""
+    filled(tmp_path, (0, ENTRIES))
+    lake, real, asked = Lake.at(tmp_path / "lake"), Lake.committed, list[str]()
+
+    def writes(self: Lake, table: Any) -> int:
+        asked.append(table.name)
+        return real(self, table) + (table.name == "members" and len(asked) < 3 * len(GOLD))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "committed", writes)
+        assert query.ask(lake, "select count(*) as n from coverage") == [{"n": 2}]
+    assert len(asked) > 3 * len(GOLD)
+    monkeypatch.setattr(query, "WAIT_S", 0.2)
+    monkeypatch.setattr(Lake, "committed", lambda self, table: real(self, table) + (table.name == "members"))
+    done = CliRunner().invoke(app, ["audit", "coverage", "--lake", str(lake.base)])
+    assert done.exit_code == 3 and "is half written" in done.stderr

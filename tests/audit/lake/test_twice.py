@@ -1,0 +1,86 @@
+"""A record that a copy has twice is one record: by whatever way it comes, and however the copy is cut into files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sidecar.audit import query
+from sidecar.audit.errors import AuditError
+from sidecar.audit.gold.tables import INVARIANTS
+from sidecar.audit.lake import Lake
+from sidecar.audit.layers import BRONZE
+from sidecar.audit.pipeline import audit, to_do, verdict
+from sidecar.audit.source_uri import dump
+from tests.audit.lake.making import bronze
+from tests.audit.lake.test_killed import contents
+from tests.audit.lake.test_pipeline import gold_of, played
+from tests.audit.lake.test_standing import SPARK, without_spark
+
+__all__ = ["without_spark"]
+_, ENTRIES = played(3, 40)
+HALF = len(ENTRIES) // 2
+
+
+@pytest.fixture
+def once(tmp_path: Path) -> Lake:
+    lake = Lake.at(tmp_path / "once")
+    dump([bronze(ENTRIES, 0), bronze(ENTRIES, 1)], tmp_path / "once.jsonl")
+    audit(SPARK, f"file://{tmp_path}/once.jsonl", lake)
+    return lake
+
+
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+@pytest.mark.parametrize("how", ["each line twice", "dumps that overlap", "a folder to which it was appended again"])
+def test_what_a_copy_has_twice_is_there_once(how: str, format: str, once: Lake, tmp_path: Path) -> None:
+    source = tmp_path / "copy"
+    source.mkdir()
+    uri = f"file://{source}"
+    if how == "each line twice":
+        every = bronze([e for e in ENTRIES for _ in (1, 2)], 0)
+        offsets = [n for n in range(len(ENTRIES)) for _ in (1, 2)]
+        columns = {n: every[n] for n in every.schema.names} | {
+            "offset": offsets,
+            "log_ms": [bronze([ENTRIES[0]])["log_ms"][0].as_py() + n for n in offsets],
+        }
+        dump([type(every).from_pydict(columns, schema=every.schema), bronze(ENTRIES, 1)], source / "a.jsonl")
+    elif how == "dumps that overlap":
+        dump([bronze(ENTRIES[: HALF + 9], 0), bronze(ENTRIES, 1)], source / "a.jsonl")
+        dump([bronze(ENTRIES[HALF:], 0, HALF, ms=bronze(ENTRIES)["log_ms"][HALF].as_py())], source / "b.jsonl")
+    else:
+        uri = f"parquet://{source}"
+        for n, f in enumerate(once.files(BRONZE)):
+            folders = "/".join(f"{name}={value}" for name, value in f.partition)
+            for copy in ("a", "b"):
+                (source / folders).mkdir(parents=True, exist_ok=True)
+                shutil.copy(f.path, source / folders / f"{copy}{n}.parquet")
+    lake = Lake.at(tmp_path / "lake", format)
+    done = audit(SPARK, uri, lake)
+    assert done.records == 2 * len(ENTRIES) and contents(lake) == contents(once) and gold_of(lake) == gold_of(once)
+    assert verdict(lake).complete and query.broken(lake) == {} and to_do(uri, lake) == 0
+    seen = {f.path for f in lake.files(BRONZE)}
+    assert {str(p) for p in (lake.root / "bronze").rglob("*.parquet")} == seen, "the first copies are swept away"
+
+
+def test_two_records_of_one_offset_that_differ_are_refused_and_named(tmp_path: Path) -> None:
+    source, lake = tmp_path / "dump.jsonl", Lake.at(tmp_path / "lake")
+    dump([bronze(ENTRIES, 7), bronze(ENTRIES[20:21], 7, 21)], source)
+    with pytest.raises(AuditError, match="two records of state partition 7 have the offset 21, and they differ"):
+        audit(SPARK, f"file://{source}", lake)
+    dump([bronze(ENTRIES, 7)], source)
+    assert audit(SPARK, f"file://{source}", lake).records == len(ENTRIES), "it can be mended"
+
+
+def test_a_row_that_is_there_twice_is_found_by_the_check(once: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {name for name in INVARIANTS if name.startswith("once_")} >= {"once_intervals", "once_coverage"}
+    assert query.broken(once) == {}
+    real = Lake.files
+
+    def twice(self: Lake, table: object, batch: int | None = None) -> object:
+        return real(self, table, batch) * 2  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Lake, "files", twice)
+    found = query.broken(once)
+    assert {"once_intervals", "once_members", "once_bronze_records", "once_silver_current"} <= set(found)

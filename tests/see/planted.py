@@ -1,0 +1,21 @@
+"""The real sidecar with one bug: the handler of OffsetDelete breaks. No client of these tests asks for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import cast
+
+from sidecar.api.call import Call, Handler
+from sidecar.api.handlers import HANDLERS
+from sidecar.cli import main as cli
+from sidecar.wire.apis import Api
+
+
+def breaks(call: Call) -> Handler:
+    raise ZeroDivisionError("planted")
+    yield
+
+
+if __name__ == "__main__":
+    cast(MutableMapping[int, Callable[[Call], Handler]], HANDLERS)[Api.OFFSET_DELETE] = breaks
+    cli.app()
