@@ -30,6 +30,6 @@ RUN useradd --system --uid 10001 sidecar
 # As a number: Kubernetes can tell from it that this is not root.
 USER 10001
 EXPOSE 9092 9400
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=6 CMD ["sidecar", "health", "127.0.0.1:9400"]
+HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=4 CMD ["sidecar", "health", "127.0.0.1:9400"]
 ENTRYPOINT ["sidecar"]
 CMD ["run"]

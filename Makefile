@@ -31,13 +31,14 @@ test: $(READY)
 	$(BIN)/python -m tools.house --check
 	$(BIN)/mypy
 	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+	@test "$$SIDECAR_WITHOUT_GO" = 1 || $(BIN)/python -m tools.deploy_tools build
 	$(BIN)/pytest $(ARGS)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.$(subst -,_,$(NAME)) $(ARGS)
 
 drill: $(READY)
-	@$(BIN)/python -m sidecar.drill.drills $(NAME) --n $(N) --kafka $(KAFKA) $(ARGS)
+	@$(BIN)/sidecar drill $(NAME) --n $(N) --kafka $(KAFKA) $(ARGS)
 
 audit: $(READY)
 	@$(BIN)/sidecar audit $(ARGS)

@@ -1,6 +1,7 @@
-"""helm and kubeconform, built once by Go from its module proxy into the cache folder, and the manifests that helm makes.
+"""helm, kubeconform and a loader of compose files, built once by Go from its module proxy into the cache folder, and the
+manifests that helm makes.
 
-    python -m tools.deploy_tools build        build both, if they are not there yet
+    python -m tools.deploy_tools build        build them, if they are not there yet; `make test` does it first
     python -m tools.deploy_tools manifests    write deploy/kubernetes/*.yaml anew from the chart
 
 A tool that is installed is not used: versions are pinned, so that everybody renders the same text.
@@ -8,6 +9,8 @@ A tool that is installed is not used: versions are pinned, so that everybody ren
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,16 +18,21 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from sidecar.drill.artifacts import cache_dir
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "deploy" / "helm" / "kafka-group-sidecar"
-HELM, KUBECONFORM = "helm", "kubeconform"
+HELM, KUBECONFORM, COMPOSE = "helm", "kubeconform", "compose"
 MODULES = {
     HELM: ("helm.sh/helm/v3/cmd/helm", "v3.22.0"),
     KUBECONFORM: ("github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0"),
 }
+SOURCE = ROOT / "tests" / "deploy" / "compose"
+"""A program around the library with which docker compose reads its files; go.mod and go.sum pin that."""
 MANIFESTS = {
     "deploy/kubernetes/cluster.yaml": ("kafka", "deploy/kubernetes/values.yaml"),
     "deploy/kubernetes/strimzi/sidecars.yaml": ("sidecars", "deploy/kubernetes/strimzi/values.yaml"),
@@ -32,6 +40,10 @@ MANIFESTS = {
 """File -> release and values; all are for the namespace kafka."""
 HEAD = """# Made by `python -m tools.deploy_tools manifests` from the Helm chart with {values}: change these, not this.
 #   kubectl create namespace kafka && kubectl -n kafka apply -f {name}
+# The image is in no registry. In a checkout, before that:
+#   docker build -t REGISTRY/kafka-group-sidecar:{version} . && docker push REGISTRY/kafka-group-sidecar:{version}
+#   sed -i 's|"kafka-group-sidecar:|"REGISTRY/kafka-group-sidecar:|' {name}
+# With kind, instead: docker build -t kafka-group-sidecar:{version} . && kind load docker-image kafka-group-sidecar:{version}
 """
 KUBERNETES = "1.29.0"
 """A helm that go builds does not know for which version of Kubernetes it is to render."""
@@ -41,24 +53,45 @@ class ToolError(Exception):
     """Says what is missing and how to get it."""
 
 
+def place(name: str) -> Path:
+    """Where the program of this version is, or will be."""
+    if name == COMPOSE:
+        version = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCE.iterdir()))).hexdigest()[:12]
+    else:
+        version = MODULES[name][1]
+    return cache_dir() / "go-tools" / f"{name}-{version}"
+
+
 def tool(name: str) -> Path:
     """The program, built if it is not there yet: with two cores that takes minutes for helm. Raises ToolError."""
-    module, version = MODULES[name]
-    found = cache_dir() / "go-tools" / f"{name}-{version}"
+    found = place(name)
     if found.exists():
         return found
     go = shutil.which("go")
     if go is None:
-        raise ToolError(f"{name} is built by Go, which is not installed: install Go 1.26 or later")
+        raise ToolError(
+            f"{name} is built by Go, which is not installed: install Go 1.26 or later, or set SIDECAR_WITHOUT_GO=1"
+        )
     found.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=found.parent) as folder:
         env = {**os.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
-        command = ["nice", go, "install", "-trimpath", "-ldflags=-s -w", f"{module}@{version}"]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        command = ["nice", go, "install", "-trimpath", "-ldflags=-s -w"]
+        command.append("." if name == COMPOSE else "@".join(MODULES[name]))
+        cwd = SOURCE if name == COMPOSE else None
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, cwd=cwd)
         if done.returncode != 0:
-            raise ToolError(f"{name} {version} could not be built:\n{done.stderr[-2000:]}")
+            raise ToolError(f"{found.name} could not be built:\n{done.stderr[-2000:]}")
         os.replace(Path(folder, name), found)
     return found
+
+
+def load_compose(file: Path) -> dict[str, Any]:
+    """The file as docker compose understands it, with no variables but those that it has defaults for. Raises ToolError."""
+    done = subprocess.run([str(tool(COMPOSE)), str(file)], env={}, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ToolError(done.stderr)
+    loaded: dict[str, Any] = json.loads(done.stdout)
+    return loaded
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -82,13 +115,16 @@ def template(release: str, options: Sequence[str] = (), chart: Path = CHART) -> 
 def manifest(file: str) -> str:
     release, values = MANIFESTS[file]
     rendered = template(release, ["--values", str(ROOT / values)])
-    return HEAD.format(values=values, name=Path(file).name) + rendered
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    return HEAD.format(values=values, name=Path(file).name, version=version) + rendered
 
 
 def main(arguments: Sequence[str]) -> int:
     if list(arguments) == ["build"]:
-        for name in MODULES:
-            print(tool(name))
+        for name in (KUBECONFORM, COMPOSE, HELM):
+            if not place(name).exists():
+                print(f"building {place(name).name} by Go, once: helm takes minutes", flush=True)
+            print(tool(name), flush=True)
         return 0
     if list(arguments) == ["manifests"]:
         for file in MANIFESTS:

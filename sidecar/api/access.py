@@ -8,6 +8,9 @@ Metadata, which tells authorized operations if they are asked for (KIP-430).
 A broker without an authorizer is asked all the same, so that nothing is served to a client that has not
 authenticated: once per connection and group where clients authenticate. An answer on a connection that has not shows
 that the listener wants nobody to, and counts for all such connections, as long as any answer is kept.
+
+An authorizer that fails has said nothing: a broker answers UNKNOWN_SERVER_ERROR then, or REQUEST_TIMED_OUT. That is no
+right, and is not kept.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ METADATA_OF_RIGHTS = 8
 READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = (1 << code for code in (3, 6, 8, 10, 11))
 """Bits of Kafka's AclOperation."""
 NOT_TOLD = -2147483648
+FAILED = (Code.UNKNOWN_SERVER_ERROR, Code.REQUEST_TIMED_OUT)
+UNSURE = Code.COORDINATOR_NOT_AVAILABLE
+"""So a client hears that nobody knows whether it may: it asks again."""
 GROUP = 32
 """A group among the types of resources that have settings."""
 KEPT = 1_000
@@ -50,7 +56,7 @@ def kept_read(call: Call, group_id: str) -> Code | None:
 
 
 def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
-    """GROUP_AUTHORIZATION_FAILED or NONE."""
+    """GROUP_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE where nobody knows, or NONE."""
     known = kept_read(call, group_id)
     if known is not None:
         return known
@@ -61,21 +67,27 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
     res = hb.HeartbeatResponse.decode(3, frame, response_body(frame, False))
-    refused = res.error_code == Code.GROUP_AUTHORIZATION_FAILED
-    code = Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE
+    code = _verdict(res.error_code)
+    if code == UNSURE:
+        return code
     _keep(call, call.client.readable, {group_id: code})
-    if anybody and not refused:
+    if anybody and code == Code.NONE:
         call.scope.learnt.open_until_ms = call.now_ms + call.scope.access_keep_ms
     return code
 
 
 def refused_delete(call: Call, group_id: str) -> Generator[Want, Any, Code]:
-    """GROUP_AUTHORIZATION_FAILED or NONE. It is asked so rarely that the answer is not kept."""
+    """As `refused_read`. It is asked so rarely that the answer is not kept."""
     probe = od.OffsetDeleteRequest(group_id=group_id)
     frame = yield from ask(call, Api.OFFSET_DELETE, 0, probe.encode(0), flexible=False)
     res = od.OffsetDeleteResponse.decode(0, frame, response_body(frame, False))
-    refused = res.error_code == Code.GROUP_AUTHORIZATION_FAILED
-    return Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE
+    return _verdict(res.error_code)
+
+
+def _verdict(answered: int) -> Code:
+    if answered in FAILED:
+        return UNSURE
+    return Code.GROUP_AUTHORIZATION_FAILED if answered == Code.GROUP_AUTHORIZATION_FAILED else Code.NONE
 
 
 def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, set[str]]:
@@ -89,11 +101,8 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
         probe = dg.DescribeGroupsRequest(groups=missing).encode(0)
         frame = yield from ask(call, Api.DESCRIBE_GROUPS, 0, probe, flexible=False)
         res = dg.DescribeGroupsResponse.decode(0, frame, response_body(frame, False))
-        told = {g.group_id: g.error_code for g in res.groups}
-        new = {g: told.get(g, 0) for g in missing}
-        _keep(call, call.client.describable, new)
-        said |= new
-    return {g for g in groups if said[g] == Code.GROUP_AUTHORIZATION_FAILED}
+        said |= _told(call, call.client.describable, missing, {g.group_id: g.error_code for g in res.groups})
+    return {g for g in groups if said[g] in (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)}
 
 
 def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
@@ -130,14 +139,27 @@ def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
     frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 0, nothing, flexible=False)
     altered = ia.IncrementalAlterConfigsResponse.decode(0, frame, response_body(frame, False)).responses[0].error_code
     said = {READ: read, DELETE: delete, DESCRIBE_CONFIGS: described, ALTER_CONFIGS: altered}
-    no = (Code.GROUP_AUTHORIZATION_FAILED, Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
+    no = (Code.GROUP_AUTHORIZATION_FAILED, Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION, *FAILED, UNSURE)
     return DESCRIBE | sum(bit for bit, code in said.items() if code not in no)
 
 
 def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Those of the topics that the principal may not DESCRIBE, whether they exist or not."""
+    said = yield from _of_topics(call, names)
+    return {t for t, code in said.items() if code in (Code.TOPIC_AUTHORIZATION_FAILED, *FAILED)}
+
+
+def surely_hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str] | None]:
+    """The same; None where that is not known of all of them."""
+    said = yield from _of_topics(call, names)
+    if any(code in FAILED for code in said.values()):
+        return None
+    return {t for t, code in said.items() if code == Code.TOPIC_AUTHORIZATION_FAILED}
+
+
+def _of_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
     if not call.view.authorizer:
-        return set()
+        return {}
     topics = sorted(set(names))
     said = _known(call, call.client.topics, topics)
     missing = [t for t in topics if t not in said]
@@ -147,10 +169,8 @@ def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[
         frame = yield from ask(call, Api.LIST_OFFSETS, 1, probe, flexible=False)
         res = lo.ListOffsetsResponse.decode(1, frame, response_body(frame, False))
         told = {t.name: t.partitions[0].error_code for t in res.topics if t.partitions}
-        new = {t: told.get(t, 0) for t in missing}
-        _keep(call, call.client.topics, new)
-        said |= new
-    return {t for t in topics if said[t] == Code.TOPIC_AUTHORIZATION_FAILED}
+        said |= _told(call, call.client.topics, missing, told)
+    return said
 
 
 def unreadable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
@@ -192,7 +212,14 @@ def _known(call: Call, kept: Kept, names: list[str]) -> dict[str, int]:
     return {n: kept[n][0] for n in names if n in kept and kept[n][1] > now}
 
 
-def _keep(call: Call, kept: Kept, said: dict[str, int] | dict[str, Code], until_ms: int = 0) -> None:
+def _told(call: Call, kept: Kept, asked: Iterable[str], told: Mapping[str, int]) -> dict[str, int]:
+    """What the broker has said of each; of what it has left out, it has said nothing."""
+    new = {name: told.get(name, Code.UNKNOWN_SERVER_ERROR) for name in asked}
+    _keep(call, kept, {name: code for name, code in new.items() if code not in FAILED})
+    return new
+
+
+def _keep(call: Call, kept: Kept, said: Mapping[str, int], until_ms: int = 0) -> None:
     now = call.now_ms
     if len(kept) + len(said) > KEPT:
         for name in [n for n, (_, until) in kept.items() if until <= now]:

@@ -100,6 +100,8 @@ class Client:
     topics: Kept = field(default_factory=dict)
     authenticates: bool = False
     """It has sent something of SASL."""
+    mechanism: str = ""
+    """Of SASL, as the broker has accepted it; "": none."""
     principal: str = ""
     """As whom the broker knows it, as far as that can be told from the exchange (sasl.py): `User:alice`, "" if not. For
     records only: it gives no rights."""
@@ -173,7 +175,7 @@ def who(call: Call) -> str:
     """Who asks for this, and from where, for the reason in a record: `User:alice from 10.0.0.1, client id "app"`. The
     client's own words come last, quoted, so that they cannot say anything else."""
     client = call.client
-    name = client.principal or ("somebody authenticated" if client.authenticates else "User:ANONYMOUS")
+    name = client.principal or ("somebody authenticated" if client.mechanism else "User:ANONYMOUS")
     told = json.dumps((call.client_id or "")[:CLIENT_ID_MAX])
     return f"{name} from {client.host or 'nowhere'}, client id {told}"
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Coordinate, Handler, coordinate
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, coordinate, who
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.classic.events import (
     ClassicHeartbeat,
@@ -58,6 +58,8 @@ SYNCED, SYNCED_SINCE = "ihSSBt", 5
 SLOWLY_BYTES = 1 << 20
 """What a layout refuses is not read again by the generated codec if it is longer: that would take seconds."""
 NULL_PROTOCOL_SINCE, SEVERAL_SINCE, PROTOCOL_SINCE = 7, 3, 5
+REMOVED = "member was removed by an admin"
+"""So begins the reason that Kafka's AdminClient gives."""
 """Versions of JoinGroup, LeaveGroup and SyncGroup."""
 
 
@@ -216,10 +218,19 @@ def leave_group(call: Call) -> Handler:
     if call.version < SEVERAL_SINCE:
         members: tuple[Leaving, ...] = (Leaving(req.member_id, None, None),)
     else:
-        members = tuple(Leaving(m.member_id, m.group_instance_id, m.reason) for m in req.members)
+        members = tuple(Leaving(m.member_id, m.group_instance_id, _leaves(call, m)) for m in req.members)
     reply: LeaveReply = yield from coordinate(LeaveGroup(req.group_id, members))
     code = reply.code
     told = [le.MemberResponse(m.member_id, m.instance_id, m.code) for m in reply.members]
     if call.version < SEVERAL_SINCE and code == Code.NONE and told:
         code = reply.members[0].code
     return le.LeaveGroupResponse(error_code=code, members=told).encode(call.version)
+
+
+def _leaves(call: Call, m: le.MemberIdentity) -> str | None:
+    """Why. A member that is removed by somebody else has that one's name in it: whoever names an instance id alone is
+    not that member, and Kafka's tools say so of those that they remove by their member ids (KIP-800)."""
+    said = m.reason or ""
+    if (not m.member_id and m.group_instance_id is not None) or said.startswith(REMOVED):
+        return f"{said or 'not provided'} (removed by {who(call)})"
+    return m.reason

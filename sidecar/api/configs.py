@@ -262,21 +262,10 @@ def describe_configs(call: Call) -> Handler:
         return FORWARD
     body = yield from upstream(call)
     res = dc.DescribeConfigsResponse.decode(call.version, body)
-    for r in res.results:
-        ours = _ours(call, r.resource_type, r.resource_name)
-        if not ours and (r.resource_type, r.resource_name) in moved and r.error_code in NO_GROUP_SETTINGS:
-            hidden = yield from access.hidden_groups(call, [r.resource_name])
-            r.error_code, r.error_message = (Code.GROUP_AUTHORIZATION_FAILED if hidden else Code.NONE), None
-    results = [
-        r
-        for r in res.results
-        if _ours(call, r.resource_type, r.resource_name) and r.error_code != Code.GROUP_AUTHORIZATION_FAILED
-    ]
-    others = [
-        r
-        for r in res.results
-        if (r.resource_type, r.resource_name) in moved and (r.error_code == Code.NONE or r in results)
-    ]
+    yield from _where_brokers_know_none(call, [r for r in res.results if _ours(call, *_key(r)) or _key(r) in moved])
+    told = [r for r in res.results if r.error_code == Code.NONE]
+    results = [r for r in told if _ours(call, *_key(r))]
+    others = [r for r in told if _key(r) in moved]
     named = [r.resource_name for r in (*results, *others) if r.resource_type == cf.GROUP]
     settings = yield from _in_force(named, bool(others))
     for result in results:
@@ -293,6 +282,19 @@ def describe_configs(call: Call) -> Handler:
         entries = [_move_entry(n, v, source) for n, v in settings.moves.get(result.resource_name, {}).items()]
         _overlay(result, moved[(result.resource_type, result.resource_name)], entries)
     return res.encode(call.version)
+
+
+def _key(r: dc.DescribeConfigsResult) -> Key:
+    return r.resource_type, r.resource_name
+
+
+def _where_brokers_know_none(call: Call, results: Iterable[dc.DescribeConfigsResult]) -> Generator[Want, Any, None]:
+    """A broker that knows no settings of groups knows no right to them either: DESCRIBE of the group is what counts."""
+    unknown = [r for r in results if r.resource_type == cf.GROUP and r.error_code in NO_GROUP_SETTINGS]
+    hidden = yield from access.hidden_groups(call, dict.fromkeys(r.resource_name for r in unknown))
+    for r in unknown:
+        refused = r.resource_name in hidden
+        r.error_code, r.error_message = (Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE), None
 
 
 def _moved(call: Call, r: dc.DescribeConfigsResource) -> bool:

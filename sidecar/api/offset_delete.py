@@ -29,8 +29,8 @@ def offset_delete(call: Call) -> Handler:
     req = od.OffsetDeleteRequest.decode(call.version, call.frame, call.pos)
     if not call.scope.managed(req.group_id):
         return FORWARD
-    if (yield from access.refused_delete(call, req.group_id)) != Code.NONE:
-        return od.OffsetDeleteResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED).encode(call.version)
+    if (code := (yield from access.refused_delete(call, req.group_id))) != Code.NONE:
+        return od.OffsetDeleteResponse(error_code=code).encode(call.version)
     group: StandingReply = yield from coordinate(Standing(req.group_id))
     if group.code != Code.NONE:
         return od.OffsetDeleteResponse(error_code=group.code).encode(call.version)

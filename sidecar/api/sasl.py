@@ -5,9 +5,13 @@ v0: KIP-152.
 v1: the answer tells how long the session lasts (KIP-368).
 v2: it is flexible.
 
-The name counts when the broker has said yes to the step that ends its mechanism: PLAIN and SCRAM name the user, and an
-OAUTHBEARER token its `sub` claim, which the broker may map to something else. What cannot be told from the exchange
-(GSSAPI, a delegation token, a token that is no JWT) is no name. No secret of it is kept.
+What the bytes mean is told by the mechanism of the SaslHandshake that the broker has accepted, and never guessed: one
+mechanism's message may look like another's. They are read as the broker's own SASL server reads them. The name counts
+when the broker has said yes to the step that ends its mechanism: PLAIN and SCRAM name the user, and an OAUTHBEARER
+token its `sub` claim, which the broker may map to something else. What cannot be told from the exchange (GSSAPI, a
+delegation token, a token that is no JWT) is no name. No secret of it is kept.
+
+A session keeps its name when it authenticates again (KIP-368): a broker refuses another principal and ends it.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 
-from sidecar.api.call import Call, Handler, upstream
+from sidecar.api.call import Call, Client, Handler, upstream
 from sidecar.core.errors import Code
 from sidecar.wire.generated import sasl_authenticate as sa
 from sidecar.wire.primitives import WireError
@@ -24,7 +29,9 @@ from sidecar.wire.primitives import WireError
 TOKEN_MAX = 65_536
 """A longer one is not looked at."""
 NAME_MAX = 255
-BEARER = b"auth=Bearer "
+SCRAM_FIRST = re.compile(rb"n,(?:a=[^,]*)?,(?:m=[^,]*,)?n=([^,]*),r=[^,]*((?:,[A-Za-z]+=[^,]*)*)")
+"""A client's first message: its name comes once, and an extension behind it may be called `n`, too."""
+SCRAM_FINAL = b"c="
 
 
 def sasl_authenticate(call: Call) -> Handler:
@@ -41,23 +48,25 @@ def sasl_authenticate(call: Call) -> Handler:
 def listen(call: Call, said: bytes, code: int, answered: bytes) -> None:
     """One step of the exchange."""
     client = call.client
-    if code != Code.NONE:
+    if code == Code.ILLEGAL_SASL_STATE:
+        return  # it is no step: the session is there, and goes on as it was
+    if code != Code.NONE or len(said) > TOKEN_MAX:
         client.principal = client.claimed = ""
-        return
-    if said.startswith(b"c="):  # SCRAM: the proof for the name that came before
-        client.principal = _principal(client.claimed)
-        client.claimed = ""
-        return
-    if len(said) > TOKEN_MAX:
-        client.principal = client.claimed = ""
-    elif BEARER in said:  # an answer that is not empty says why the token does not count
+    elif client.mechanism == "PLAIN":
+        client.principal = _principal(_plain_name(said))
+    elif client.mechanism == "OAUTHBEARER":  # an answer that is not empty says why the token does not count
         client.principal = "" if answered else _principal(_subject(said))
-    elif said.count(b"\0") == 2:
-        client.principal = _principal(_text(said.split(b"\0")[1]))
-    elif said[:2] in (b"n,", b"y,"):
+    elif client.mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        _scram(client, said)
+    else:
+        client.principal = ""
+
+
+def _scram(client: Client, said: bytes) -> None:
+    if said.startswith(SCRAM_FINAL):  # the proof for the name that came before
+        client.principal, client.claimed = _principal(client.claimed), ""
+    else:
         client.claimed = _scram_name(said)
-    elif said != b"\1":
-        client.principal = client.claimed = ""  # another mechanism
 
 
 def _principal(name: str) -> str:
@@ -68,19 +77,30 @@ def _text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
+def _plain_name(said: bytes) -> str:
+    """Of RFC 4616's message: whom to act as, the name, the password."""
+    parts = said.split(b"\0")
+    return _text(parts[1]) if len(parts) == 3 else ""
+
+
 def _scram_name(said: bytes) -> str:
     """Of RFC 5802's first message: `n,,n=alice,r=...`. Of a delegation token it is the token's id, and no user."""
-    fields = [f.partition(b"=") for f in said.split(b",")[2:]]
-    found = {name: value for name, _, value in fields}
-    if found.get(b"tokenauth") == b"true":
+    found = SCRAM_FIRST.fullmatch(said)
+    if found is None or _pairs(found[2], b",").get(b"tokenauth", b"").lower() == b"true":
         return ""
-    return _text(found.get(b"n", b"")).replace("=2C", ",").replace("=3D", "=")
+    return _text(found[1]).replace("=2C", ",").replace("=3D", "=")
+
+
+def _pairs(said: bytes, between: bytes) -> dict[bytes, bytes]:
+    """Of two with the same key the last one counts, as at the broker."""
+    return {key: value for key, _, value in (part.partition(b"=") for part in said.split(between))}
 
 
 def _subject(said: bytes) -> str:
-    token = said.partition(BEARER)[2].split(b"\1")[0]
-    parts = token.split(b".")
-    if len(parts) != 3:
+    """Of the token in RFC 7628's message: `n,,^Aauth=Bearer TOKEN^A^A`, where ^A is a byte."""
+    scheme, _, token = _pairs(said, b"\1").get(b"auth", b"").partition(b" ")
+    parts = token.strip(b" ").split(b".")
+    if scheme.lower() != b"bearer" or len(parts) != 3:
         return ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + b"=" * (-len(parts[1]) % 4)))

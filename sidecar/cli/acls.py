@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from sidecar.cli.exits import Code, Failed
+
 
 def acls(
     principal: Annotated[str, typer.Option(metavar="User:NAME", help="Who the sidecars are: `command_config`.")],
@@ -22,11 +24,9 @@ def acls(
     from sidecar.process.rights import commands, rights_of, rights_of_the_audit, seen_by_clients
 
     if ":" not in principal:
-        typer.echo(f"{principal!r} is no principal: write User:{principal}", err=True)
-        raise typer.Exit(2)
+        raise Failed(Code.USAGE, f"{principal!r} is no principal.", f"Write --principal User:{principal}.")
     if for_clients_listener and for_audit:
-        typer.echo("--for-clients-listener or --for-audit: give one of them.", err=True)
-        raise typer.Exit(2)
+        raise Failed(Code.USAGE, "--for-clients-listener and --for-audit are two questions.", "Give one of them.")
     rights = rights_of_the_audit(topic) if for_audit else rights_of(topic, owners_group)
     if for_clients_listener:
         rights = seen_by_clients()

@@ -75,7 +75,8 @@ def _told(exc: HTTPError, admin: str, path: str) -> Any:
     if exc.code == 401:
         raise Failed(Code.UNREACHED, f"{admin}: {found['problem']}", "Name one with --token-file.")
     if exc.code == 421:
-        raise Failed(Code.UNREACHED, f"{admin}: {found['problem']}", "docs/admin.md tells of names.")
+        then = "Use an address instead, or add the name to that sidecar's setting admin_access.hosts."
+        raise Failed(Code.UNREACHED, f"{admin}: {found['problem']}", then)
     return found
 
 
@@ -84,7 +85,7 @@ def _token(path: Path) -> str:
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as exc:
-        raise Failed(Code.USAGE, f"{path}: {exc}") from None
+        raise Failed(Code.USAGE, f"{path}: {exc}", "Name a file whose first line is a token.") from None
     for line in lines:
         if line.strip() and not line.startswith("#"):
             return line.strip()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sidecar.cli.connect import CommandConfig, properties
-from sidecar.cli.exits import Code
+from sidecar.cli.exits import Code, Failed
 from sidecar.cli.history import At, Since, Until, moment_of, place_of
 from sidecar.cli.output import Format, Output, print_rows
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FINDINGS, USAGE, UNREADABLE, INCOMPLETE = Code.FINDINGS, Code.USAGE, Code.UNREACHED, Code.INCOMPLETE
 FOR_EVER_MS = 1 << 52
+FILL = "Fill it with `sidecar audit run --from kafka://HOST:PORT --lake FOLDER`."
 audit = typer.Typer(no_args_is_help=True, help="Keep the whole history of the groups, and ask it questions.")
 LakePath = Annotated[str, typer.Option("--lake", metavar="FOLDER", help="Where the lake is.")]
 Source = Annotated[
@@ -38,7 +39,12 @@ Source = Annotated[
     typer.Option("--from", metavar="URI", help="kafka://HOST:PORT, delta://FOLDER, parquet://FOLDER or file://FILE."),
 ]
 Group = Annotated[str | None, typer.Option(help="Only this group.")]
-Pairs = Annotated[list[str] | None, typer.Option("--option", "-O", metavar="NAME=VALUE", help="As docs/audit.md says.")]
+Pairs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-O", metavar="NAME=VALUE", help="kafka.PROPERTY=VALUE is a property of librdkafka, for the source."
+    ),
+]
 LakeFormat = Annotated[str, typer.Option(help="Of a new lake: delta or parquet.")]
 Topic = Annotated[str, typer.Option(help="The state topic.")]
 
@@ -105,18 +111,14 @@ def stream(
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Raises typer.Exit, with what to do, for what can be expected to fail."""
-    try:
-        from sidecar.audit.errors import AuditError
+    """Around what reads the source and fills the lake. Raises Failed."""
+    from sidecar.audit.errors import AuditError
 
-        try:
-            yield
-        except AuditError as exc:
-            typer.echo(str(exc), err=True)
-            raise typer.Exit(UNREADABLE) from None
-    except ModuleNotFoundError as exc:
-        typer.echo(f"{exc}. Install what the audit needs: pip install 'kafka-group-sidecar[audit]'", err=True)
-        raise typer.Exit(USAGE) from None
+    try:
+        yield
+    except AuditError as exc:
+        then = "Check --from, --command-config and --lake. What was read before is kept; the next run goes on from it."
+        raise Failed(UNREADABLE, str(exc), then) from None
 
 
 @contextmanager
@@ -145,12 +147,11 @@ def _address(text: str) -> tuple[str, int] | None:
 
 
 def _serving(metrics: Metrics, host: str, port: int) -> int:
-    """The port. Raises typer.Exit if it cannot be had."""
+    """The port. Raises Failed where it is not free."""
     try:
         return metrics.serve(host, port)
     except OSError as exc:
-        _say(f"--metrics {host}:{port}: {exc.strerror}")
-        raise typer.Exit(USAGE) from None
+        raise Failed(USAGE, f"--metrics {host}:{port}: {exc.strerror}", "Name another port, or leave it out.") from None
 
 
 @audit.command()
@@ -273,8 +274,7 @@ def sql(
     try:
         _show(_filled(lake), query, {}, output)
     except duckdb.Error as exc:
-        typer.echo(str(exc), err=True)
-        raise typer.Exit(USAGE) from None
+        raise Failed(USAGE, str(exc), "`sidecar audit views` prints the tables that there are.") from None
 
 
 @audit.command()
@@ -294,8 +294,7 @@ def _lake(path: str, format: str = "") -> Lake:
     try:
         return Lake.at(path, format)
     except AuditError as exc:
-        typer.echo(str(exc), err=True)
-        raise typer.Exit(USAGE) from None
+        raise Failed(USAGE, str(exc), "Check --lake and --format.") from None
 
 
 def _options(pairs: list[str] | None, command_config: Path | None) -> dict[str, str]:
@@ -313,11 +312,10 @@ def _between(group: str | None, since: str | None, until: str | None) -> dict[st
 
 
 def _filled(path: str) -> Lake:
-    """Raises typer.Exit if there is nothing in it."""
+    """Raises Failed if there is nothing in it."""
     lake = _lake(path)
     if lake.last_batch() < 0:
-        typer.echo(f"{lake.base} is empty: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True)
-        raise typer.Exit(UNREADABLE)
+        raise Failed(UNREADABLE, f"There is no audit in {lake.base} yet.", FILL)
     return lake
 
 
@@ -325,11 +323,6 @@ def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[d
     from sidecar.audit import query
     from sidecar.audit.moments import shown
 
-    if lake.last_batch() < 0:
-        typer.echo(
-            f"{lake.base} has no audit yet: fill it with `sidecar audit run --from kafka://HOST:PORT`.", err=True
-        )
-        raise typer.Exit(UNREADABLE)
     rows = query.ask(lake, sql, given)
     told = [
         {n.removesuffix("_ms") if _is_time(n) else n: shown(v) if _is_moment(n, v) else v for n, v in row.items()}

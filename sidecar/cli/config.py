@@ -29,7 +29,7 @@ def check(path: ConfigPath = None, listen: Listen = None, broker: Broker = None,
     """Say what is wrong with the settings, all faults at once. Exit code 2: something is."""
 
     def show() -> Code:
-        _load(path, {"listen": listen, "broker": broker, "node_id": node_id})
+        loaded(path, {"listen": listen, "broker": broker, "node_id": node_id})
         typer.echo("The settings are valid.")
         return Code.OK
 
@@ -52,7 +52,7 @@ def show(
         from sidecar.process.about import shown
 
         given = {"listen": listen, "broker": broker, "node_id": node_id}
-        found = shown(_load(path, given), path, given)
+        found = shown(loaded(path, given), path, given)
         rows: list[dict[str, Any]] = []
         for s in found:
             if not changed or s.origin != "default":
@@ -64,7 +64,22 @@ def show(
     run(shown_)
 
 
-def _load(path: Path | None, given: dict[str, Any]) -> Settings:
+@config.command("settings")
+def settings_(
+    begin: Annotated[str, typer.Argument(metavar="[BEGIN]", help="Only those whose names begin so.")] = "",
+    output: Format = Output.TABLE,
+) -> None:
+    """List the settings that there are: name, default, and what each means."""
+    from sidecar.process.about import settings_known
+
+    rows = [row for row in settings_known() if row["setting"].startswith(begin)]
+    if not rows:
+        then = "`sidecar config settings` lists them all."
+        raise Failed(Code.FINDINGS, f"There is no setting that begins with {begin}.", then)
+    print_rows(rows, output)
+
+
+def loaded(path: Path | None, given: dict[str, Any]) -> Settings:
     """Raises Failed with every fault."""
     from sidecar.process.settings import SettingsError, load
 
@@ -73,5 +88,5 @@ def _load(path: Path | None, given: dict[str, Any]) -> Settings:
     except SettingsError as exc:
         what = "\n".join(["The settings are not valid:", *(f"  {line}" for line in str(exc).splitlines())])
         raise Failed(
-            Code.USAGE, what, "sidecar/process/sections.py and docs/operations.md say what each may be."
+            Code.USAGE, what, "`sidecar config settings` says what each setting means and what its default is."
         ) from None

@@ -24,6 +24,7 @@ StateTopic = Annotated[str, typer.Option("--topic", help="The state topic.")]
 CommandConfig = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A file of client properties, key=value: security and so on.")
 ]
+ROUTE = "`sidecar groups list --bootstrap HOST:PORT` shows all groups and where they are."
 CHECK = "Check --bootstrap, and --command-config if the cluster asks for security."
 
 
@@ -107,7 +108,19 @@ def _told() -> Iterator[None]:
     try:
         yield
     except SecurityError as exc:
-        raise Failed(Code.USAGE, f"--command-config: {exc}.", "docs/security.md has what is known.") from None
+        then = "The file has the properties of Kafka's own clients: security.protocol, sasl.*, ssl.*."
+        raise Failed(Code.USAGE, f"--command-config: {exc}.", then) from None
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Around whatever reads the state topic. Raises Failed."""
+    from sidecar.audit.topic import TopicError
+
+    try:
+        yield
+    except TopicError as exc:
+        raise Failed(Code.UNREACHED, str(exc), "Check --bootstrap, --topic and --command-config.") from None
 
 
 def address(text: str) -> tuple[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NoReturn
 
 
 class Code(IntEnum):
@@ -26,21 +25,12 @@ MEANINGS: Mapping[Code, str] = {
     Code.BROKEN: "A bug of this program. The trace is on stderr.",
     Code.INTERRUPTED: "Ended by Ctrl-C.",
 }
-"""docs/cli.md shows this table; tests/cli/test_docs.py compares."""
+"""docs/cli.md shows this table, and so does `sidecar --help`; tests/cli/test_docs.py compares."""
 
 
 class Failed(Exception):
-    """`what` is wrong, in one line; `then`: what to do next."""
+    """`what` is wrong, in one line; `then`: what to do next. program.py says both and ends with the code."""
 
-    def __init__(self, code: Code, what: str, then: str = "") -> None:
+    def __init__(self, code: Code, what: str, then: str) -> None:
         super().__init__(what)
         self.code, self.what, self.then = code, what, then
-
-
-def say_and_exit(failed: Failed) -> NoReturn:
-    import typer
-
-    typer.echo(failed.what, err=True)
-    if failed.then:
-        typer.echo(failed.then, err=True)
-    raise typer.Exit(int(failed.code)) from None

@@ -13,14 +13,15 @@ must be said again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from sidecar.cli.connect import CommandConfig, SidecarBootstrap, client_of
-from sidecar.cli.exits import Code, Failed, say_and_exit
+from sidecar.cli.connect import CHECK, CommandConfig, SidecarBootstrap, client_of
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.output import Document, DocumentFormat, print_document
 from sidecar.core import config as cf
 from sidecar.core.errors import Code as Kafka
 from sidecar.core.errors import name_of
@@ -35,7 +36,8 @@ PASSING = (
     Kafka.NOT_COORDINATOR,
 )
 """Errors of sidecars that cannot record anything just now."""
-GOES_ON = "what was asked for is recorded and goes on, whoever owns the group. It does no harm to say it again."
+GOES_ON = "what was asked for is recorded and goes on.", "Wait, or say it again; that does no harm."
+MAY_ALTER = "Check the group's id, and whether this user may ALTER_CONFIGS of the group."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
 Group = Annotated[str, typer.Argument(help="The group's id.")]
 Bootstrap = SidecarBootstrap
@@ -43,7 +45,13 @@ Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. W
 
 
 @groups.command()
-def adopt(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = None, timeout: Timeout = 120) -> None:
+def adopt(
+    group: Group,
+    bootstrap: Bootstrap,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 120,
+    output: DocumentFormat = Document.TABLE,
+) -> None:
     """Take a group over from the broker, under its live members."""
     desk = _Desk(group, bootstrap, command_config, timeout)
     desk.say("sidecar.managed", "true", lambda: desk.glance().get("sidecar.managed") == "true")
@@ -51,22 +59,34 @@ def adopt(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = No
     def arrived() -> str:
         told = desk.glance()
         if told.get("sidecar.managed") == "false":
-            desk.refused(told["sidecar.why"])
+            desk.refused(told["sidecar.why"], "The group stays with the broker. Say it again when that has changed.")
         if told.get("sidecar.state") == "sidecar":
             return f"{group} is with the sidecars now."
         if told.get("sidecar.managed") == "true" and desk.nobody():
             return f"{group} is the sidecars' now; nobody is a member of it."
         return ""
 
-    desk.wait(arrived)
+    desk.done("adopt", desk.wait(arrived), output)
 
 
 @groups.command()
-def release(group: Group, bootstrap: Bootstrap, command_config: CommandConfig = None, timeout: Timeout = 330) -> None:
-    """Give a group back to the broker, under its live members."""
+def release(
+    group: Group,
+    bootstrap: Bootstrap,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 330,
+    output: DocumentFormat = Document.TABLE,
+) -> None:
+    """Give a group back to the broker, under its live members. The sidecars run, and do it.
+
+    `sidecar release` without `groups` is for the time when no sidecar runs any more."""
     desk = _Desk(group, bootstrap, command_config, timeout)
     desk.say("sidecar.managed", "false", lambda: desk.glance().get("sidecar.managed") == "false")
-    desk.wait(lambda: f"{group} is with the broker now." if desk.glance().get("sidecar.state") == "broker" else "")
+
+    def gone() -> str:
+        return f"{group} is with the broker now." if desk.glance().get("sidecar.state") == "broker" else ""
+
+    desk.done("release", desk.wait(gone), output)
 
 
 @groups.command()
@@ -80,15 +100,15 @@ def rebalance(
     ] = None,
     command_config: CommandConfig = None,
     timeout: Timeout = 330,
+    output: DocumentFormat = Document.TABLE,
 ) -> None:
     """Have a group assigned anew."""
     desk = _Desk(group, bootstrap, command_config, timeout)
     told = desk.look()
     if told.get("sidecar.state", "broker") == "broker":
-        desk.refused(f"{group} is not with the sidecars.")
+        desk.refused(f"{group} is not with the sidecars.", f"`sidecar groups adopt {group}` takes it over.")
     before = int(told["sidecar.epoch"])
-    for line in _removed(desk, remove_instance or []):
-        typer.echo(line)
+    removed = _removed(desk, remove_instance or [])
 
     def anew() -> int:
         return int(desk.glance().get("sidecar.epoch", -1))
@@ -101,12 +121,12 @@ def rebalance(
             return f"{group} was assigned anew, in epoch or generation {epoch}."
         return f"{group} has no members to assign anything to." if desk.nobody() else ""
 
-    def state() -> str:
+    def state() -> tuple[str, str]:
         if "sidecar.rebalance" in desk.glance():
-            return "it is recorded and has not begun; the group's next owner begins it. Do not say it again."
-        return "it has begun, and members are still to join. Do not say it again."
+            return "it is recorded and has not begun.", "Do not say it again: the group's next owner begins it."
+        return "it has begun, and members are still to join.", f"Do not say it again. sidecar groups explain {group}"
 
-    desk.wait(done, state)
+    desk.done("rebalance", desk.wait(done, state), output, removed)
 
 
 def _removed(desk: _Desk, instances: list[str]) -> list[str]:
@@ -124,28 +144,23 @@ def _removed(desk: _Desk, instances: list[str]) -> list[str]:
             return [(i, res.error_code) for i in instances]
         return [(m.group_instance_id or "", m.error_code) for m in res.members]
 
-    try:
-        found = desk.client.ask(desk.bootstrap, cf.DESK, leave)
-    except Failed as failed:
-        say_and_exit(failed)
+    found = desk.client.ask(desk.bootstrap, cf.DESK, leave)
     bad = [f"{i}: {name_of(code)}" for i, code in found if code]
     if bad:
-        desk.refused("not removed: " + ", ".join(bad))
-    return [f"{i} was removed." for i, _ in found]
+        then = f"`sidecar groups members {desk.group}` lists the instances. No rebalance was asked for."
+        desk.refused("not removed: " + ", ".join(bad), then)
+    return [i for i, _ in found]
 
 
 # ---- the way to the sidecars --------------------------------------------------------------------------------------
 class _Desk:
-    """One group, as an administrator's client speaks of it."""
+    """One group, as an administrator's client speaks of it. What it does raises Failed."""
 
     def __init__(self, group: str, bootstrap: str, command_config: Path | None, timeout_s: float) -> None:
         self.group, self.bootstrap = group, bootstrap
         self._until = time.monotonic() + timeout_s
-        try:
-            self.client = client_of(command_config)
-            self._admin = self.client.admin(bootstrap, cf.DESK)
-        except Failed as failed:
-            say_and_exit(failed)
+        self.client = client_of(command_config)
+        self._admin = self.client.admin(bootstrap, cf.DESK)
 
     def _resource(self, **entries: str) -> Any:
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -172,12 +187,12 @@ class _Desk:
             except KafkaException as exc:
                 error = exc.args[0]
                 if error.code() >= 0 and error.code() not in PASSING:
-                    self.refused(error.str())
+                    self.refused(error.str(), MAY_ALTER)
             if heard():
                 return
             if time.monotonic() >= self._until:
-                typer.echo(f"{self.group}: nobody has recorded it ({error.str()}): say it again.", err=True)
-                raise typer.Exit(TIMED_OUT)
+                then = "Say it again: nothing was done. " + CHECK
+                raise Failed(TIMED_OUT, f"{self.group}: nobody has recorded it ({error.str()}).", then)
             time.sleep(LOOK_S)
 
     def look(self) -> dict[str, str]:
@@ -196,12 +211,14 @@ class _Desk:
             return {}
 
     def nobody(self) -> bool:
-        """Whether the group has no members, wherever it is."""
+        """Whether the group has no members, wherever it is. False, if nobody can tell just now."""
+        from confluent_kafka import KafkaException
+
         (future,) = self._admin.describe_consumer_groups([self.group], request_timeout=ANSWER_S).values()
         try:
             return not future.result().members
-        except Exception as exc:  # noqa: BLE001 - a group that is not there is an error to this client
-            return "not found" in str(exc).lower() or "GROUP_ID_NOT_FOUND" in str(exc)
+        except KafkaException as exc:
+            return bool(exc.args[0].code() == Kafka.GROUP_ID_NOT_FOUND)
 
     def _result(self, futures: Mapping[Any, Any]) -> Any:
         from confluent_kafka import KafkaException
@@ -210,19 +227,23 @@ class _Desk:
         try:
             return future.result()
         except KafkaException as exc:
-            self.refused(exc.args[0].str())
-            raise
+            error = exc.args[0]
+            if error.code() < 0:  # librdkafka's own: no broker has said anything
+                raise Failed(Code.UNREACHED, f"{self.bootstrap}: {error.str()}", CHECK) from None
+            self.refused(error.str(), "Check the group's id, and whether this user may DESCRIBE_CONFIGS of the group.")
 
-    def refused(self, text: str) -> None:
-        typer.echo(text, err=True)
-        raise typer.Exit(REFUSED)
+    def refused(self, what: str, then: str) -> NoReturn:
+        raise Failed(REFUSED, what, then)
 
-    def wait(self, done: Callable[[], str], state: Callable[[], str] = lambda: GOES_ON) -> None:
-        """Until `done` says what has happened. `state`: what to say if it takes too long."""
+    def wait(self, done: Callable[[], str], state: Callable[[], tuple[str, str]] = lambda: GOES_ON) -> str:
+        """Until `done` says what has happened. `state`: what is wrong, and what to do next, if it takes too long."""
         while time.monotonic() < self._until:
             if told := done():
-                typer.echo(told)
-                return
+                return told
             time.sleep(LOOK_S)
-        typer.echo(f"{self.group}: not done in time; {state()}", err=True)
-        raise typer.Exit(TIMED_OUT)
+        what, then = state()
+        raise Failed(TIMED_OUT, f"{self.group}: not done in time; {what}", then)
+
+    def done(self, action: str, told: str, output: Document, removed: Sequence[str] = ()) -> None:
+        body = {"group": self.group, "action": action, "removed": list(removed), "result": told}
+        print_document(body, output, [*(f"{i} was removed." for i in removed), told])

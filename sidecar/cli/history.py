@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of
-from sidecar.cli.exits import Code, Failed, say_and_exit
-from sidecar.cli.output import Format, Output, print_rows
+from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, StateTopic, client_of, readable
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.output import Format, Output, Watch, print_rows, run
 
 if TYPE_CHECKING:
     from sidecar.audit.history import History
@@ -38,24 +39,29 @@ def history(
     topic: StateTopic = "__group_state",
     command_config: CommandConfig = None,
     output: Format = Output.TABLE,
+    watch: Watch = 0,
 ) -> None:
     """Tell what has happened to a group: who joined and left, who got which partitions, who coordinated it, and why."""
-    from sidecar.audit.history import history as told_by
-    from sidecar.audit.moments import shown
 
-    after, before = moment_of(since, 0), moment_of(until, 1 << 62)
-    with _open(bootstrap, topic, command_config) as reader:
-        found = _read(lambda: told_by(group, reader.of_group(group)))
-    rows = [
-        {"time": shown(e.ms), "offset": e.offset, "what": e.what, "who": e.who, "detail": e.detail, "why": e.why}
-        for e in found.events
-        if after <= e.ms <= before
-    ]
-    if not any(e.what != "coordinator" for e in found.events):
-        typer.echo(f"{topic} has no records of group {group}.", err=True)
-        raise typer.Exit(Code.FINDINGS)
-    print_rows(rows, output)
-    _warn(found)
+    def show() -> Code:
+        from sidecar.audit.history import history as told_by
+        from sidecar.audit.moments import shown
+
+        after, before = moment_of(since, 0), moment_of(until, 1 << 62)
+        with _reading(bootstrap, topic, command_config) as reader:
+            found = told_by(group, reader.of_group(group))
+        rows = [
+            {"time": shown(e.ms), "offset": e.offset, "what": e.what, "who": e.who, "detail": e.detail, "why": e.why}
+            for e in found.events
+            if after <= e.ms <= before
+        ]
+        if not any(e.what != "coordinator" for e in found.events):
+            raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}.", ROUTE)
+        print_rows(rows, output)
+        _warn(found)
+        return Code.OK
+
+    run(show, watch)
 
 
 def owner(
@@ -66,17 +72,23 @@ def owner(
     topic: StateTopic = "__group_state",
     command_config: CommandConfig = None,
     output: Format = Output.TABLE,
+    watch: Watch = 0,
 ) -> None:
     """Tell which member owns a partition or, of a group, all its owners and the sidecar that coordinates it."""
-    at_ms = moment_of(at, int(time.time() * 1000))
-    with _open(bootstrap, topic, command_config) as reader:
-        rows, groups = _read(lambda: _owners(reader, what, group, at_ms))
-    if not rows:
-        typer.echo(f"Nobody owned {what} then, as far as {topic} says.", err=True)
-        raise typer.Exit(Code.FINDINGS)
-    print_rows(rows, output)
-    for found in groups:
-        _warn(found)
+
+    def show() -> Code:
+        at_ms = moment_of(at, int(time.time() * 1000))
+        with _reading(bootstrap, topic, command_config) as reader:
+            rows, groups = _owners(reader, what, group, at_ms)
+        if not rows:
+            told = f"Nobody owned {what} then, as far as {topic} says."
+            raise Failed(Code.FINDINGS, told, f"Is it a group of the sidecars, or a partition of one? {ROUTE}")
+        print_rows(rows, output)
+        for found in groups:
+            _warn(found)
+        return Code.OK
+
+    run(show, watch)
 
 
 def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[list[dict[str, Any]], list[History]]:
@@ -150,21 +162,11 @@ def moment_of(text: str | None, otherwise: int) -> int:
         raise typer.BadParameter(str(exc)) from None
 
 
-def _open(bootstrap: str, topic: str, command_config: Path | None) -> Reader:
-    try:
-        return client_of(command_config).reader(bootstrap, topic)
-    except Failed as failed:
-        say_and_exit(failed)
-
-
-def _read(read: Any) -> Any:
-    from sidecar.audit.topic import TopicError
-
-    try:
-        return read()
-    except TopicError as exc:
-        typer.echo(str(exc), err=True)
-        raise typer.Exit(Code.UNREACHED) from None
+@contextmanager
+def _reading(bootstrap: str, topic: str, command_config: Path | None) -> Iterator[Reader]:
+    """Raises Failed, also where the topic cannot be read while the reader is in use."""
+    with readable(), client_of(command_config).reader(bootstrap, topic) as reader:
+        yield reader
 
 
 def _warn(found: History) -> None:

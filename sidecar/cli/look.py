@@ -15,7 +15,7 @@ from urllib.parse import quote
 import typer
 
 from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
-from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, topics
+from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, StateTopic, client_of, readable, topics
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.groups import Group, groups
 from sidecar.cli.history import history
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sidecar.core.topics import TopicImage
 
 groups.command("history")(history)
-ROUTE = "sidecar groups list --bootstrap HOST:PORT shows all groups and where they are."
 MaybeBootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars; several with commas.")]
 
 
@@ -132,15 +131,12 @@ def _replayed(client: Client, bootstrap: str, topic: str, group: str) -> Replaye
     """Raises Failed."""
     from sidecar.audit.explain.model import ExplainError
     from sidecar.audit.explain.replay import replayed
-    from sidecar.audit.topic import TopicError
 
     try:
-        with client.reader(bootstrap, topic) as reader:
+        with readable(), client.reader(bootstrap, topic) as reader:
             told = replayed(group, reader.taken_of_group(group))
-    except TopicError as exc:
-        raise Failed(Code.UNREACHED, str(exc), "Check --bootstrap, --topic and --command-config.") from None
     except ExplainError as exc:
-        raise Failed(Code.FINDINGS, str(exc)) from None
+        raise Failed(Code.FINDINGS, str(exc), exc.then) from None
     if not told.records:
         gone = any(row["group_id"] == group for row in told.rows)
         where = (
@@ -158,7 +154,7 @@ def _explained(told: Replayed, image: TopicImage | None, live: Live | None = Non
     try:
         return explain(told, image, live=live)
     except ExplainError as exc:
-        raise Failed(Code.FINDINGS, str(exc)) from None
+        raise Failed(Code.FINDINGS, str(exc), exc.then) from None
 
 
 def _live(group: str, admins: list[str], asking: Asking) -> Live | None:
@@ -203,7 +199,7 @@ def _what_if(
     try:
         found = what_if(told, image, _assignors(told), Change(leaves, joins))
     except ExplainError as exc:
-        raise Failed(Code.FINDINGS, str(exc)) from None
+        raise Failed(Code.FINDINGS, str(exc), exc.then) from None
     print_document(asdict(found), output, if_words(found))
     return Code.OK
 

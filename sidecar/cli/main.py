@@ -12,22 +12,25 @@ from typing import Annotated  # noqa: E402
 
 import typer  # noqa: E402
 
-from sidecar.cli import listing, look, output  # noqa: E402, F401 - the first two add their commands to `groups`
+from sidecar.cli import listing, look, repair  # noqa: E402, F401 - they add commands to `groups` and `state`
 from sidecar.cli.acls import acls  # noqa: E402
 from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile  # noqa: E402
 from sidecar.cli.audit import audit  # noqa: E402
 from sidecar.cli.config import config as config_commands  # noqa: E402
+from sidecar.cli.config import loaded  # noqa: E402
 from sidecar.cli.connect import CommandConfig, client_of  # noqa: E402
 from sidecar.cli.doctor.command import doctor  # noqa: E402
 from sidecar.cli.drill import drill  # noqa: E402
 from sidecar.cli.exits import Code, Failed  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
+from sidecar.cli.output import Format, Output, print_rows  # noqa: E402
+from sidecar.cli.program import CODES, Program  # noqa: E402
 from sidecar.cli.state import state  # noqa: E402
 from sidecar.cli.top import top  # noqa: E402
 
 # A trace with its variables would have tokens and passwords in it, and older versions of typer show them.
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
+app = typer.Typer(cls=Program, epilog=CODES, no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.add_typer(groups, name="groups")
 app.add_typer(audit, name="audit")
 app.add_typer(state, name="state")
@@ -37,7 +40,7 @@ app.command()(history)
 app.command()(owner)
 app.command()(top)
 app.command()(doctor)
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(drill)
+app.command()(drill)
 ANEW = "--anew"
 """Not for users: a sidecar that starts anew (StartAnew) tells its successor so."""
 
@@ -61,7 +64,7 @@ Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=
 
 @app.callback()
 def main(version: Version = False) -> None:
-    """Group coordination for Apache Kafka, beside each broker. Exit codes: docs/cli.md."""
+    """Group coordination for Apache Kafka, beside each broker."""
 
 
 ConfigPath = Annotated[Path | None, typer.Option(help="A YAML file of settings. It is optional.")]
@@ -86,16 +89,9 @@ def run(
     import traceback
 
     from sidecar.process.build import App, StartAnew, StartError
-    from sidecar.process.settings import SettingsError, load
     from sidecar.process.tasks import Broken
 
-    try:
-        settings = load(config, {"listen": listen, "broker": broker, "node_id": node_id})
-    except SettingsError as exc:
-        typer.echo("The settings are not valid:", err=True)
-        for line in str(exc).splitlines():
-            typer.echo(f"  {line}", err=True)
-        raise typer.Exit(2) from None
+    settings = loaded(config, {"listen": listen, "broker": broker, "node_id": node_id})
 
     async def main() -> None:
         await App(settings, STARTED, anew=anew).run()
@@ -109,12 +105,12 @@ def run(
         # In the same process, so that it needs nobody who would start it again. Its sockets close with it.
         os.execv(sys.executable, again(sys.executable, sys.orig_argv))
     except StartError as exc:
-        typer.echo(f"sidecar: {exc}", err=True)
-        sys.exit(1)
+        then = "Mend that and start it again; `sidecar doctor` checks the rest of the cluster."
+        raise Failed(Code.FINDINGS, f"sidecar: {exc}", then) from None
     except Broken as exc:
         traceback.print_exception(exc)
         typer.echo(f"sidecar: ended by a bug in {exc}", err=True)
-        sys.exit(70)
+        sys.exit(int(Code.BROKEN))
 
 
 @app.command()
@@ -123,14 +119,13 @@ def health(
     token_file: TokenFile = None,
     ca: Authority = None,
 ) -> None:
-    """Exit with 0 if that sidecar is ready, else print the reasons and exit with 1. For container health checks."""
-    try:
-        found = Asking(token_file, ca).get(admin, "/readyz", 2)
-    except Failed as failed:
-        found = {"ready": False, "problems": [failed.what]}
-    for problem in found["problems"]:
-        typer.echo(problem, err=True)
-    raise typer.Exit(0 if found["ready"] else 1)
+    """Exit with 0 if that sidecar is ready, with 1 and the reasons if it is not, with 3 if it does not answer.
+
+    For health checks of containers: any code but 0 means that it is not healthy."""
+    found = Asking(token_file, ca).get(admin, "/readyz", 2)
+    if not found["ready"]:
+        then = "Wait, if it has just started. What stays for minutes is told, with its remedy, in that sidecar's log."
+        raise Failed(Code.FINDINGS, "\n".join(found["problems"]) or "not ready", then)
 
 
 @app.command()
@@ -138,28 +133,39 @@ def release(
     bootstrap: Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker's listener without a sidecar.")],
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups that no sidecar coordinates now.")],
     command_config: CommandConfig = None,
+    output: Format = Output.TABLE,
 ) -> None:
-    """Make groups the brokers' own at once, when all sidecars have gone without a word: their placeholders leave."""
+    """Make groups the brokers' own at once, when no sidecar runs any more: their placeholders are removed.
+
+    While sidecars run, `sidecar groups release` gives a group back, under its live members."""
     from sidecar.kafka.cluster import Cluster, ConnectionLost
     from sidecar.kafka.membership import release as leave
     from sidecar.wire.primitives import WireError
 
-    async def all_of_them(cluster: Cluster) -> int:
-        failed = 0
+    failed: list[str] = []
+
+    async def all_of_them(cluster: Cluster) -> list[dict[str, str]]:
+        rows = []
         for group_id in groups:
             try:
                 done = await leave(await cluster.coordinator(group_id, 0), group_id)
             except (ConnectionLost, TimeoutError, WireError) as exc:
-                failed += 1
+                failed.append(group_id)
                 done = f"not released: {str(exc) or 'timed out'}"
-            typer.echo(f"{group_id}: {done}")
-        return failed
+            rows.append({"group": group_id, "result": done})
+        return rows
 
-    def show() -> Code:
-        failed = client_of(command_config).ask(bootstrap, "sidecar-release", all_of_them)
-        return Code.FINDINGS if failed else Code.OK
-
-    output.run(show)
+    rows = client_of(command_config).ask(bootstrap, "sidecar-release", all_of_them)
+    if output is Output.TABLE:
+        for row in rows:
+            typer.echo(f"{row['group']}: {row['result']}")
+    else:
+        print_rows(rows, output)
+    if failed:
+        what = f"{len(failed)} of {len(groups)} groups were not released."
+        raise Failed(
+            Code.UNREACHED, what, "Check --bootstrap: it is a broker's listener without a sidecar. Say it again."
+        )
 
 
 if __name__ == "__main__":

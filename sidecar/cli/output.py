@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sidecar.cli.exits import Code, Failed, say_and_exit
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.program import say
 
 CLEAR = "\033[2J\033[H"
 """Empties the screen of a terminal."""
@@ -95,7 +96,7 @@ def _yaml(value: Any) -> str:
 
 
 def run(show: Callable[[], Code], watch: float = 0) -> None:
-    """Look once and exit with what was found; or look again and again, and go on when a look fails."""
+    """Look once and exit with what was found; or look again and again, and go on when a look fails. Raises Failed."""
     try:
         code = Code.OK
         while True:
@@ -105,8 +106,8 @@ def run(show: Callable[[], Code], watch: float = 0) -> None:
                 code = show()
             except Failed as failed:
                 if not watch or failed.code is Code.USAGE:
-                    say_and_exit(failed)
-                typer.echo(failed.what, err=True)
+                    raise
+                say(failed)
                 code = failed.code
             if not watch:
                 break

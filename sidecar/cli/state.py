@@ -32,8 +32,11 @@ UNDER_WAY = 50_000
 """Records that wait for the brokers at once."""
 RECORD_BYTES = 64 << 20
 """The largest record; the topic's max.message.bytes is what decides."""
-ANEW = "Delete the topic, make it anew (docs/procedures.md has the command), and load the file again."
-state = typer.Typer(no_args_is_help=True, help="Back the state topic up, and restore it.")
+ANEW = (
+    "Delete the topic, create it again (kafka-topics.sh --create, with as many partitions as __consumer_offsets has "
+    "and --config cleanup.policy=compact), and load the file again."
+)
+state = typer.Typer(no_args_is_help=True, help="Back the state topic up, restore it, or remove unreadable records.")
 DumpFile = Annotated[Path, typer.Argument(metavar="FILE", help="One JSON object a line; compressed if it ends in .gz.")]
 OwnersGroup = Annotated[str, typer.Option(help="The setting ownership.group.")]
 
@@ -48,7 +51,8 @@ def dump(
         from sidecar.audit.dump import ENDINGS
 
         if not file.name.endswith(ENDINGS):
-            raise Failed(Code.USAGE, f"{file}: the name must end in one of {' '.join(ENDINGS)}.")
+            then = f"Name it {file.stem}{ENDINGS[0]}, for example."
+            raise Failed(Code.USAGE, f"{file}: the name must end in one of {' '.join(ENDINGS)}.", then)
         if file.exists():
             raise Failed(Code.USAGE, f"{file} exists already.", "Name another file; this one is not overwritten.")
         found = _written(client_of(command_config), bootstrap, topic, file)
@@ -145,7 +149,7 @@ def _written(client: Client, bootstrap: str, topic: str, file: Path) -> Counter[
                     found[record.partition] += 1
         part.rename(file)
     except OSError as exc:
-        raise Failed(Code.USAGE, f"{file}: {exc.strerror}.") from None
+        raise Failed(Code.USAGE, f"{file}: {exc.strerror}.", "Name a file in a folder that can be written.") from None
     finally:
         consumer.close()
         part.unlink(missing_ok=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of
-from sidecar.cli.exits import Code, Failed
+from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, readable
+from sidecar.cli.exits import Code
 from sidecar.cli.output import Format, Output, print_rows, run
 
 if TYPE_CHECKING:
@@ -59,19 +59,14 @@ def top(
     """Show the sidecars' groups live: members, state, epoch and its age in seconds, rebalances lately, owner node."""
 
     def show() -> Code:
-        from sidecar.audit.topic import TopicError
-
-        try:
-            with client_of(command_config).reader(bootstrap, topic) as reader:
-                tail = Tail(reader)
-                if once or output is not Output.TABLE or not sys.stdout.isatty():
-                    tail.read()
-                    found = tail.rows(sort, window)
-                    print_rows(found[:rows] if rows else found, output)
-                else:
-                    _live(tail, sort, window, interval, rows)
-        except TopicError as exc:
-            raise Failed(Code.UNREACHED, str(exc), "Check --bootstrap, --topic and --command-config.") from None
+        with readable(), client_of(command_config).reader(bootstrap, topic) as reader:
+            tail = Tail(reader)
+            if once or output is not Output.TABLE or not sys.stdout.isatty():
+                tail.read()
+                found = tail.rows(sort, window)
+                print_rows(found[:rows] if rows else found, output)
+            else:
+                _live(tail, sort, window, interval, rows)
         return Code.OK
 
     run(show)
@@ -137,6 +132,7 @@ def _live(tail: Tail, sort: Sort, window: float, interval: float, rows: int) -> 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
     """A function that waits so long for a key; "" if none came. Without a keyboard it only waits."""
+    import os
     import select
 
     if not sys.stdin.isatty():
@@ -155,7 +151,7 @@ def _keys() -> Iterator[Callable[[float], str]]:
 
     def key(seconds: float) -> str:
         ready, _, _ = select.select([fd], [], [], seconds)
-        return sys.stdin.read(1) if ready else ""
+        return os.read(fd, 1).decode(errors="replace") if ready else ""  # stdin would take more and keep it
 
     try:
         tty.setcbreak(fd)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from sidecar.api.access import hidden_topics
+from sidecar.api.access import surely_hidden_topics
 from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Settle, Store, Tell, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.errors import TEXT, Code, name_of
@@ -222,7 +222,7 @@ class Front:
                 self._malformed(session, exc)
                 return
         view = self._view or NO_VIEW
-        session.facts.authenticates = session.conn.authenticates
+        session.facts.authenticates, session.facts.mechanism = session.conn.authenticates, session.conn.mechanism
         run = _Run(
             self._scope,
             session.facts,
@@ -427,20 +427,20 @@ class Front:
             self._send(AccessAnswer(ask.token, None))
         else:
             run.now_ms = now_ms()
-            self._step(run, ask.token, hidden_topics(run, ask.topics), None)
+            self._step(run, ask.token, surely_hidden_topics(run, ask.topics), None)
 
-    def _step(self, run: _Run, token: int, steps: Generator[Any, Any, set[str]], frame: bytes | None) -> None:
+    def _step(self, run: _Run, token: int, steps: Generator[Any, Any, set[str] | None], frame: bytes | None) -> None:
         try:
             want = steps.send(frame)
         except StopIteration as ended:
-            self._send(AccessAnswer(token, frozenset(ended.value)))
+            self._send(AccessAnswer(token, None if ended.value is None else frozenset(ended.value)))
         except WireError as exc:
             self._send(AccessAnswer(token, None))
             self._malformed(run.session, exc)
         else:
             run.session.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
 
-    def _stepped(self, run: _Run, token: int, steps: Generator[Any, Any, set[str]], frame: bytes | None) -> None:
+    def _stepped(self, run: _Run, token: int, steps: Generator[Any, Any, set[str] | None], frame: bytes | None) -> None:
         if frame is None:
             self._send(AccessAnswer(token, None))
         else:

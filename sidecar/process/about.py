@@ -78,6 +78,22 @@ def shown(settings: Settings, config: Path | None, overrides: Mapping[str, Any])
     return found
 
 
+def settings_known() -> list[dict[str, Any]]:
+    """All settings that there are: name, default (None: there is none), meaning."""
+    return list(_known(Settings, ""))
+
+
+def _known(model: type[BaseModel], path: str) -> Iterator[dict[str, Any]]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _known(kind, f"{path}{name}.")
+        else:
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            meaning = field.description or ""
+            yield {"setting": path + name, "default": _plain(path + name, default), "meaning": meaning}
+
+
 def _leaves(model: BaseModel, path: str) -> Iterator[tuple[str, Any, bool]]:
     """Name, value and whether it was given."""
     for field in type(model).model_fields:

@@ -56,7 +56,7 @@ class Admin:
         self._timers: dict[Any, asyncio.TimerHandle] = {}
 
     async def start(self) -> None:
-        """Raises OSError if the address cannot be had."""
+        """Raises OSError if the address is not free."""
         # Only where it is asked for, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
         # which the sidecar would answer nobody.
         await asyncio.to_thread(importlib.import_module, "aiohttp.web")
@@ -100,6 +100,11 @@ class Admin:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def routes(self) -> set[tuple[str, str]]:
+        """Method and path of what it answers, once it has started."""
+        routes = self._runner.app.router.routes()
+        return {(r.method, r.resource.canonical) for r in routes if r.resource is not None}
 
     async def keep(self) -> None:
         """Follow the files of tokens and certificates, for ever."""
@@ -177,14 +182,15 @@ class Admin:
             return web.json_response({"problem": "this form belongs to another page"}, status=403)
         form = await request.post()
         token = form.get("token")
-        if not isinstance(token, str) or not access.is_token(token):
+        cookie = access.new_cookie(token) if isinstance(token, str) else None
+        if cookie is None:
             if self._log is not None:
                 self._log.warning("login at the admin endpoint refused", client=request.remote)
             return web.json_response({"problem": "this token does not count"}, status=401)
         answer = web.json_response({"until_s": access.settings.session_s})
         answer.set_cookie(
             COOKIE,
-            access.new_cookie(),
+            cookie,
             max_age=access.settings.session_s,
             path="/",
             httponly=True,

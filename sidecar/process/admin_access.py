@@ -202,21 +202,29 @@ class Access:
         return host in self._hosts or "*" in self._hosts or _is_address(host)
 
     def is_token(self, text: str) -> bool:
+        return self._token(text) is not None
+
+    def _token(self, text: str) -> bytes | None:
+        """The one that this is."""
         given = text.strip().encode(errors="replace")  # bytes that are no text stand there as surrogates
-        found = False
+        found = None
         for token in self._tokens:  # all of them, so that the time tells nothing
-            found |= hmac.compare_digest(token, given)
+            if hmac.compare_digest(token, given):
+                found = token
         return found
 
     def bearer(self, authorization: str | None) -> bool:
         scheme, _, text = (authorization or "").partition(" ")
         return scheme.lower() == "bearer" and self.is_token(text)
 
-    def new_cookie(self) -> str:
-        """What the page keeps in the place of the token. It ends with the session, with the token, and with this
-        process."""
+    def new_cookie(self, text: str) -> str | None:
+        """What the page keeps in the place of this token; None: it is none. It ends with the session, with the token,
+        and with this process."""
+        token = self._token(text)
+        if token is None:
+            return None
         until = str(int(self._wall_s()) + self.settings.session_s)
-        return f"{until}.{self._signed(until, self._tokens[0])}"
+        return f"{until}.{self._signed(until, token)}"
 
     def is_cookie(self, text: str | None) -> bool:
         until, _, mac = (text or "").partition(".")

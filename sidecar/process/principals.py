@@ -16,7 +16,8 @@ from sidecar.wire.primitives import WireError
 
 BROKER = 4
 """The resource type of DescribeConfigs."""
-LISTENERS, PROTOCOLS, CLIENT_AUTH = "listeners", "listener.security.protocol.map", "ssl.client.auth"
+LISTENERS, ADVERTISED, PROTOCOLS = "listeners", "advertised.listeners", "listener.security.protocol.map"
+CLIENT_AUTH = "ssl.client.auth"
 WAYS_OUT = (
     "There are two ways out. (a) Give this listener SASL (security protocol SASL_SSL): the exchange passes through, "
     "and the broker knows each client by it. (b) Leave clients with certificates on a listener of the broker that no "
@@ -24,26 +25,41 @@ WAYS_OUT = (
 )
 
 
-def listener_of(port: int, configs: Mapping[str, str]) -> str:
-    """The name of the broker's listener with this port; "" if there is none, as where ports are mapped."""
-    for part in configs.get(LISTENERS, "").split(","):
-        name, _, address = part.strip().partition("://")
-        if address.rpartition(":")[2] == str(port):
-            return name
-    return ""
+def _addresses(configs: Mapping[str, str], name: str) -> dict[str, tuple[str, str]]:
+    """Listener -> host and port."""
+    parts = (part.strip().partition("://") for part in configs.get(name, "").split(",") if part.strip())
+    return {listener: address.rpartition(":")[::2] for listener, _, address in parts}
+
+
+def listener_of(broker: tuple[str, int], configs: Mapping[str, str]) -> str:
+    """The name of the broker's listener at `broker`: the one that is advertised so, else the one with this port; "" if
+    there is none, as where ports are mapped."""
+    host, port = broker[0].lower(), str(broker[1])
+    advertised = _addresses(configs, ADVERTISED).items()
+    told = [name for name, (h, p) in advertised if (h.strip("[]").lower(), p) == (host.strip("[]"), port)]
+    return next(iter(told + [name for name, (_, p) in _addresses(configs, LISTENERS).items() if p == port]), "")
 
 
 def principals_fault(broker: tuple[str, int], configs: Mapping[str, str]) -> str | None:
     """Why clients cannot be themselves at the listener `broker`, and what to do; None if they can, or if it is not told
     which listener that is. `configs`: what the broker says of itself."""
-    listener = listener_of(broker[1], configs)
-    if not listener:
-        return None
+    listener = listener_of(broker, configs)
+    return _fault(listener, f"at {broker[0]}:{broker[1]}", configs) if listener else None
+
+
+def doubtful(broker: tuple[str, int], configs: Mapping[str, str]) -> list[str]:
+    """Where no listener is known to be `broker`: those that it must not be."""
+    if listener_of(broker, configs):
+        return []
+    return [name for name in _addresses(configs, LISTENERS) if _fault(name, "", configs)]
+
+
+def _fault(listener: str, at: str, configs: Mapping[str, str]) -> str | None:
     protocols = dict(part.strip().partition(":")[::2] for part in configs.get(PROTOCOLS, "").split(","))
     protocol = protocols.get(listener, listener).upper()
-    prefixed = configs.get(f"listener.name.{listener.lower()}.{CLIENT_AUTH}", "").lower()
+    prefixed = configs.get(_own(listener), "").lower()
     auth = prefixed or configs.get(CLIENT_AUTH, "none").lower()
-    where = f"The broker's listener {listener} at {broker[0]}:{broker[1]}"
+    where = f"The broker's listener {listener} {at}"
     if protocol == "SSL" and auth in ("required", "requested"):
         return (
             f"{where} takes principals from the certificates of clients (security protocol SSL, {CLIENT_AUTH}={auth}). "
@@ -51,30 +67,44 @@ def principals_fault(broker: tuple[str, int], configs: Mapping[str, str]) -> str
         )
     if protocol == "SASL_SSL" and prefixed == "required":  # without the prefix a broker asks on listeners of SSL only
         return (
-            f"{where} wants a certificate of each client beside SASL (listener.name.{listener.lower()}.{CLIENT_AUTH}="
+            f"{where} wants a certificate of each client beside SASL ({_own(listener)}="
             "required). A sidecar cannot pass it on. Set that to none, and tls.client_auth: required here, which asks "
             "clients for certificates instead."
         )
     return None
 
 
+def _own(listener: str) -> str:
+    return f"listener.name.{listener.lower()}.{CLIENT_AUTH}"
+
+
 async def knows_clients(cluster: Cluster, node_id: int, broker: tuple[str, int], log: Logger) -> None:
     """Raises StartError if that broker would know clients by certificates. Where it does not tell, nobody knows."""
     try:
-        fault = principals_fault(broker, await read_security(cluster, node_id, broker))
+        configs = await read_security(cluster, node_id)
     except (ConnectionLost, TimeoutError, WireError) as exc:
         log.warning("not known how the broker knows clients", problem=str(exc) or "timed out")
         return
+    fault = principals_fault(broker, configs)
     if fault:
         raise StartError(fault)
+    doubts = doubtful(broker, configs)
+    if doubts:
+        log.warning(
+            "not known which listener of the broker clients come to",
+            broker=f"{broker[0]}:{broker[1]}",
+            by_certificate=", ".join(doubts),
+            remedy="these listeners know clients by certificates, which a sidecar cannot pass on: let broker lead to "
+            "another one, and give it the address or the port that the broker itself has for that",
+        )
 
 
-async def read_security(cluster: Cluster, node_id: int, broker: tuple[str, int]) -> dict[str, str]:
-    """What `principals_fault` needs. Raises ConnectionLost (also if it does not tell), TimeoutError, WireError."""
+async def read_security(cluster: Cluster, node_id: int) -> dict[str, str]:
+    """What the broker says of its listeners. Raises ConnectionLost (also if it does not tell), TimeoutError,
+    WireError."""
     conn = await cluster.node(node_id)
-    listeners = await _ask(conn, node_id, [LISTENERS, PROTOCOLS, CLIENT_AUTH])
-    own = f"listener.name.{listener_of(broker[1], listeners).lower()}.{CLIENT_AUTH}"
-    return listeners | await _ask(conn, node_id, [own])
+    found = await _ask(conn, node_id, [LISTENERS, ADVERTISED, PROTOCOLS, CLIENT_AUTH])
+    return found | await _ask(conn, node_id, [_own(listener) for listener in _addresses(found, LISTENERS)])
 
 
 async def _ask(conn: BrokerConnection, node_id: int, names: list[str]) -> dict[str, str]:

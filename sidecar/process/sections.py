@@ -61,20 +61,23 @@ class Groups(Section):
     _compiles = field_validator("include", "exclude")(compiled)
 
 
+LEAST, MOST = "The least that a group may set as ", "The most that a group may set as "
+
+
 class Consumer(Section):
     """Kafka's group.consumer.*; docs/reference/behaviour.md, section 7."""
 
     session_timeout_ms: int = Field(45_000, ge=1, description="A member silent for longer is removed.")
-    min_session_timeout_ms: int = Field(45_000, ge=1)
-    max_session_timeout_ms: int = Field(60_000, ge=1)
+    min_session_timeout_ms: int = Field(45_000, ge=1, description=f"{LEAST}consumer.session.timeout.ms.")
+    max_session_timeout_ms: int = Field(60_000, ge=1, description=f"{MOST}consumer.session.timeout.ms.")
     heartbeat_interval_ms: int = Field(5_000, ge=1, description="How often members are told to heartbeat.")
-    min_heartbeat_interval_ms: int = Field(5_000, ge=1)
-    max_heartbeat_interval_ms: int = Field(15_000, ge=1)
+    min_heartbeat_interval_ms: int = Field(5_000, ge=1, description=f"{LEAST}consumer.heartbeat.interval.ms.")
+    max_heartbeat_interval_ms: int = Field(15_000, ge=1, description=f"{MOST}consumer.heartbeat.interval.ms.")
     assignment_interval_ms: int = Field(
         1_000, ge=0, description="At least so long between two assignments of a group; 0: none."
     )
-    min_assignment_interval_ms: int = Field(0, ge=0)
-    max_assignment_interval_ms: int = Field(15_000, ge=0)
+    min_assignment_interval_ms: int = Field(0, ge=0, description=f"{LEAST}consumer.assignment.interval.ms.")
+    max_assignment_interval_ms: int = Field(15_000, ge=0, description=f"{MOST}consumer.assignment.interval.ms.")
     max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
     assignors: tuple[str, ...] = Field(
         ("uniform", "range"),
@@ -360,7 +363,7 @@ class TlsSection(Section):
     reload_ms: int = Field(
         10_000,
         ge=0,
-        description="How often is looked whether the files have changed; new connections then use them. SIGHUP does the "
+        description="How often the files are checked for changes; new connections then use them. SIGHUP does the "
         "same at once. 0: only that.",
     )
     handshake_timeout_ms: int = Field(

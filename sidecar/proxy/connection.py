@@ -14,8 +14,8 @@ A request that the sidecar handles (`Got`) holds back what the client sent after
 just as a broker handles the requests of a connection one by one. So no later request can get to the broker before one
 that the answer still has to send there, and a response never waits for one behind it.
 
-A SaslHandshake of version 0 holds back what is behind it, too: once the broker has accepted it, tokens follow that are
-no requests (raw_sasl.py).
+A SaslHandshake holds back what is behind it, too: the broker's answer says whether its mechanism counts, and with
+version 0 tokens follow then that are no requests (raw_sasl.py).
 
 Only so many requests are looked at before others have their turn (`more`, `go_on`), and only so many may be under way.
 """
@@ -34,6 +34,8 @@ TLS_HELLO, HTTP_METHODS = b"\x16\x03", (b"GET ", b"POST", b"HEAD", b"PUT ", b"OP
 """What a client that speaks something else sends first. As the size of a frame it is above every sensible limit."""
 SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """Requests that authenticate a client."""
+HANDSHAKES = (0, 1)
+"""Versions of SaslHandshake. What a later one says would not be known here."""
 
 
 @dataclass(slots=True)  # not frozen: one or two are made for each request
@@ -114,7 +116,7 @@ class ClientConnection:
         self._client_pass = 0  # bytes of a passed request still to come
         self._broker_rest: bytes | bytearray = b""
         self._broker_pass = 0  # bytes of a passed response still to come
-        self._mechanism = ""  # of the last SaslHandshake of version 0
+        self._shaking = ("", False)  # mechanism of the SaslHandshake under way, and whether it is of version 0
         self._exchange: Exchange | None = None  # tokens are due; `_whole_max` is 0 then, so that none is `_alone`
         self.closed = False
         # What a reader of sockets needs to know, true after each call.
@@ -126,6 +128,8 @@ class ClientConnection:
         """Bytes of the client that wait for such a reply, or for the rest of their request."""
         self.authenticates = False
         """Something of SASL has passed: its requests, or a frame that is none of Kafka's, as its tokens once were."""
+        self.mechanism = ""
+        """Of SASL, as the broker has accepted it; a listener without SASL accepts none."""
         self.partial = False
         """Part of a request has arrived, and nothing but its rest is waited for."""
         self.partial_bytes = 0
@@ -222,7 +226,7 @@ class ClientConnection:
                 self._held, self._at = (buf, whole) if whole < end else (b"", 0)
                 return out
             if (api_key in SASL or not 0 <= api_key <= LAST_KEY) and self._authenticating(api_key, version):
-                return self._raw_handshake(out, run, pos, size)
+                return self._handshake(out, run, pos, size, version)
             silent = api_key == Api.PRODUCE and self._is_silent(buf, pos, version, size)
             if silent is None:
                 break
@@ -247,14 +251,19 @@ class ClientConnection:
             self._held, self._at = b"", 0
         return out
 
-    # ---- SASL without headers -----------------------------------------------------------------------------
+    # ---- SASL ---------------------------------------------------------------------------------------------
     def _authenticating(self, api_key: int, version: int) -> bool:
-        """Returns whether tokens without headers are to follow."""
+        """Returns whether this is a handshake of which the answer is read."""
         self.authenticates = True
-        return api_key == Api.SASL_HANDSHAKE and version == 0
+        if api_key == Api.SASL_HANDSHAKE:
+            self.mechanism = self.mechanism if version in HANDSHAKES else ""
+            return version in HANDSHAKES
+        if api_key not in SASL:
+            self.mechanism = self.mechanism or "GSSAPI"  # alone it could begin without a handshake, before Kafka 4
+        return False
 
-    def _raw_handshake(self, out: list[Action], run: int, pos: int, size: int) -> list[Action]:
-        """Of this request, which begins at `pos`, the answer is read."""
+    def _handshake(self, out: list[Action], run: int, pos: int, size: int, version: int) -> list[Action]:
+        """The request that begins at `pos`."""
         buf, whole = self._held, pos + 4 + size
         if run < pos:
             out.append(ToUpstream(bytes(buf[run:pos])))
@@ -269,14 +278,16 @@ class ClientConnection:
             self._local[token] = slot
             self._upstream.append(-token)
             frame = bytes(buf[pos:whole])
-            self._mechanism = mechanism_of(frame)
+            self._shaking = (mechanism_of(frame), version == 0)
             out.append(ToUpstream(frame))
             self._held, self._at = (buf, whole) if whole < len(buf) else (b"", 0)
         return out
 
     def _shaken(self, token: int, frame: bytes) -> list[Action]:
         if accepted(frame):
-            self._exchange, self._whole_max = Exchange(self._mechanism), 0
+            self.mechanism, raw = self._shaking
+            if raw:
+                self._exchange, self._whole_max = Exchange(self.mechanism), 0
         return self.answer(token, frame)
 
     def _pass_tokens(self, exchange: Exchange, out: list[Action]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sidecar.api.access import KEPT
 from sidecar.api.call import Client, Learnt
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
@@ -9,7 +11,11 @@ from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, FetchCheck
 from sidecar.link.messages import View
 from sidecar.wire.apis import Api
+from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import list_offsets as lo
+from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
 from tests.api.play import KEEP_MS, NO_AUTHORIZER, VIEW, Clock, Play
 
@@ -58,6 +64,47 @@ def test_a_refusal_is_kept_as_long() -> None:
 def test_each_error_but_the_authorizers_means_that_it_had_nothing_against_it() -> None:
     for code in (Code.NONE, Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.UNKNOWN_MEMBER_ID):
         served(Connection().beat().may_read("g", code))
+
+
+# ---- an authorizer that fails ----------------------------------------------------------------------------------------
+FAILURES = [Code.UNKNOWN_SERVER_ERROR, Code.REQUEST_TIMED_OUT]
+"""What a broker answers when its authorizer throws: it has said neither yes nor no."""
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_it_has_not_allowed_anything_and_is_asked_again(code: Code) -> None:
+    c = Connection()
+    refused(c.beat().may_read("g", code), Code.COORDINATOR_NOT_AVAILABLE)
+    refused(c.beat().may_read("g", code), Code.COORDINATOR_NOT_AVAILABLE)
+    served(c.beat().may_read("g"))
+    refused(c.beat("t").may_describe_topics("t", code=code), Code.TOPIC_AUTHORIZATION_FAILED)
+    served(c.beat("t").may_describe_topics("t"), "t")
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_it_says_nothing_of_all_connections_either(code: Code) -> None:
+    learnt = Learnt()
+    refused(Connection(learnt, NO_AUTHORIZER).beat().may_read("g", code), Code.COORDINATOR_NOT_AVAILABLE)
+    served(Connection(learnt, NO_AUTHORIZER).beat().may_read("g"))
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_it_lets_nothing_be_deleted_or_described(code: Code) -> None:
+    play = Play(Api.OFFSET_DELETE, od.OffsetDeleteRequest("g"), 0).may_delete("g", code)
+    play.answers(od.OffsetDeleteResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE))
+    play = Play(Api.CONSUMER_GROUP_DESCRIBE, cd.ConsumerGroupDescribeRequest(["g"]), 1)
+    said = dg.DescribeGroupsResponse(groups=[dg.DescribedGroup(code, group_id="g")])
+    told = cd.ConsumerGroupDescribeResponse.decode(
+        1, play.asks(dg.DescribeGroupsRequest(["g"]), 0).broker(said).gives()
+    )
+    assert told.groups[0].error_code == Code.GROUP_AUTHORIZATION_FAILED
+
+
+def test_what_it_has_left_out_it_has_not_allowed() -> None:
+    c = Connection()
+    wanted = [lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, timestamp=-1)])]
+    play = c.beat("t").may_read("g").asks(lo.ListOffsetsRequest(-1, topics=wanted), 1)
+    refused(play.broker(lo.ListOffsetsResponse()), Code.TOPIC_AUTHORIZATION_FAILED)
 
 
 def test_each_connection_has_its_own_answers() -> None:

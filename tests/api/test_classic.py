@@ -11,6 +11,7 @@ from msgspec import structs
 
 from sidecar.api import classic as module
 from sidecar.api.call import Call, Client
+from sidecar.api.classic import REMOVED
 from sidecar.core.classic.events import (
     ClassicHeartbeat,
     JoinedMember,
@@ -32,7 +33,7 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as le
 from sidecar.wire.generated import sync_group as sy
 from sidecar.wire.primitives import WireError
-from tests.api.play import ELSEWHERE, VIEW, Message, Play
+from tests.api.play import ELSEWHERE, VIEW, WHO, Message, Play
 
 OPAQUE = b"\x00\xff what a member says is not read \x80"
 DENIED = Code.GROUP_AUTHORIZATION_FAILED
@@ -205,6 +206,7 @@ def test_the_rights_are_kept_from_one_request_to_the_next() -> None:
 
 
 # ---- LeaveGroup -----------------------------------------------------------------------------------------------------
+BY_OTHER = f"not provided (removed by {WHO})"
 ONE = le.LeaveGroupRequest("g", "m")
 SEVERAL = le.LeaveGroupRequest("g", "", [le.MemberIdentity("m", None, "a reason"), le.MemberIdentity("", "i")])
 
@@ -221,10 +223,27 @@ def test_one_member_leaves_and_its_code_is_that_of_the_answer(version: int, code
 def test_several_members_leave_and_each_has_a_code_of_its_own(version: int) -> None:
     reason = "a reason" if version >= 5 else None
     play = Play(Api.LEAVE_GROUP, SEVERAL, version).may_read("g")
-    play = play.coordinates(LeaveGroup("g", (Leaving("m", None, reason), Leaving("", "i", None))))
+    play = play.coordinates(LeaveGroup("g", (Leaving("m", None, reason), Leaving("", "i", BY_OTHER))))
     left = (Left("m", None, Code.NONE), Left("", "i", Code.UNKNOWN_MEMBER_ID))
     told = [le.MemberResponse("m", None, 0), le.MemberResponse("", "i", Code.UNKNOWN_MEMBER_ID)]
     play.coordinator(LeaveReply(members=left)).answers(le.LeaveGroupResponse(members=told))
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (le.MemberIdentity("m", "i", "closed"), "closed"),
+        (le.MemberIdentity("m", None, None), None),
+        (le.MemberIdentity("", "i", "it hangs"), f"it hangs (removed by {WHO})"),
+        (le.MemberIdentity("", "i", None), BY_OTHER),
+        (le.MemberIdentity("m", None, f"{REMOVED}: it hangs"), f"{REMOVED}: it hangs (removed by {WHO})"),
+    ],
+)
+def test_who_removes_a_member_is_named(left: le.MemberIdentity, told: str | None) -> None:
+    play = Play(Api.LEAVE_GROUP, le.LeaveGroupRequest("g", "", [left]), 5).may_read("g")
+    event = LeaveGroup("g", (Leaving(left.member_id, left.group_instance_id, told),))
+    refused = LeaveReply(Code.NOT_COORDINATOR)
+    play.coordinates(event).coordinator(refused).answers(le.LeaveGroupResponse(error_code=Code.NOT_COORDINATOR))
 
 
 @pytest.mark.parametrize("version", versions(Api.LEAVE_GROUP))
@@ -232,7 +251,7 @@ def test_a_leave_that_is_refused_as_a_whole(version: int) -> None:
     asked = ONE if version < 3 else SEVERAL
     play = Play(Api.LEAVE_GROUP, asked, version).may_read("g")
     reason = "a reason" if version >= 5 else None
-    members = (Leaving("m", None, None),) if version < 3 else (Leaving("m", None, reason), Leaving("", "i", None))
+    members = (Leaving("m", None, None),) if version < 3 else (Leaving("m", None, reason), Leaving("", "i", BY_OTHER))
     play = play.coordinates(LeaveGroup("g", members)).coordinator(LeaveReply(Code.NOT_COORDINATOR))
     play.answers(le.LeaveGroupResponse(error_code=Code.NOT_COORDINATOR))
     Play(Api.LEAVE_GROUP, asked, version).may_not_read("g").answers(le.LeaveGroupResponse(error_code=DENIED))

@@ -404,10 +404,27 @@ def test_synonyms_and_documentation() -> None:
     play.answers(described(result(session, interval, offload)))
 
 
+def unknown(name: str = "g") -> dc.DescribeConfigsResult:
+    return dc.DescribeConfigsResult(Code.INVALID_REQUEST, "Unknown resource type.", cf.GROUP, name)
+
+
 def test_a_broker_that_knows_no_settings_of_groups() -> None:
-    unknown = dc.DescribeConfigsResult(Code.INVALID_REQUEST, "Unknown resource type.", cf.GROUP, "g")
-    play = describe("g", keys=[cf.INTERVAL]).broker(described(unknown)).coordinates(FORCE).coordinator(THREE)
-    play.answers(described(result(row(cf.INTERVAL, "2000", cf.STATIC))))
+    play = describe("g", keys=[cf.INTERVAL]).broker(described(unknown())).may_describe("g")
+    play.coordinates(FORCE).coordinator(THREE).answers(described(result(row(cf.INTERVAL, "2000", cf.STATIC))))
+
+
+def test_a_broker_that_knows_no_settings_of_groups_still_knows_who_may_see_a_group() -> None:
+    play = describe("g2", "g", keys=[cf.INTERVAL]).broker(described(unknown("g2"), unknown()))
+    play = play.may_describe("g2", "g", hidden=["g2"]).coordinates(FORCE).coordinator(THREE)
+    denied = result(name="g2", code=Code.GROUP_AUTHORIZATION_FAILED)
+    play.answers(described(denied, result(row(cf.INTERVAL, "2000", cf.STATIC))))
+    play = describe("g").broker(described(unknown())).may_describe("g", hidden=["g"])
+    play.answers(described(result(code=Code.GROUP_AUTHORIZATION_FAILED)))
+
+
+@pytest.mark.parametrize("code", [Code.GROUP_AUTHORIZATION_FAILED, Code.UNKNOWN_SERVER_ERROR])
+def test_what_the_broker_does_not_tell_is_not_told(code: Code) -> None:
+    describe("g").broker(described(result(code=code))).answers(described(result(code=code)))
 
 
 def test_a_hidden_group_is_not_described() -> None:

@@ -30,7 +30,7 @@ def test_health_by_https(served: tuple[Served, Path]) -> None:
     where = f"https://127.0.0.1:{running.ground.port}"
     assert CliRunner().invoke(app, ["health", where, "--ca", str(folder / "ca.pem")]).exit_code == 0
     refused = CliRunner().invoke(app, ["health", where])
-    assert refused.exit_code == 1
+    assert refused.exit_code == 3
     assert "CERTIFICATE_VERIFY_FAILED" in refused.output
     running.ground.problems.append("no owner is known yet")
     told = CliRunner().invoke(app, ["health", where, "--ca", str(folder / "ca.pem")])

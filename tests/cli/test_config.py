@@ -14,6 +14,7 @@ from sidecar.cli.connect import address, client_of
 from sidecar.cli.exits import MEANINGS, Code, Failed
 from sidecar.cli.main import app
 from sidecar.cli.output import Output, print_rows, run
+from sidecar.cli.program import Program
 
 NEEDED = ("--listen", "h:1", "--broker", "h:2", "--node-id", "3")
 
@@ -100,14 +101,16 @@ def test_a_watch_goes_on_where_a_look_fails(
     assert "gone" in capsys.readouterr().err
 
 
-def test_what_fails_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
-    def show() -> Code:
+def test_what_fails_says_what_to_do_next() -> None:
+    root = typer.Typer(cls=Program)
+
+    @root.command()
+    def fails() -> None:
         raise Failed(Code.UNREACHED, "what is wrong", "what to do")
 
-    with pytest.raises(typer.Exit) as ended:
-        run(show)
-    assert ended.value.exit_code == Code.UNREACHED
-    assert capsys.readouterr().err == "what is wrong\nwhat to do\n"
+    root.callback()(lambda: None)
+    done = CliRunner().invoke(root, ["fails"])
+    assert (done.exit_code, done.stderr) == (Code.UNREACHED, "what is wrong\nwhat to do\n")
 
 
 def test_nobody_at_the_address_is_told_in_two_lines() -> None:

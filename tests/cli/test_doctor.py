@@ -11,6 +11,7 @@ import pytest
 from sidecar.cli.doctor import checks as c
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
 from sidecar.cli.doctor.needs import NEEDS, Need, missing
+from sidecar.process.rights import commands, rights_of
 
 STATE = "__group_state"
 WHY = Unknown("not told")
@@ -85,6 +86,28 @@ def test_where_nothing_is_known_nothing_is_judged() -> None:
 def test_each_check_has_a_name_of_its_own() -> None:
     names = [x.name for x in c.examine(healthy())]
     assert len(set(names)) == len(names) == len(c.CHECKS)
+
+
+def grant(
+    kind: str,
+    name: str,
+    operation: str,
+    allow: bool = True,
+    prefixed: bool = False,
+    who: str = "User:s",
+    host: str = "*",
+) -> Grant:
+    return Grant(who, kind, name, prefixed, operation, allow, host)
+
+
+def enough(**more: Any) -> tuple[Grant, ...]:
+    """What `sidecar acls` gives."""
+    needs = NEEDS(STATE, "__group_state_owners")
+    return tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed, **more) for n in needs)
+
+
+def acls(*grants: Grant, **more: Any) -> Facts:
+    return with_(rights=Rights(True, "User:s", ("User:root",), grants, **more))
 
 
 OLD = replace(side(2), version="0.9")
@@ -173,6 +196,30 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
         Status.FAIL,
         "User:s lacks: Read of topic __group_state",
     ),
+    (c.rights, acls(*enough(host="10.0.0.1")), Status.WARN, "User:s has from some hosts only: Read of topic"),
+    (
+        c.rights,
+        acls(*enough(), grant("topic", STATE, "Write", allow=False, host="10.0.0.9")),
+        Status.WARN,
+        "from some hosts only: Write of topic __group_state",
+    ),
+    (c.rights, acls(*enough(), grant("topic", STATE, "Write", allow=False)), Status.FAIL, "lacks: Write of topic"),
+    (c.foreign_writers, acls(*enough()), Status.OK, "Only User:s, and super users"),
+    (c.foreign_writers, acls(grant("topic", STATE, "Read", who="User:x")), Status.OK, "Only User:s"),
+    (c.foreign_writers, acls(grant("topic", STATE, "Write", who="User:root")), Status.OK, "Only User:s"),
+    (c.foreign_writers, acls(grant("topic", STATE, "Write", who="User:x")), Status.WARN, "User:x may write"),
+    (c.foreign_writers, acls(grant("topic", "*", "All", who="User:x")), Status.WARN, "User:x may write"),
+    (c.foreign_writers, acls(grant("topic", "__", "Write", prefixed=True, who="User:*")), Status.WARN, "User:* may"),
+    (c.foreign_writers, acls(grant("topic", STATE, "Write", who="User:x", host="h")), Status.WARN, "User:x may write"),
+    (
+        c.foreign_writers,
+        acls(grant("topic", "*", "All", who="User:x"), grant("topic", STATE, "Write", False, who="User:x")),
+        Status.OK,
+        "Only User:s",
+    ),
+    (c.foreign_writers, acls(open=True), Status.WARN, "everybody may write to it"),
+    (c.foreign_writers, acls(*enough(), open=True), Status.OK, "Only User:s"),
+    (c.foreign_writers, with_(rights=Rights(True)), Status.UNKNOWN, "Nobody said who"),
 ]
 
 
@@ -186,12 +233,6 @@ def test_what_is_wrong_is_found(check: Callable[[Facts], Check], facts: Facts, s
 def test_every_status_that_a_check_can_give_is_tried() -> None:
     tried = {(check, status) for check, _, status, _ in CASES}
     assert {check for check in c.CHECKS if not any((check, s) in tried for s in (Status.FAIL, Status.WARN))} == set()
-
-
-def grant(
-    kind: str, name: str, operation: str, allow: bool = True, prefixed: bool = False, who: str = "User:s"
-) -> Grant:
-    return Grant(who, kind, name, prefixed, operation, allow)
 
 
 READ, DESCRIBE = Need("topic", "t", "Read"), Need("topic", "*", "Describe")
@@ -236,3 +277,40 @@ def test_all_that_is_needed_is_enough() -> None:
     grants = tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed) for n in NEEDS(STATE, "g"))
     facts = with_(rights=Rights(True, "User:s", (), grants), sidecars=[side(1, ownership__group="g")])
     assert c.rights(facts).status is Status.OK
+
+
+def test_the_remedy_is_the_commands_that_are_missing() -> None:
+    """Those of `sidecar acls`, and only what lacks of them."""
+    facts = acls(*(g for g in enough() if (g.kind, g.name, g.operation) not in LACKS))
+    facts.bootstrap = "h1:9092"
+    head = "kafka-acls.sh --bootstrap-server h1:9092 --add --allow-principal User:s --operation"
+    assert c.rights(facts).remedy.splitlines() == [
+        f"{head} Write --topic {STATE}",
+        f"{head} DescribeConfigs --cluster",
+    ]
+    told = commands(rights_of(STATE, "__group_state_owners"), "User:s", "h1:9092")
+    given = {line for line in told if line[0] != "#"}
+    facts = acls()
+    facts.bootstrap = "h1:9092"
+    assert set(c.rights(facts).remedy.splitlines()) == given - {f"{head} Create --topic {STATE}"}
+
+
+LACKS = {("topic", STATE, "Write"), ("cluster", "kafka-cluster", "DescribeConfigs")}
+
+
+def test_the_remedy_is_the_setting_that_is_wrong() -> None:
+    def remedy(**configs: str) -> str:
+        facts = with_(state_configs=CONFIGS | {name.replace("_", "."): v for name, v in configs.items()})
+        facts.bootstrap = "h1:9092"
+        return c.state_configs(facts).remedy.partition("--bootstrap-server h1:9092 --alter --entity-type topics ")[2]
+
+    told = remedy(cleanup_policy="delete", min_insync_replicas="1")
+    assert told == f"--entity-name {STATE} --add-config cleanup.policy=compact,min.insync.replicas=2"
+    assert remedy(unclean_leader_election_enable="true").endswith("--add-config unclean.leader.election.enable=false")
+    assert remedy(min_compaction_lag_ms="0").endswith("--add-config min.compaction.lag.ms=604800000")
+    assert remedy(max_message_bytes="9").endswith("--add-config max.message.bytes=16777216")
+
+
+def test_no_remedy_needs_a_checkout() -> None:
+    checked = [check(facts) for check, facts, _, _ in CASES]
+    assert [x for x in checked if ".md" in x.remedy or "..." in x.remedy] == []

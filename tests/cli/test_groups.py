@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, admin
 from typer.testing import CliRunner
 
 from sidecar.cli import groups as module
-from sidecar.cli.groups import groups
+from sidecar.cli.main import app
 
 BROKEN = KafkaError._TRANSPORT
 NOT_ALLOWED = KafkaError.GROUP_AUTHORIZATION_FAILED
@@ -38,6 +39,7 @@ class Sidecars:
     told: dict[str, str] = field(default_factory=dict)
     act: Callable[[dict[str, str]], None] = lambda told: None
     said: int = 0
+    members: Any = field(default_factory=lambda: SimpleNamespace(members=["m"]))
 
     def incremental_alter_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
         self.said += 1
@@ -52,13 +54,15 @@ class Sidecars:
         return {resources[0]: ended({n: SimpleNamespace(value=v) for n, v in self.told.items()})}
 
     def describe_consumer_groups(self, names: list[str], request_timeout: float) -> dict[Any, Future[Any]]:
-        return {names[0]: ended(SimpleNamespace(members=["m"]))}
+        return {names[0]: ended(self.members)}
 
 
-def run(monkeypatch: pytest.MonkeyPatch, sidecars: Sidecars, verb: str, timeout_s: float = 5) -> tuple[int, str]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, sidecars: Sidecars, verb: str, timeout_s: float = 5, *more: str
+) -> tuple[int, str]:
     monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
     monkeypatch.setattr(module, "LOOK_S", 0.01)
-    done = CliRunner().invoke(groups, [verb, "g", "--bootstrap", "here:1", "--timeout", str(timeout_s)])
+    done = CliRunner().invoke(app, ["groups", verb, "g", "--bootstrap", "here:1", "--timeout", str(timeout_s), *more])
     return done.exit_code, done.output.strip()
 
 
@@ -92,7 +96,7 @@ def test_what_takes_too_long_is_said_to_go_on_or_not(monkeypatch: pytest.MonkeyP
     assert code == 3 and "has begun" in text
 
     code, text = run(monkeypatch, Sidecars([BROKEN] * 1000, True, told()), "rebalance", 0.1)
-    assert code == 3 and "nobody has recorded it" in text and "say it again" in text
+    assert code == 3 and "nobody has recorded it" in text and "\nSay it again" in text
 
     code, text = run(monkeypatch, Sidecars(told=told()), "release", 0.1)
     assert code == 3 and "recorded and goes on" in text
@@ -103,3 +107,42 @@ def test_a_refusal_is_final(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     sidecars = Sidecars([NOT_ALLOWED], told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
     code, text = run(monkeypatch, sidecars, verb)
     assert code == 1 and "Group authorization failed" in text and sidecars.said == 1
+
+
+def there(told: dict[str, str]) -> None:
+    told["sidecar.state"] = {"true": "sidecar", "false": "broker"}[told["sidecar.managed"]]
+
+
+@pytest.mark.parametrize("verb", ["adopt", "release", "rebalance"])
+def test_an_action_is_told_as_json(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    told = {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
+    sidecars = Sidecars(told=told, act=carried_out if verb == "rebalance" else there)
+    code, text = run(monkeypatch, sidecars, verb, 5, "-o", "json")
+    said = json.loads(text)
+    assert (code, said["group"], said["action"], said["removed"]) == (0, "g", verb, [])
+    assert said["result"].startswith("g ")
+
+
+@pytest.mark.parametrize(
+    ("members", "nobody"),
+    [
+        (SimpleNamespace(members=[]), True),
+        (KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND)), True),
+        (SimpleNamespace(members=["m"]), False),
+        (KafkaException(KafkaError(BROKEN, "host not found")), False),
+        (KafkaException(KafkaError(NOT_ALLOWED)), False),
+    ],
+)
+def test_a_group_has_no_members_only_where_somebody_says_so(
+    monkeypatch: pytest.MonkeyPatch, members: Any, nobody: bool
+) -> None:
+    monkeypatch.setattr(admin, "AdminClient", lambda config: Sidecars(members=members))
+    assert module._Desk("g", "here:1", None, 1).nobody() is nobody
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [(BROKEN, 3), (NOT_ALLOWED, 1)])
+def test_nobody_answering_is_no_refusal(monkeypatch: pytest.MonkeyPatch, code: int, exit_code: int) -> None:
+    sidecars = Sidecars()
+    failed = {"g": ended(KafkaException(KafkaError(code)))}
+    monkeypatch.setattr(sidecars, "describe_configs", lambda resources, request_timeout: failed)
+    assert run(monkeypatch, sidecars, "rebalance")[0] == exit_code

@@ -15,7 +15,7 @@ from sidecar.cli.main import ANEW, again, app
 NEEDED = {"SIDECAR_LISTEN": "127.0.0.1:1", "SIDECAR_BROKER": "127.0.0.1:2", "SIDECAR_NODE_ID": "3"}
 
 
-class Execed(Exception):
+class Execed(BaseException):
     """In the place of another process."""
 
 
@@ -48,8 +48,8 @@ def test_a_sidecar_whose_topic_is_another_one_tells_its_successor(
     monkeypatch.setattr(build, "App", Anew)
     monkeypatch.setattr(os, "execv", execv)
     monkeypatch.setattr(sys, "orig_argv", ["sidecar", "run", *options])
-    result = CliRunner().invoke(app, ["run", *options], env=NEEDED)
-    assert isinstance(result.exception, Execed), result.output
+    with pytest.raises(Execed):
+        CliRunner().invoke(app, ["run", *options], env=NEEDED)
     assert told == [bool(options)]
     assert command == [sys.executable, "run", ANEW]
 

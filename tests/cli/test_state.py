@@ -13,6 +13,7 @@ from sidecar.audit.dump import DumpRecord, open_dump, read_dump
 from sidecar.audit.errors import AuditError
 from sidecar.cli import state as module
 from sidecar.cli.exits import Code
+from sidecar.cli.main import app
 from sidecar.core.placement import partition_for
 from sidecar.state.keys import encode_key
 
@@ -67,7 +68,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
 def test_a_file_is_not_overwritten_and_its_name_says_what_it_is(tmp_path: Path) -> None:
     there = written(tmp_path / "a.jsonl", [record(1)])
     for name, why in (("a.jsonl", "exists already"), ("a.txt", "the name must end in")):
-        done = CliRunner().invoke(module.state, ["dump", str(tmp_path / name), "--bootstrap", "127.0.0.1:1"])
+        done = CliRunner().invoke(app, ["state", "dump", str(tmp_path / name), "--bootstrap", "127.0.0.1:1"])
         assert done.exit_code == Code.USAGE and why in done.output
     assert list(read_dump(there)) == [record(1)]
 
@@ -76,6 +77,6 @@ def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "ANSWER_S", 0.3)
     path = written(tmp_path / "a.jsonl", [record(1)])
     for args in (["dump", str(tmp_path / "b.jsonl")], ["load", str(path)]):
-        done = CliRunner().invoke(module.state, [*args, "--bootstrap", "127.0.0.1:1"])
+        done = CliRunner().invoke(app, ["state", *args, "--bootstrap", "127.0.0.1:1"])
         assert done.exit_code == Code.UNREACHED and "--bootstrap" in done.output
     assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"], "no half of a file is left"

@@ -135,7 +135,7 @@ def test_moves_need_the_right_to_alter_configs(guarded: LocalKafka) -> None:
             for words in ((verb,), ("rebalance",) if home else ()):
                 if words:
                     code, told = moved(guarded, *words, group)
-                    assert (code, told.count("\n")) == (1, 1) and "Group authorization failed" in told, told
+                    assert (code, told.count("\n")) == (1, 2) and "Group authorization failed" in told, told
             assert where(guarded, node, group) == home
         finally:
             allow_all(guarded)

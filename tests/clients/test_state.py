@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from typer.testing import CliRunner
 
 from sidecar.audit.dump import DumpRecord, read_dump
 from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
+from sidecar.state.keys import StateKey, decode_key
+from tests.clients.conftest import ENV
 from tests.clients.test_cli import silent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """A cluster whose sidecar may be killed."""
+    with LocalKafka(tmp_path_factory.mktemp("own"), brokers=1, sidecar_env=ENV) as cluster:
+        cluster.wait_ready()
+        yield cluster
 
 
 def call(*args: str) -> tuple[int, str]:
@@ -64,3 +76,59 @@ def test_a_topic_comes_back_as_it_was(kafka: LocalKafka, tmp_path: Path) -> None
     assert code == 2 and ("the topic has 3 partitions" in said or "looked for elsewhere" in said)
     code, said = call("dump", str(tmp_path / "none.jsonl"), *where, "--topic", "no-such-topic")
     assert code == 1 and "no-such-topic" in said
+
+
+def keys_of(path: Path, group: str) -> dict[StateKey, DumpRecord]:
+    """The last record of each key of the group."""
+    found = {}
+    for r in read_dump(path):
+        key = decode_key(r.key or b"")
+        if key.group_id == group:
+            found[key] = r
+    return found
+
+
+def answer(kafka: LocalKafka, group: str) -> str:
+    """What a member that joins is told: "" if it is taken."""
+    try:
+        asyncio.run(silent(kafka.bootstrap, group))
+    except AssertionError as exc:
+        return str(exc)
+    return ""
+
+
+def restart(kafka: LocalKafka) -> None:
+    node = kafka.nodes[0]
+    assert node.sidecar is not None
+    node.sidecar.kill()
+    kafka.start_sidecar(node)
+    kafka.wait_ready()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_group_that_cannot_be_read_is_repaired(tmp_path: Path, whole: bool, own: LocalKafka) -> None:
+    kafka, group = own, f"managed-damaged-{whole}"
+    where = ("--bootstrap", kafka.bootstrap)
+    assert answer(kafka, group) == ""
+    refused = call("repair", group, *where, "--yes")
+    assert refused[0] == 1 and "can be read: nothing was removed" in refused[1]
+    call("dump", str(tmp_path / "before.jsonl"), *where)
+    before = keys_of(tmp_path / "before.jsonl", group)
+    damaged = next(k for k in before if k.kind == ("group" if whole else "current"))
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce("__group_state", b"\xc3\x01 is no value", before[damaged].key, before[damaged].partition)
+    assert producer.flush(10) == 0
+    restart(kafka)
+    assert "COORDINATOR_NOT_AVAILABLE" in answer(kafka, group) or "cannot be read" in answer(kafka, group)
+
+    code, said = call("repair", group, *where, *(["--whole"] if whole else []))
+    assert code == 1 and "nothing was written" in said and "--yes" in said and damaged.kind in said, said
+    code, said = call("repair", group, *where, "--yes", *(["--whole"] if whole else []))
+    assert code == 0 and "Restart sidecar 1" in said, said
+    call("dump", str(tmp_path / "after.jsonl"), *where)
+    gone = {k: r for k, r in keys_of(tmp_path / "after.jsonl", group).items() if r.value is None}
+    assert set(gone) == (set(before) if whole else {damaged})
+    whys = {(dict(r.headers)["why"] or b"").decode() for r in gone.values()}
+    assert len(whys) == 1 and whys.pop().startswith("removed by ")
+    restart(kafka)
+    assert answer(kafka, group) == ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -22,6 +21,7 @@ from sidecar.drill.scenario import SIDECAR_ENV
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings, load
 from tests.process.admin_ground import Ground, run
+from tools.deploy_tools import ToolError, load_compose
 
 SERVICE_KEYS = {
     "image",
@@ -42,7 +42,9 @@ SERVICE_KEYS = {
     "tmpfs",
 }
 ROOTLESS = re.compile(r"[1-9][0-9]*(:[1-9][0-9]*)?")
-PINNED = re.compile(r"[a-z/-]+:v?[0-9]+\.[0-9]+\.[0-9]+(@sha256:[0-9a-f]{64})?")
+PINNED = re.compile(r"[a-z./-]+(:v?[0-9]+\.[0-9]+\.[0-9]+)?(@sha256:[0-9a-f]{64})?")
+"""An exact tag, a digest, or both; see pinned()."""
+go = pytest.mark.skipif(os.environ.get("SIDECAR_WITHOUT_GO") == "1", reason="SIDECAR_WITHOUT_GO=1")
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +67,22 @@ def test_shape(compose: dict[str, Any]) -> None:
             assert s["healthcheck"]["test"]
 
 
+def pinned(image: str) -> bool:
+    found = PINNED.fullmatch(image)
+    return found is not None and (found[1] or found[2]) is not None
+
+
+def test_a_floating_tag_is_not_pinned() -> None:
+    digest = f"@sha256:{'0' * 64}"
+    for image in ("a/b:v1.2.3", "a/b" + digest, "a/b:1.2.3" + digest, "registry.example.org/a/b:1.2.3"):
+        assert pinned(image), image
+    for image in ("a/b", "a/b:latest", "a/b:1", "a/b:1.2", "a/b:v1", "a/b@sha256:00"):
+        assert not pinned(image), image
+
+
 def test_every_container_is_pinned_and_can_do_little(compose: dict[str, Any]) -> None:
     for name, s in compose["services"].items():
-        assert PINNED.fullmatch(re.sub(r"\$\{KAFKA:-([^}]+)\}", r"\1", s["image"])), name
+        assert pinned(re.sub(r"\$\{KAFKA:-([^}]+)\}", r"\1", s["image"])), name
         assert s["read_only"] is True and s["cap_drop"] == ["ALL"], name
         assert s["security_opt"] == ["no-new-privileges:true"], name
         assert ROOTLESS.fullmatch(s["user"]), name
@@ -102,12 +117,63 @@ def test_images_are_built_of_what_is_locked_and_run_as_a_user_with_a_health_chec
         assert (root / lock).is_file() and lock.endswith(".lock")
 
 
-@pytest.mark.skipif(shutil.which("docker") is None, reason="no docker client to parse it with")
-def test_docker_itself_parses_it(root: Path) -> None:
-    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no compose plugin")
-    done = subprocess.run(["docker", "compose", "config", "-q"], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@go
+@pytest.mark.timeout(600)
+def test_the_library_of_docker_compose_loads_it(compose: dict[str, Any], root: Path, tmp_path: Path) -> None:
+    """It checks the file against the specification, merges and interpolates, as `docker compose config` does."""
+    loaded = load_compose(root / "docker-compose.yml")
+    assert set(loaded["services"]) == set(compose["services"])
+    for name in ("broker-1", "sidecar-1"):
+        assert loaded["services"][name]["healthcheck"]["start_interval"] in ("2s", "5s")
+    assert loaded["services"]["broker-2"]["volumes"][0]["source"] == "broker-2"
+    text = (root / "docker-compose.yml").read_text()
+    for right, wrong in (("start_interval", "start_intervals"), ("  broker-2:\n  broker-3:", ""), ("15s", "often")):
+        assert right in text
+        file = tmp_path / "docker-compose.yml"
+        file.write_text(text.replace(right, wrong))
+        with pytest.raises(ToolError):
+            load_compose(file)
+
+
+def test_what_a_service_keeps_is_in_a_named_volume_of_its_own(compose: dict[str, Any]) -> None:
+    """After `docker compose down` an anonymous one is another one: brokers without the topics that the audit knows."""
+    services = compose["services"]
+    kept: dict[str, str] = {}
+    for name, s in services.items():
+        for mount in s.get("volumes", ()):
+            source, _, rest = mount.partition(":")
+            assert rest, f"{name}: {mount} is anonymous"
+            if not source.startswith("."):
+                assert kept.setdefault(source, name) == name, f"{source} belongs to two services"
+    assert set(kept) == set(compose["volumes"])
+    assert all(kept[f"broker-{n}"] == f"broker-{n}" for n in (1, 2, 3))
+    keeps = {"prometheus": "/prometheus", "grafana": "/var/lib/grafana", "audit": "/lake"}
+    keeps |= {name: s["environment"]["KAFKA_LOG_DIRS"] for name, s in services.items() if name.startswith("broker")}
+    for name, folder in keeps.items():
+        assert folder in [mount.rpartition(":")[2] for mount in services[name]["volumes"]], name
+
+
+def seconds(text: str) -> int:
+    assert text.endswith("s")
+    return int(text[:-1])
+
+
+def test_health_checks_are_rare_once_a_service_is_healthy(compose: dict[str, Any]) -> None:
+    """A check of a sidecar takes 0.2 to 0.3 s of a processor, one of a broker starts a JVM."""
+    for name, s in compose["services"].items():
+        if name.startswith(("sidecar", "broker")):
+            check = s["healthcheck"]
+            assert seconds(check["interval"]) >= 15, name
+            assert seconds(check["start_interval"]) <= 5 < 60 < seconds(check["start_period"]), name
+
+
+def test_what_git_does_not_have_stays_out_of_the_images(root: Path) -> None:
+    """A kernel built here would be in the image besides, and a changed document would build it anew."""
+    ignored = set((root / ".dockerignore").read_text().split())
+    assert {".venv", ".git", "out", "build", "dist", "docs", "tests", "**/*.so", "**/__pycache__"} <= ignored
+    texts = (root / "Dockerfile").read_text() + (root / "deploy/audit/Dockerfile").read_text()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", texts, re.M)
+    assert {name for line in copied for name in line.split()} & ignored == set()
 
 
 def loaded(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Settings:

@@ -6,6 +6,7 @@ them out."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -22,12 +23,13 @@ from sidecar.process.admin_access import METRICS
 from sidecar.process.admin_access import PROBES as ADMIN_PROBES
 from sidecar.process.sections import AdminAccess, split
 from sidecar.process.settings import Settings, load
+from tests.deploy.test_compose import pinned
 from tools import deploy_tools
 from tools.deploy_tools import CHART, KUBECONFORM, MANIFESTS, ROOT, ToolError, helm, manifest, template, tool
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("SIDECAR_WITHOUT_GO") == "1", reason="SIDECAR_WITHOUT_GO=1"),
-    pytest.mark.timeout(1200),  # the first one builds both
+    pytest.mark.timeout(1200),  # the first one builds both, unless `make test` has
 ]
 SCHEMAS = Path(__file__).parent / "schemas"
 VERSIONS = sorted(folder.name.removeprefix("v") for folder in SCHEMAS.glob("v*"))
@@ -218,6 +220,22 @@ def test_strimzi_advertises_the_sidecars(root: Path, tmp_path: Path, monkeypatch
         assert listener["networkPolicyPeers"][0]["podSelector"]["matchLabels"].items() <= labels
 
 
+def cluster_id(release: str, *options: str) -> str:
+    found = docs(template(release, options))
+    return environment(next(c for c in containers(found) if c["name"] == "broker"), release, 0)["CLUSTER_ID"]
+
+
+def test_no_two_installations_have_one_cluster_id() -> None:
+    mine = cluster_id("k")
+    others = [cluster_id("l"), cluster_id("k", "--namespace", "another"), cluster_id("m")]
+    assert len({mine, *others}) == 4
+    assert cluster_id("k", "--set", "brokers.heap=-Xmx2g") == mine  # an upgrade keeps it
+    for text in (mine, *others):
+        assert len(base64.urlsafe_b64decode(text + "==")) == 16 and not text.startswith("-")
+    own = "4L6g3nShT-eMCtK--X86sw"
+    assert cluster_id("k", "--set", f"brokers.clusterId={own}") == own
+
+
 # ---- what it allows -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("case", ["everything", "beside"])
 def test_containers_can_do_little_and_tell_their_health(case: str) -> None:
@@ -231,6 +249,7 @@ def test_containers_can_do_little_and_tell_their_health(case: str) -> None:
         assert context["allowPrivilegeEscalation"] is False and context["capabilities"]["drop"] == ["ALL"]
         assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
         assert "memory" in container["resources"]["limits"]
+        assert pinned(container["image"])
         ports = {p["name"] for p in container["ports"]}
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             asked = container[probe].get("httpGet") or container[probe]["tcpSocket"]
@@ -416,6 +435,15 @@ def test_the_notes_lead_to_the_page_and_warn_of_an_open_one(
     found = notes(tmp_path, options)
     assert [s for s in said if s not in found] == [] and not_said not in found, found
     assert ("WARNING" in found) == (GUARDED[1] not in options)
+
+
+def test_notes_and_manifests_say_that_the_image_is_to_be_built(root: Path, tmp_path: Path) -> None:
+    commands = ("docker build -t REGISTRY/kafka-group-sidecar:", "docker push REGISTRY", "kind load docker-image")
+    for text in (notes(tmp_path, []), *((root / file).read_text() for file in MANIFESTS)):
+        assert all(command in text for command in commands)
+    assert "docker build" not in notes(tmp_path, ["--set", "image.repository=r.example.org/kafka-group-sidecar"])
+    guide = (root / "docs/deploy.md").read_text()
+    assert all(command in guide for command in (*commands[:2], commands[2], "--set image.repository="))
 
 
 def test_versions_of_chart_and_package_are_one(root: Path) -> None:

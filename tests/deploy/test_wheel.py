@@ -8,13 +8,17 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.cli.test_program import commands
+
 KERNELS = ("_columns", "_kernel", "_wire")
 PROBE = "import sys; from sidecar import native; print(native.__file__.startswith(sys.prefix), native.COMPILED)"
+INSTALL = "pip install 'kafka-group-sidecar[audit]'"
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -31,9 +35,13 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "dist"
 
 
-def run(command: list[str], env: dict[str, str] | os._Environ[str]) -> str:
+def ended(command: list[str], env: dict[str, str] | os._Environ[str]) -> subprocess.CompletedProcess[str]:
     """Not in this repository's folder: Python would find the package there."""
-    done = subprocess.run(["nice", *command], capture_output=True, text=True, check=False, env=env, cwd="/")
+    return subprocess.run(["nice", *command], capture_output=True, text=True, check=False, env=env, cwd="/")
+
+
+def run(command: list[str], env: dict[str, str] | os._Environ[str]) -> str:
+    done = ended(command, env)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     return done.stdout
 
@@ -45,7 +53,7 @@ def installed(folder: Path, distribution: Path) -> dict[str, str]:
     tools.mkdir()
     for name in ("env", "sh", "nice"):
         (tools / name).symlink_to(shutil.which(name) or name)
-    hidden = ("PATH", "PYTHONPATH", "CC", "CXX")
+    hidden = ("PATH", "PYTHONPATH", "CC", "CXX", "JAVA_HOME", "KAFKA_SIDECAR_CACHE", "XDG_CACHE_HOME")
     env = {k: v for k, v in os.environ.items() if k not in hidden and not k.startswith("SIDECAR_")}
     env["PATH"] = f"{folder / 'bin'}:{tools}"
     for compiler in ("cc", "gcc", "clang", "c++", "g++"):
@@ -65,9 +73,45 @@ def test_the_wheel_has_the_kernels_and_needs_no_compiler(built: Path, tmp_path: 
     assert any(n.endswith(".avsc") for n in names)
     assert "none-any" not in wheel.name
     env = installed(tmp_path / "venv", wheel)
-    sidecar = str(tmp_path / "venv/bin/sidecar")
-    assert "HOST:PORT" in run([sidecar, "health", "--help"], env)
     assert run([str(tmp_path / "venv/bin/python"), "-c", PROBE], env).strip() == "True True"
+
+    sidecar = str(tmp_path / "venv/bin/sidecar")
+    for words in commands():
+        assert "Usage: " in run([sidecar, *words, "--help"], env), words
+    works_without_brokers(sidecar, env, tmp_path)
+    needs_the_extra(sidecar, env)
+    # The modules of the extra, but not this repository's package, which is found by a .pth file only.
+    works_with_the_extra(sidecar, env | {"PYTHONPATH": sysconfig.get_path("purelib")}, tmp_path)
+
+
+def works_without_brokers(sidecar: str, env: dict[str, str], folder: Path) -> None:
+    given = ["--listen", "h:1", "--broker", "h:2", "--node-id", "3"]
+    assert run([sidecar, "--version"], env).startswith("kafka-group-sidecar ")
+    assert run([sidecar, "config", "check", *given], env) == "The settings are valid.\n"
+    assert "command line" in run([sidecar, "config", "show", "--origin", "--changed", *given], env)
+    assert "groups.include" in run([sidecar, "config", "settings", "groups."], env)
+    assert "kafka-acls.sh" in run([sidecar, "acls", "--principal", "User:x"], env)
+    assert ended([sidecar, "health", "127.0.0.1:1"], env).returncode == 3
+    assert ended([sidecar, "run"], env).returncode == 2
+
+
+def needs_the_extra(sidecar: str, env: dict[str, str]) -> None:
+    for words in (("audit", "status"), ("audit", "views"), ("drill", "kill-owner"), ("drill", "all")):
+        done = ended([sidecar, *words], env)
+        assert (done.returncode, done.stderr.splitlines()[1:]) == (2, [INSTALL]), (words, done)
+
+
+def works_with_the_extra(sidecar: str, env: dict[str, str], folder: Path) -> None:
+    env = env | {"HOME": str(folder)}
+    found = run([sidecar.removesuffix("sidecar") + "python", "-c", "import sidecar; print(sidecar.__file__)"], env)
+    assert found.startswith(str(folder)), "the package of the wheel, and not this repository's"
+    for words in (("audit", "status"), ("audit", "views")):
+        done = ended([sidecar, *words, "--lake", str(folder / "nowhere")], env)
+        assert done.returncode == 3 and "sidecar audit run" in done.stderr, done
+    upgrade = ended([sidecar, "drill", "rolling-upgrade", "--out", str(folder)], env)
+    assert upgrade.returncode == 2 and "git history" in upgrade.stderr, upgrade
+    java = ended([sidecar, "drill", "stop", "--n", "1", "--out", str(folder), "-o", "json"], env)
+    assert java.returncode == 3 and "Java" in java.stderr.splitlines()[-1] and java.stdout == "", java
 
 
 def test_without_a_compiler_the_source_is_installed_with_kernels_in_python(built: Path, tmp_path: Path) -> None:

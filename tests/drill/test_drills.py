@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from sidecar.drill.clients import Owned
-from sidecar.drill.drills.__main__ import STAGES, chosen, main
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, commits_now, judge_company
 from sidecar.drill.drills.measure import FIGURES
+from sidecar.drill.drills.playing import STAGES, chosen
 from sidecar.drill.drills.run import play
 from sidecar.drill.drills.spec import Drill
 from sidecar.drill.processes import DrillError
@@ -123,7 +123,9 @@ def test_a_drill_on_a_secured_cluster(tmp_path: Path) -> None:
     assert [name for name, text in told.items() if own.password in text or key in text] == []
 
 
-def test_a_drill_that_cuts_lines_cannot_be_played_on_a_secured_cluster(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["kill-owner", "cut-broker", "--security", "sasl_ssl"])
-    assert "there is no --security sasl_ssl for cut-broker" in capsys.readouterr().err
+def test_a_drill_that_cuts_lines_cannot_be_played_on_a_secured_cluster() -> None:
+    words = ["drill", "kill-owner", "cut-broker", "--security", "sasl_ssl"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sidecar.cli.main", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "There is no --security sasl_ssl for cut-broker." in done.stderr

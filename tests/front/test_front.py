@@ -301,6 +301,27 @@ def test_the_broker_is_asked_about_topics_while_the_request_waits() -> None:
     run(test)
 
 
+def test_an_authorizer_that_fails_has_hidden_no_topic_from_a_member() -> None:
+    """Else a regular expression would stand for fewer topics, and members would lose what they have."""
+
+    async def test(desk: Desk) -> None:
+        desk.show(authorizer=True)
+        desk.brokers.no_describe.add("secret")
+        desk.brokers.failed_describe.add("orders")
+        client = await desk.client()
+        client.post(join("g", "m1", topics=None, regex=".*"), 1)
+        request = await desk.request()
+        desk.front.from_coordinator(AskAccess(request.token, frozenset({"orders", "secret"})))
+        await until(lambda: desk.of(AccessAnswer))
+        desk.brokers.failed_describe.clear()
+        desk.front.from_coordinator(AskAccess(request.token, frozenset({"orders", "secret"})))
+        await until(lambda: len(desk.of(AccessAnswer)) == 2)
+        told = [answer.hidden for answer in desk.of(AccessAnswer)]
+        assert told == [None, frozenset({"secret"})], "nobody knows, and then it is asked again"
+
+    run(test)
+
+
 def test_a_broker_without_an_authorizer_is_not_asked() -> None:
     async def test(desk: Desk) -> None:
         desk.show(authorizer=False)

@@ -124,6 +124,8 @@ class FakeBrokers:
     """Groups that no client may READ."""
     no_describe: set[str] = field(default_factory=set)
     """Topics that no client may DESCRIBE."""
+    failed_describe: set[str] = field(default_factory=set)
+    """Topics over which the authorizer fails."""
     settings: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Of every broker: name -> value and source."""
     group_settings: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -357,6 +359,7 @@ def _list_offsets(b: FakeBrokers, node_id: int, req: lo.ListOffsetsRequest, vers
     told = []
     for t in req.topics:
         code = Code.TOPIC_AUTHORIZATION_FAILED if t.name in b.no_describe else Code.NONE
+        code = Code.UNKNOWN_SERVER_ERROR if t.name in b.failed_describe else code
         logs = {p.partition_index: b.logs.get((t.name, p.partition_index)) for p in t.partitions}
         ends = {p: -1 if log is None else log.seen_to for p, log in logs.items()}
         parts = [lo.ListOffsetsPartitionResponse(p, code, offset=end) for p, end in ends.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import ssl
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from sidecar.process.sections import admin_address
 from tests.inprocess.house import Lines
 from tests.process.admin_ground import OTHER, TOKEN, Ground, given, run
 
+DOCS = Path(__file__).parent.parent.parent / "docs"
 SECRET_PATHS = ("/owners", "/group?id=g", "/api/v1/overview", "/api/v1/groups", "/api/v1/group?id=g", "/nothing")
 
 
@@ -217,7 +219,7 @@ def test_a_token_gives_the_page_a_cookie(tokens: Path) -> None:
 def test_a_cookie_ends(tokens: Path) -> None:
     wall_s = 1_000.0
     access = Access("127.0.0.1:1", given(token_file=tokens, session_s=60), Lines(), lambda: wall_s)
-    cookie = access.new_cookie()
+    cookie = access.new_cookie(TOKEN)
     assert access.is_cookie(cookie)
     wall_s = 1_059.0
     assert access.is_cookie(cookie)
@@ -225,6 +227,23 @@ def test_a_cookie_ends(tokens: Path) -> None:
     assert not access.is_cookie(cookie)
     another = Access("127.0.0.1:1", given(token_file=tokens), Lines(), lambda: 1_000.0)
     assert not another.is_cookie(cookie), "each process has a key of its own"
+
+
+@pytest.mark.parametrize(("with_", "left"), [(TOKEN, OTHER), (OTHER, TOKEN)])
+def test_a_cookie_ends_with_the_token_that_it_was_made_for(tokens: Path, with_: str, left: str) -> None:
+    """While two count, whichever of them stands first."""
+
+    async def test(g: Ground) -> None:
+        put(tokens, f"{TOKEN}\n{OTHER}\n")
+        await asyncio.to_thread(g.access.refresh)
+        _, _, ends = await login(g, with_)
+        _, _, stays = await login(g, left)
+        put(tokens, f"{left}\n")
+        await asyncio.to_thread(g.access.refresh)
+        assert await g.status("/owners", headers={"Cookie": ends}) == 401
+        assert await g.status("/owners", headers={"Cookie": stays}) == 200
+
+    run(Ground(given(token_file=tokens)), test)
 
 
 def test_without_tokens_there_is_no_login() -> None:
@@ -258,6 +277,30 @@ def test_nothing_can_be_changed() -> None:
                 assert (await g.get(path, method=method))[0] == 405, (path, method)
 
     run(Ground(given()), test)
+
+
+# ---- what the documentation says ------------------------------------------------------------------------------------
+def documented() -> dict[tuple[str, str], str]:
+    """Method and path -> whether the token is wanted, as docs/admin.md says."""
+    table = (DOCS / "admin.md").read_text().partition("| path |")[2].partition("\n\n")[0]
+    found = {}
+    for row in table.splitlines()[2:]:
+        _, paths, _, wanted, _ = (cell.strip() for cell in row.split("|"))
+        for text in re.findall("`([^`]+)`", paths):
+            method, _, path = text.rpartition(" ")
+            found[method or "GET", path.partition("?")[0]] = wanted.partition(",")[0]
+    return found
+
+
+def test_the_documentation_has_every_path_and_says_what_wants_the_token(tokens: Path) -> None:
+    async def test(g: Ground) -> None:
+        told = documented()
+        assert told.keys() == {(method, path) for method, path in g.admin.routes() if method != "HEAD"}
+        for (method, path), wanted in told.items():
+            if method == "GET":
+                assert wanted == ("yes" if await g.status(path) == 401 else "no"), path
+
+    run(Ground(given(token_file=tokens)), test)
 
 
 # ---- limits ---------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.process.principals import listener_of, principals_fault
+from sidecar.process.principals import doubtful, listener_of, principals_fault
 
 LISTENERS = {
     "listeners": "CLIENTS://127.0.0.1:19092, INTERNAL://:9093,SSL://[::1]:9094,CONTROLLER://127.0.0.1:9095",
@@ -14,9 +14,25 @@ CLIENTS, INTERNAL = ("127.0.0.1", 19092), ("broker.example", 9093)
 
 
 def test_the_listener_is_known_by_its_port() -> None:
-    found = [listener_of(port, LISTENERS) for port in (19092, 9093, 9094, 9096, 1909)]
+    found = [listener_of(("anywhere", port), LISTENERS) for port in (19092, 9093, 9094, 9096, 1909)]
     assert found == ["CLIENTS", "INTERNAL", "SSL", "", ""]
-    assert listener_of(9092, {}) == ""
+    assert listener_of(("anywhere", 9092), {}) == ""
+
+
+def test_its_advertised_address_is_the_better_sign() -> None:
+    """Where ports are mapped, a listener may have the port of another one's mapping."""
+    told = {**LISTENERS, "advertised.listeners": "CLIENTS://Broker.example:9093,INTERNAL://broker.example:9095"}
+    assert listener_of(("broker.example", 9093), told) == "CLIENTS"
+    assert listener_of(("BROKER.example", 9095), told) == "INTERNAL"
+    assert listener_of(("10.0.0.1", 9093), told) == "INTERNAL", "the port of its own"
+    assert listener_of(("::1", 9092), {"advertised.listeners": "A://[::1]:9092"}) == "A"
+
+
+def test_where_no_listener_fits_it_is_known_which_it_must_not_be() -> None:
+    told = {**LISTENERS, "ssl.client.auth": "required"}
+    assert doubtful(("anywhere", 7777), told) == ["CLIENTS", "SSL"]
+    assert doubtful(("anywhere", 7777), LISTENERS) == [], "none of them knows clients by certificates"
+    assert doubtful(("anywhere", 9093), told) == [], "it is that one"
 
 
 @pytest.mark.parametrize(

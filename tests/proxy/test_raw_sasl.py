@@ -102,10 +102,42 @@ def test_a_handshake_that_the_broker_refuses_lets_no_token_follow(code: int) -> 
 
 def test_later_versions_have_requests_for_their_tokens() -> None:
     c = ClientConnection(Limits())
-    assert to_upstream(c.from_client(handshake("PLAIN", 1, 1))) == handshake("PLAIN", 1, 1)
-    assert not c.local_pending
+    actions = c.from_client(handshake("PLAIN", 1, 1) + group(2))
+    assert to_upstream(actions) == handshake("PLAIN", 1, 1) and not got(actions), "it waits for the mechanism"
+    actions = c.from_upstream(shaken())
+    assert to_client(actions) == shaken() and len(got(actions)) == 1
+
+
+# ---- which mechanism it is ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_mechanism_is_the_one_that_the_broker_has_accepted(version: int) -> None:
+    c = ClientConnection(Limits())
+    c.from_client(handshake("X-OWN", 1, version))
+    assert c.mechanism == ""
+    c.from_upstream(shaken(1, 33))
+    assert c.mechanism == "", "a listener without SASL, or without this mechanism"
+    c.from_client(handshake("PLAIN", 2, version) + handshake("SCRAM-SHA-256", 3, 1))
+    c.from_upstream(shaken(2))
+    assert c.mechanism == "PLAIN"
+    if version == 0:
+        c.from_upstream(token(b""))  # the second handshake was taken for its token, as by the broker
+    else:
+        c.from_upstream(shaken(3, 34))
+    assert c.mechanism == "PLAIN", "refused behind an exchange, it changes nothing"
+
+
+def test_of_a_handshake_that_is_not_known_no_mechanism_is_told() -> None:
+    c = ClientConnection(Limits())
+    c.from_client(handshake("PLAIN", 1, 1))
     c.from_upstream(shaken())
-    assert len(got(c.from_client(group(2)))) == 1
+    assert to_upstream(c.from_client(handshake("PLAIN", 2, 2))) == handshake("PLAIN", 2, 2)
+    assert c.mechanism == "" and not c.local_pending
+
+
+def test_tokens_without_any_handshake_are_those_of_gssapi() -> None:
+    c = ClientConnection(Limits())
+    c.from_client(token(b"\x60\x82\1\2" + b"k" * 20))
+    assert c.authenticates and c.mechanism == "GSSAPI"
 
 
 def test_an_exchange_may_be_repeated() -> None:

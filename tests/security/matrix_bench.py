@@ -83,6 +83,7 @@ USERS = {
     "transactions": product(x="W", g="R", t="R"),
     "settings": product(g="DCA", k="C"),
     "cluster": product(k="D", g="D"),
+    "brokers": product(k="CA"),
     "some": ("gRDX.tRD", "gRD.tD", "gR.t", "gD.tD", "gX.tR", "g.tRD", "gRDX.t", "g.t"),
 }
 EVERYBODY = (*dict.fromkeys(user for users in USERS.values() for user in users), LEAVER)
@@ -264,19 +265,19 @@ class Bench:
         await until(lambda c: c.request(oc, "OffsetCommit", req, high=9), await self.admin(site), fine)
         return group
 
-    async def classic(self, site: Site, group: str) -> str:
-        """A classic group with one member, which subscribes to OPEN."""
+    async def classic(self, site: Site, group: str, instance: str | None = None) -> str:
+        """A classic group with one member, which subscribes to OPEN. `instance`: of a static one."""
         conn = await self.admin(site)
         names = struct.pack(">hih", 0, 1, len(OPEN)) + OPEN.encode() + struct.pack(">i", -1)
         protocols = [jg.JoinGroupRequestProtocol("range", names)]
         member = ""
         for _ in range(2):
-            req = jg.JoinGroupRequest(group, LONG_MS, LONG_MS, member, None, "consumer", protocols)
+            req = jg.JoinGroupRequest(group, LONG_MS, LONG_MS, member, instance, "consumer", protocols)
             res = await conn.request(jg, "JoinGroup", req)
             member = res.member_id
         assert res.error_code == Code.NONE, (group, res)
         given = [sy.SyncGroupRequestAssignment(member, b"\0\0\0\0\0\0\xff\xff\xff\xff")]
-        sync = sy.SyncGroupRequest(group, res.generation_id, member, None, "consumer", "range", given)
+        sync = sy.SyncGroupRequest(group, res.generation_id, member, instance, "consumer", "range", given)
         assert (await conn.request(sy, "SyncGroup", sync)).error_code == Code.NONE
         self.members[group] = (member, res.generation_id)
         return group

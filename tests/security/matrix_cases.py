@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sidecar.wire.frames import response_body
 from sidecar.wire.generated import add_offsets_to_txn as ao
 from sidecar.wire.generated import alter_configs as al
 from sidecar.wire.generated import consumer_group_describe as cd
@@ -29,9 +30,10 @@ from sidecar.wire.generated import streams_group_heartbeat as st
 from sidecar.wire.generated import sync_group as sy
 from sidecar.wire.generated import txn_offset_commit as tc
 from tests.security.matrix_bench import ABSENT, LONG_MS, MINE, OPEN, OTHER, SECRET, TXN, Bench, Site, plain
+from tests.security.passed import messages
 
 ALL = (OPEN, SECRET, ABSENT)
-GROUP, STRANGE_ID = 32, b"\7" * 16
+BROKER, GROUP, STRANGE_ID = 4, 32, b"\7" * 16
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,13 @@ class Question:
         conn = await self.bench.conn(self.user, where.port, where.protocol)
         return await conn.request(module, name, req, high=self.version, low=self.version, timeout_s=30)
 
+    async def ask_passed(self, name: str, req: Any) -> Any:
+        """The same of an API that passes."""
+        key, module = messages(name)
+        conn = await self.bench.conn(self.user, self.site.port, self.site.protocol)
+        frame = await conn.raw(key, self.version, req.encode(self.version), flexible=True, timeout_s=30)
+        return getattr(module, f"{name}Response").decode(self.version, frame, response_body(frame, True))
+
 
 Ask = Callable[[Question], Awaitable[Any]]
 
@@ -67,6 +76,8 @@ class Case:
     versions: Sequence[int]
     ask: Ask
     users: str = "groups"
+    passes: bool = False
+    """It is the broker's, and goes on as it is."""
 
 
 CASES: list[Case] = []
@@ -116,10 +127,11 @@ async def sync_group(q: Question) -> Any:
     group = q.at("classic")
     member, generation = q.bench.members[group]
     kind, name = ("consumer", "range") if q.version >= 5 else (None, None)
-    return [
-        plain(await q.ask(sy, "SyncGroup", sy.SyncGroupRequest(group, generation, who, None, kind, name)))
-        for who in (member, "nobody")
-    ]
+    asked = [(group, generation, member), (group, generation, "nobody")]
+    theirs = q.at("classic", OTHER)
+    member, generation = q.bench.members[theirs]
+    asked += [(theirs, generation, member), (q.at("nothing", OTHER), 1, "nobody")]
+    return [plain(await q.ask(sy, "SyncGroup", sy.SyncGroupRequest(*a, None, kind, name))) for a in asked]
 
 
 @case("SyncGroup without a protocol", 5)
@@ -131,9 +143,13 @@ async def sync_group_bare(q: Question) -> Any:
 async def heartbeat(q: Question) -> Any:
     group = q.at("classic")
     member, generation = q.bench.members[group]
+    theirs = q.at("classic", OTHER)
+    other, when = q.bench.members[theirs]
     asked = (
         (group, generation, member),
         (group, 1, "nobody"),
+        (theirs, when, other),
+        (q.at("nothing", OTHER), 1, "nobody"),
         (q.at("nothing"), 1, "nobody"),
         (q.at("offsets"), 0, ""),
     )
@@ -143,8 +159,28 @@ async def heartbeat(q: Question) -> Any:
 @case("LeaveGroup", 0, 2, 3, 5)
 async def leave_group(q: Question) -> Any:
     one: Any = {"member_id": "nobody"} if q.version < 3 else {"members": [le.MemberIdentity("nobody")]}
-    groups = (q.at("classic"), q.at("consumer"), q.at("nothing"))
+    groups = (q.at("classic"), q.at("consumer"), q.at("nothing"), q.at("classic", OTHER), q.at("consumer", OTHER))
     return [plain(await q.ask(le, "LeaveGroup", le.LeaveGroupRequest(g, **one))) for g in groups]
+
+
+@case("LeaveGroup of a member", 0, 2, 3, 5)
+async def leave_group_member(q: Question) -> Any:
+    """Another one than it, at that: READ of the group is all it needs. Whoever may, does it once."""
+    group = await q.bench.classic(q.site, q.fresh("leaves"))
+    member, _ = q.bench.members[group]
+    one: Any = {"member_id": member} if q.version < 3 else {"members": [le.MemberIdentity(member)]}
+    return [plain(await q.ask(le, "LeaveGroup", le.LeaveGroupRequest(group, **one))) for _ in range(2)]
+
+
+@case("LeaveGroup of a static member", 3, 4, 5)
+async def leave_group_static(q: Question) -> Any:
+    """As administrators remove one, by its instance id alone."""
+    found = []
+    for whose in (MINE, OTHER):
+        group = await q.bench.classic(q.site, q.fresh("static", whose), "i-1")
+        gone = [le.MemberIdentity("", "i-1", "of tests"), le.MemberIdentity("", "i-2", "of tests")]
+        found.append(plain(await q.ask(le, "LeaveGroup", le.LeaveGroupRequest(group, members=gone))))
+    return found
 
 
 # ---- offsets ------------------------------------------------------------------------------------------------------
@@ -287,6 +323,30 @@ async def consumer_group_heartbeat(q: Question) -> Any:
     return found
 
 
+@case("ConsumerGroupHeartbeat of a member", 0, 1)
+async def consumer_group_heartbeat_member(q: Question) -> Any:
+    """It goes on, asks for another topic, and is in a group on which the user has no right."""
+    found = []
+    for group in (q.at("consumer"), q.at("consumer", OTHER)):
+        member, epoch = q.bench.members[group]
+        for when, topics in ((epoch, None), (epoch, [OPEN]), (epoch, [SECRET]), (epoch + 1, None)):
+            req = ch.ConsumerGroupHeartbeatRequest(group, member, when, subscribed_topic_names=topics)
+            found.append(beaten(await q.ask(ch, "ConsumerGroupHeartbeat", req)))
+    return found
+
+
+@case("ConsumerGroupHeartbeat of a member that leaves", 0, 1)
+async def consumer_group_heartbeat_leaves(q: Question) -> Any:
+    found = []
+    for whose in (MINE, OTHER):
+        group = await q.bench.consumer(q.site, q.fresh("leaves", whose), OPEN)
+        member, _ = q.bench.members[group]
+        for _ in range(2):
+            leaves = ch.ConsumerGroupHeartbeatRequest(group, member, -1)
+            found.append(beaten(await q.ask(ch, "ConsumerGroupHeartbeat", leaves)))
+    return found
+
+
 # ---- transactions -------------------------------------------------------------------------------------------------
 @case("TxnOffsetCommit", 0, 2, 3, 4, 5, users="transactions")
 async def txn_offset_commit(q: Question) -> Any:
@@ -341,6 +401,46 @@ async def incremental_alter_configs(q: Question) -> Any:
         [ia.AlterConfigsResource(GROUP, q.fresh("set"), [ia.AlterableConfig(NAME, 0, VALUE)])]
     )
     return [plain(await q.ask(ia, "IncrementalAlterConfigs", r)) for r in (req, done)]
+
+
+MOVES = (("sidecar.managed", "true"), ("sidecar.rebalance", "of tests"))
+
+
+@case("IncrementalAlterConfigs of what only sidecars know", 0, 1, users="settings")
+async def incremental_alter_moves(q: Question) -> Any:
+    """To adopt and to rebalance a group wants the right that a setting of the group wants."""
+    names = (q.at("offsets"), q.at("nothing"), q.at("offsets", OTHER))
+    found = []
+    for move in MOVES if q.site.managed else ((NAME, VALUE), (NAME, VALUE)):
+        resources = [ia.AlterConfigsResource(GROUP, n, [ia.AlterableConfig(move[0], 0, move[1])]) for n in names]
+        req = ia.IncrementalAlterConfigsRequest(resources, validate_only=True)
+        found.append(plain(await q.ask(ia, "IncrementalAlterConfigs", req)))
+    return found
+
+
+PATTERNS = ("sidecar.groups.include", "sidecar.groups.exclude")
+
+
+@case("IncrementalAlterConfigs of the patterns of all brokers", 0, 1, users="brokers")
+async def incremental_alter_patterns(q: Question) -> Any:
+    """They want the right that a setting of all brokers wants."""
+    found = []
+    for pattern in PATTERNS:
+        name, value = (pattern, "managed.*") if q.site.managed else ("message.max.bytes", "1048588")
+        for validate_only in (True, False) if pattern == PATTERNS[0] else (True,):
+            resource = ia.AlterConfigsResource(BROKER, "", [ia.AlterableConfig(name, 0, value)])
+            req = ia.IncrementalAlterConfigsRequest([resource], validate_only=validate_only)
+            found.append(plain(await q.ask(ia, "IncrementalAlterConfigs", req)))
+    return found
+
+
+@case("DescribeConfigs of the patterns of all brokers", 1, 4, users="brokers")
+async def describe_patterns(q: Question) -> Any:
+    """The cases before have stored one."""
+    names = [PATTERNS[0] if q.site.managed else "message.max.bytes"]
+    asked = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(BROKER, "", names)])
+    res = await q.ask(dc, "DescribeConfigs", asked)
+    return [(r.error_code, r.error_message, len(r.configs)) for r in res.results]
 
 
 @case("AlterConfigs", 0, 2, users="settings")
@@ -404,3 +504,56 @@ async def streams_group_heartbeat(q: Question) -> Any:
 async def streams_group_new(q: Question) -> Any:
     res = await q.ask(st, "StreamsGroupHeartbeat", to_stream(q.fresh("streams"), [OPEN]))
     return res.error_code, plain(res.error_message)
+
+
+# ---- what passes ----------------------------------------------------------------------------------------------------
+OF_OTHERS = (("nothing", MINE), ("offsets", MINE), ("classic", MINE), ("nothing", OTHER))
+"""Groups of which the broker has no share or streams group, which it says to those only who may hear it."""
+
+
+ToRequest = Callable[[Any, str, int], Any]
+"""Makes a request of a module, about a group, in a version."""
+
+
+def to_each(name: str, *versions: int, begins: bool = False) -> Callable[[ToRequest], ToRequest]:
+    """A case for each of these groups. `begins`: it makes the group where there is none."""
+
+    def keep(to_request: ToRequest) -> ToRequest:
+        for label, whose in OF_OTHERS:
+
+            async def ask(q: Question, label: str = label, whose: str = whose) -> Any:
+                group = q.fresh(label, whose) if begins and label == "nothing" else q.at(label, whose)
+                req = to_request(messages(name)[1], group, q.version)
+                return plain(await q.ask_passed(name, req))
+
+            CASES.append(Case(f"{name} of {whose}-{label}", versions, ask, passes=True))
+        return to_request
+
+    return keep
+
+
+@to_each("ShareGroupDescribe", 1)
+def share_group_describe(m: Any, group: str, version: int) -> Any:
+    return m.ShareGroupDescribeRequest([group], True)
+
+
+@to_each("StreamsGroupDescribe", 0)
+def streams_group_describe(m: Any, group: str, version: int) -> Any:
+    return m.StreamsGroupDescribeRequest([group], True)
+
+
+@to_each("DescribeShareGroupOffsets", 0, 1)
+def describe_share_group_offsets(m: Any, group: str, version: int) -> Any:
+    topics = [m.DescribeShareGroupOffsetsRequestTopic(t, [0]) for t in ALL]
+    return m.DescribeShareGroupOffsetsRequest([m.DescribeShareGroupOffsetsRequestGroup(group, topics)])
+
+
+@to_each("AlterShareGroupOffsets", 0, begins=True)
+def alter_share_group_offsets(m: Any, group: str, version: int) -> Any:
+    rows = [m.AlterShareGroupOffsetsRequestPartition(0, 7)]
+    return m.AlterShareGroupOffsetsRequest(group, [m.AlterShareGroupOffsetsRequestTopic(t, rows) for t in ALL])
+
+
+@to_each("DeleteShareGroupOffsets", 0)
+def delete_share_group_offsets(m: Any, group: str, version: int) -> Any:
+    return m.DeleteShareGroupOffsetsRequest(group, [m.DeleteShareGroupOffsetsRequestTopic(t) for t in ALL])

@@ -70,11 +70,18 @@ class RawClient:
         )
         return found
 
-    def scram(self, user: str, mechanism: str) -> None:
-        """Tokens without headers, behind a handshake of version 0."""
-        client = ScramClient([mechanism], user, secret_of(user))
-        client.set_server_first(self.token(client.get_client_first().encode()).decode())
-        client.set_server_final(self.token(client.get_client_final().encode()).decode())
+    def scram(self, user: str, mechanism: str, headers: bool = False, more: str = "", password: str = "") -> None:
+        """`headers`: in requests, else as tokens, behind a handshake of version 0; `more`: extensions."""
+
+        def say(text: str) -> str:
+            data = text.encode()
+            return (bytes(self.authenticate(data).auth_bytes) if headers else self.token(data)).decode()
+
+        client = ScramClient([mechanism], user, password or secret_of(user))
+        client.get_client_first()
+        client.client_first_bare += more
+        client.set_server_first(say("n,," + client.client_first_bare))
+        client.set_server_final(say(client.get_client_final()))
 
     def close(self) -> None:
         self.sock.close()

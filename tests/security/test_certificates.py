@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from sidecar.coordinator.start import StartError
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.properties import of
-from sidecar.process.principals import principals_fault, read_security
+from sidecar.process.principals import knows_clients
 from tests.clients.conftest import ENV
+from tests.inprocess.house import Lines
 from tests.security.ground import ADMIN, Secured
 
 pytestmark = pytest.mark.kafka
@@ -53,18 +56,36 @@ def test_it_is_refused_with_two_ways_out(place: tuple[Secured, LocalKafka]) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_its_other_listener_is_not(place: tuple[Secured, LocalKafka]) -> None:
+def asked(place: tuple[Secured, LocalKafka], port: int) -> list[Any]:
+    """What the log says when a sidecar starts with `broker` there. Raises StartError."""
     ground, kafka = place
-    node = kafka.nodes[0]
+    node, lines = kafka.nodes[0], Lines()
 
-    async def asked(port: int) -> str | None:
+    async def ask() -> None:
         how = of(ground.java(ADMIN, ground.internal))
         cluster = Cluster([("127.0.0.1", node.internal_port)], "test", {}, 1 << 20, how)
         try:
-            broker = ("127.0.0.1", port)
-            return principals_fault(broker, await read_security(cluster, node.node_id, broker))
+            await knows_clients(cluster, node.node_id, ("127.0.0.1", port), lines)
         finally:
             cluster.close()
 
-    assert asyncio.run(asked(node.internal_port)) is None
-    assert asyncio.run(asked(node.clients_port)) is not None
+    asyncio.run(ask())
+    return lines.lines
+
+
+def test_its_other_listener_is_not(place: tuple[Secured, LocalKafka]) -> None:
+    assert asked(place, place[1].nodes[0].internal_port) == []
+
+
+def test_the_listener_is_known_by_its_advertised_address_as_well(place: tuple[Secured, LocalKafka]) -> None:
+    """As where ports are mapped: here the sidecar's address is the one that the listener for clients advertises."""
+    with pytest.raises(StartError, match="listener CLIENTS at 127"):
+        asked(place, place[1].nodes[0].sidecar_port)
+
+
+def test_a_mapped_port_that_nobody_knows_is_told(place: tuple[Secured, LocalKafka]) -> None:
+    (line,) = asked(place, 1)
+    level, event, fields = line
+    assert (level, event) == ("warning", "not known which listener of the broker clients come to")
+    assert (fields["broker"], fields["by_certificate"]) == ("127.0.0.1:1", "CLIENTS")
+    assert "let broker lead to another one" in fields["remedy"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
@@ -27,6 +28,7 @@ from tests.security.test_rights import SIDECAR, give
 
 pytestmark = pytest.mark.kafka
 GROUP = "managed-cli"
+RIGHTS, WRITERS = "rights of the sidecars", "writers of the state topic"
 
 
 @dataclass
@@ -90,22 +92,45 @@ def test_a_wrong_password_is_told_with_what_to_look_at(place: Place) -> None:
     assert "--command-config" in result.stderr
 
 
-def rights(place: Place) -> dict[str, Any]:
+def checked(place: Place, name: str) -> dict[str, Any]:
     node = place.kafka.nodes[0]
     words = ["doctor", "--bootstrap", place.kafka.bootstrap, "--admin", f"127.0.0.1:{node.admin_port}"]
     words += ["--principal", f"User:{SIDECAR}", "--command-config", str(place.clients), "-o", "json"]
     found = map(json.loads, CliRunner().invoke(app, words).stdout.splitlines())
-    (check,) = [c for c in found if c["name"] == "rights of the sidecars"]
+    (check,) = [c for c in found if c["name"] == name]
     return dict(check)
 
 
 def test_the_doctor_misses_a_right_that_was_taken_away(place: Place) -> None:
-    assert rights(place)["status"] == "ok"
+    assert checked(place, RIGHTS)["status"] == "ok"
     what = ResourceType.TOPIC, "__group_state", ResourcePatternType.LITERAL
     taken = AclBindingFilter(*what, f"User:{SIDECAR}", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
     admin = place.ground.admin(place.kafka)
     (deleted,) = admin.delete_acls([taken]).values()
     assert len(deleted.result(30)) == 1
-    found = rights(place)
+    found = checked(place, RIGHTS)
     assert found["status"] == "fail"
     assert "Write of topic __group_state" in found["finding"]
+    who = f"--add --allow-principal User:{SIDECAR} --operation Write --topic __group_state"
+    assert found["remedy"] == f"kafka-acls.sh --bootstrap-server {place.kafka.bootstrap} {who}"
+    given(place, SIDECAR, "127.0.0.1")
+    found = checked(place, RIGHTS)
+    assert found["status"] == "warn" and "from some hosts only: Write of topic __group_state" in found["finding"]
+    given(place, SIDECAR, "*")
+    assert checked(place, RIGHTS)["status"] == "ok"
+
+
+def given(place: Place, user: str, host: str) -> None:
+    """Write of the state topic, from this host."""
+    what = ResourceType.TOPIC, "__group_state", ResourcePatternType.LITERAL
+    binding = AclBinding(*what, f"User:{user}", host, AclOperation.WRITE, AclPermissionType.ALLOW)
+    admin = place.ground.admin(place.kafka)
+    (created,) = admin.create_acls([binding]).values()
+    created.result(30)
+
+
+def test_the_doctor_names_who_else_may_write_the_state(place: Place) -> None:
+    assert checked(place, WRITERS)["status"] == "ok"
+    given(place, "stranger", "10.0.0.1")
+    found = checked(place, WRITERS)
+    assert found["status"] == "warn" and found["finding"].startswith("User:stranger may write to __group_state")

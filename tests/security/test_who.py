@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 import urllib.parse
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,24 +21,46 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
     ResourceType,
 )
+from scramp import ScramException
 from typer.testing import CliRunner
 
 from sidecar.cli.main import app
+from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.state.codec import CONFIG, StateCodec
 from sidecar.state.keys import StateKey, decode_key
+from sidecar.wire.generated import incremental_alter_configs as ia
 from tests.clients.conftest import ENV
-from tests.security.ground import ADMIN, Secured
+from tests.security.ground import ADMIN, BROKER, Secured, secret_of
+from tests.security.raw import RawClient, plain
 
 pytestmark = pytest.mark.kafka
 TOPIC = "__group_state"
+TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
+INCREMENTAL_ALTER_CONFIGS, GROUP, SASL_AUTHENTICATION_FAILED = 44, 32, 58
+MALLORY, BEARER, VICTIM = "mallory", "bearer-of-a-token", "victim"
 Place = tuple[LocalKafka, Secured]
+
+
+def said_by(name: str) -> bytes:
+    """What a client of OAUTHBEARER says of its token, as part of its message."""
+    claims = {"sub": name, "iat": time.time(), "exp": time.time() + 3_000}
+    head, body = (base64.urlsafe_b64encode(json.dumps(c).encode()).rstrip(b"=") for c in ({"alg": "none"}, claims))
+    return b"auth=Bearer " + head + b"." + body + b"."
+
+
+PASSWORD = said_by(VICTIM).decode()
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    ground = Secured(tmp_path_factory.mktemp("who"))
+    ground = Secured(tmp_path_factory.mktemp("who"), users=(MALLORY, BEARER, VICTIM), reauth_ms=600_000)
+    users = ";".join(f"User:{u}" for u in (BROKER, "ANONYMOUS", ADMIN, MALLORY, BEARER))
+    login = "listener.name.clients.plain.sasl.jaas.config"
+    password = f'user_{BEARER}="{PASSWORD}"'
+    plain_users = ground.properties()[login].replace(f'user_{BEARER}="{secret_of(BEARER)}"', password)
+    ground.more = {"delegation.token.secret.key": "of-tests", "super.users": users, login: plain_users}
     own = ground.file("own", ground.java(ADMIN, ground.internal, "SCRAM-SHA-512"))
     seen = ground.file("seen", ground.java(ADMIN, ground.clients, "SCRAM-SHA-256"))
     env = {**ENV, "SIDECAR_COMMAND_CONFIG": str(own), "SIDECAR_BROKER_COMMAND_CONFIG": str(seen)}
@@ -120,6 +144,106 @@ def test_a_setting_that_was_changed(place: Place, mechanism: str) -> None:
     assert reasons(place, CONFIG, group, "consumer.session.timeout.ms") == [want]
 
 
+# ---- names that are not theirs ---------------------------------------------------------------------------------------
+def changed(place: Place, raw: RawClient) -> str:
+    """Who has changed a setting over this connection, as the record says."""
+    group = f"managed-{uuid.uuid4()}"
+    change = ia.AlterableConfig("consumer.session.timeout.ms", 0, "50000")
+    asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group, [change])])
+    told = raw.call(ia, "IncrementalAlterConfigs", INCREMENTAL_ALTER_CONFIGS, 0, asked)
+    assert told.responses[0].error_code == 0, told
+    (why,) = reasons(place, CONFIG, group)
+    return why.removeprefix("changed by ").removesuffix(' from 127.0.0.1, client id "raw"')
+
+
+@pytest.fixture
+def raw(place: Place) -> Iterator[RawClient]:
+    made = RawClient(place[0].nodes[0].sidecar_port)
+    yield made
+    made.close()
+
+
+def test_a_password_that_looks_like_a_token_is_a_password(place: Place, raw: RawClient) -> None:
+    assert raw.handshake("PLAIN", 1) == 0
+    assert raw.authenticate(plain(BEARER, PASSWORD)).error_code == 0
+    assert changed(place, raw) == f"User:{BEARER}"
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_an_extension_of_scram_may_be_called_as_the_name_is(place: Place, raw: RawClient, mechanism: str) -> None:
+    assert raw.handshake(mechanism, 1) == 0
+    raw.scram(MALLORY, mechanism, headers=True, more=f",n={VICTIM}")
+    assert changed(place, raw) == f"User:{MALLORY}"
+
+
+@pytest.mark.parametrize("first", [b"x=", b""])
+def test_a_second_token_is_not_the_one_that_counts(place: Place, raw: RawClient, first: bytes) -> None:
+    assert raw.handshake("OAUTHBEARER", 1) == 0
+    message = b"n,,\1" + first + said_by(VICTIM) + b"\1" + said_by(MALLORY) + b"\1\1"
+    told = raw.authenticate(message)
+    assert (told.error_code, bytes(told.auth_bytes)) == (0, b"")
+    assert changed(place, raw) == f"User:{MALLORY}"
+
+
+def test_tokens_without_headers_name_nobody(place: Place, raw: RawClient) -> None:
+    assert raw.handshake("SCRAM-SHA-512", 0) == 0
+    raw.scram(MALLORY, "SCRAM-SHA-512", more=f",n={VICTIM}")
+    assert changed(place, raw) == "somebody authenticated"
+
+
+def test_who_is_there_cannot_shed_the_name(place: Place, raw: RawClient) -> None:
+    assert raw.handshake("PLAIN", 1) == 0
+    assert raw.authenticate(plain(MALLORY)).error_code == 0
+    assert raw.authenticate(plain(VICTIM)).error_code == Code.ILLEGAL_SASL_STATE
+    assert changed(place, raw) == f"User:{MALLORY}"
+
+
+def test_a_session_that_authenticates_again_stays_who_it_is(place: Place, raw: RawClient) -> None:
+    """The broker ends it if it would be somebody else, or changes its mechanism (KIP-368)."""
+    for _ in range(2):
+        assert raw.handshake("PLAIN", 1) == 0
+        assert raw.authenticate(plain(MALLORY)).error_code == 0
+        assert changed(place, raw) == f"User:{MALLORY}"
+    wait_until("a second to be over, before which none begins again", lambda: raw.handshake("PLAIN", 1) == 0, 10)
+    told = raw.authenticate(plain(VICTIM))
+    assert told.error_code == SASL_AUTHENTICATION_FAILED and "Cannot change principals" in (told.error_message or "")
+    with pytest.raises((EOFError, ConnectionError)):
+        changed(place, raw)
+
+
+def test_a_delegation_token_is_no_user(place: Place) -> None:
+    """Its id takes the place of a user's name, and somebody may have a user of that name made."""
+    kafka, ground = place
+    how = str(ground.file("maker", ground.java(MALLORY, ground.clients)))
+    made = ("--create", "--max-life-time-period", "-1", "--command-config", how)
+    code, out = kafka.run_tool(TOKENS, "--bootstrap-server", kafka.bootstrap, *made)
+    assert code == 0, out
+    token_id, secret = next(ln for ln in out.splitlines() if f"User:{MALLORY}" in ln).split()[:2]
+    for mechanism, more in (("SCRAM-SHA-256", ",tokenauth=TRUE"), ("SCRAM-SHA-512", ",tokenauth=true")):
+        client = let_in(kafka, mechanism, token_id, secret, more)
+        assert changed(place, client) == "somebody authenticated"
+        client.close()
+
+
+def let_in(kafka: LocalKafka, mechanism: str, token_id: str, secret: str, more: str) -> RawClient:
+    """Once the broker has heard of the token."""
+    found: list[RawClient] = []
+
+    def tried() -> bool:
+        client = RawClient(kafka.nodes[0].sidecar_port)
+        assert client.handshake(mechanism, 1) == 0
+        try:
+            client.scram(token_id, mechanism, headers=True, more=more, password=secret)
+        except ScramException:
+            client.close()
+            return False
+        found.append(client)
+        return True
+
+    wait_until("the token to count", tried, 20)
+    return found[0]
+
+
 def run(place: Place, *words: str) -> None:
     kafka, ground = place
     path: Path = ground.folder / "command.properties"
@@ -170,6 +294,26 @@ def test_rebalance_and_delete(place: Place) -> None:
             time.sleep(0.3)
     want = f'deleted by User:{ADMIN} from 127.0.0.1, client id "the broom"'
     assert reasons(place, "group", "managed-live", gone=True) == [want]
+
+
+def test_a_static_member_that_is_removed(place: Place) -> None:
+    kafka, ground = place
+    how = ground.client(ADMIN, ground.clients, "SCRAM-SHA-256")
+    config = {"bootstrap.servers": kafka.bootstrap, "group.id": "managed-static", "group.protocol": "consumer", **how}
+    member = Consumer({**config, "group.instance.id": "i-1", "log_level": 2})
+
+    def assigned() -> bool:
+        member.poll(0.1)
+        return bool(member.assignment())
+
+    try:
+        member.subscribe(["orders"])
+        wait_until("an assignment", assigned, 30)
+        run(place, "rebalance", "managed-static", "--remove-instance", "i-1")
+        want = f"left: removed by the administrator (removed by {BY_COMMAND})"
+        assert any(want in why for why in reasons(place, "group", "managed-static"))
+    finally:
+        member.close()
 
 
 def test_no_secret_came_into_records_or_log(place: Place) -> None:

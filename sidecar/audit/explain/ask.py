@@ -22,6 +22,6 @@ def explain(
     if isinstance(group, ClassicGroup):
         return classic.explain(told, group, limits, live)
     raise ExplainError(
-        f"The sidecars have no group {told.group_id}: it is the broker's own, or there is none. "
-        "sidecar groups list shows all groups and where they are."
+        f"The sidecars have no group {told.group_id}: it is the broker's own, or there is none.",
+        "sidecar groups list shows all groups and where they are.",
     )

@@ -128,7 +128,11 @@ class Live:
 
 
 class ExplainError(Exception):
-    """The question cannot be answered; the text says why, and what to do."""
+    """The question cannot be answered. The text says why, `then` what to do next."""
+
+    def __init__(self, what: str, then: str) -> None:
+        super().__init__(what)
+        self.then = then
 
 
 @dataclass(frozen=True, slots=True)

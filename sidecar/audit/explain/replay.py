@@ -28,6 +28,7 @@ from sidecar.state.schema import StateError
 INTERVAL_MS = 1
 """Between two assignments: everything that is fed in at once comes into one."""
 MONO_MS = 1_000_000
+REPAIR = "If a newer version has written it, start that version. Else see what `sidecar state repair {}` would remove."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,24 @@ class Replayed:
             load(shard, self.group_id, self.records, Now(MONO_MS, 0))
         except InvariantError as exc:
             raise ExplainError(
-                f"The records of {self.group_id} contradict each other, so no sidecar serves it: {exc}. "
-                "docs/operations.md says what to do with groups that cannot be read."
+                f"The records of {self.group_id} contradict each other, so no sidecar serves it: {exc}.",
+                REPAIR.format(self.group_id),
             ) from None
         return shard
 
 
-def replayed(group_id: str, taken: Taken) -> Replayed:
-    """`taken`: the group's records and the claims of its partition. Raises ExplainError."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A record of the group that cannot be read."""
+
+    key: StateKey
+    offset: int
+    why: str
+
+
+def replayed(group_id: str, taken: Taken, faults: list[Fault] | None = None) -> Replayed:
+    """`taken`: the group's records and the claims of its partition. `faults` gets the records that cannot be read;
+    without it, the first one raises ExplainError."""
     found = Replayed(group_id, rows=taken.rows())
     fold, codec = PartitionFold(), StateCodec()
     codec.schemas = taken.schemas
@@ -103,9 +114,13 @@ def replayed(group_id: str, taken: Taken) -> Replayed:
         try:
             record = codec.decode(key, value)[0]
         except StateError as exc:
+            if faults is not None:
+                faults.append(Fault(key, found.said[key.kind, key.sub_id].offset, str(exc)))
+                continue
             raise ExplainError(
                 f"The record {key.kind} {key.sub_id} of {group_id} cannot be read, so no sidecar serves the group: "
-                f"{exc}. docs/operations.md says what to do with groups that cannot be read."
+                f"{exc}.",
+                REPAIR.format(group_id),
             ) from None
         found.records.append(record)
         found.names.update(getattr(record, "names", {}))

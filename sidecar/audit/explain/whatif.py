@@ -46,14 +46,13 @@ def what_if(told: Replayed, image: TopicImage, assignors: Mapping[str, Assignor]
     shard = told.shard(image, assignors)
     group = shard.groups.get(told.group_id)
     if group is None:
-        raise ExplainError(f"There is no group {told.group_id} in the state topic. sidecar groups list shows all.")
+        raise ExplainError(f"There is no group {told.group_id} in the state topic.", "sidecar groups list shows all.")
     if not isinstance(group, ConsumerGroup):
         return WhatIf(told.group_id, change.leaves, change.joins, "", note=CLASSIC_NOTE)
     wanted = group.votes or Counter([group.assignor] if group.assignor else [])
     if missing := [name for name in wanted if name not in assignors]:
-        raise ExplainError(
-            f"The assignor {', '.join(missing)} is not installed here. Install its package beside this one."
-        )
+        what = f"The assignor {', '.join(missing)} is not installed here."
+        raise ExplainError(what, "Install its package beside this one.")
     leaves = tuple(_member(group, text) for text in change.leaves)
     held = {(t, p): m for t, owners in group.owners.items() for p, m in owners.items()}
     before = _target(told, image, assignors, group.assignor, Change())
@@ -83,7 +82,7 @@ def _member(group: ConsumerGroup, text: str) -> str:
     if len(found) == 1:
         return found[0]
     said = "no member is called so" if not found else f"{len(found)} members are called so: {', '.join(found)}"
-    raise ExplainError(f"{text}: {said}. sidecar groups members {group.group_id} shows all members.")
+    raise ExplainError(f"{text}: {said}.", f"sidecar groups members {group.group_id} shows all members.")
 
 
 def _target(
@@ -124,7 +123,8 @@ def _assign(shard: Shard, now: Now) -> None:
     for note in shard.wake(now).notes:
         if isinstance(note, Log) and note.event == "assignor failed":
             fields = note.fields
-            raise ExplainError(f"The assignor {fields['assignor']} fails on this group: {fields['error']}")
+            what = f"The assignor {fields['assignor']} fails on this group: {fields['error']}"
+            raise ExplainError(what, "It would fail in the sidecars as well. Mend it, or name another assignor.")
 
 
 def _joins(group: ConsumerGroup, count: int) -> Sequence[ConsumerHeartbeat]:
@@ -133,7 +133,8 @@ def _joins(group: ConsumerGroup, count: int) -> Sequence[ConsumerHeartbeat]:
         return ()
     common = Counter((m.topic_names, m.topic_regex) for m in group.members.values()).most_common(1)
     if not common:
-        raise ExplainError(f"{group.group_id} has no members, so nobody knows what a new one would subscribe to.")
+        what = f"{group.group_id} has no members, so nobody knows what a new one would subscribe to."
+        raise ExplainError(what, "Ask again when it has a member.")
     (names, regex), _ = common[0]
     return [
         ConsumerHeartbeat(

@@ -99,8 +99,10 @@ def _members(e: Explanation, now_ms: int) -> Iterator[str]:
         yield f"Members: {len(e.members)}, {settled} of them settled."
     order = {state: i for i, state in enumerate((GIVES_UP, WAITS, BEHIND, AWAY))}
     for s in sorted(open_, key=lambda s: order.get(s.state, len(order)))[:EACH]:
-        epoch = f"epoch {s.epoch}" if e.kind == "consumer" else f"generation {s.epoch}"
-        yield f"  {s.name}: {s.state} since {_at(s.since_ms, now_ms)}, in {epoch}. Next: {s.next}."
+        epoch = f", in epoch {s.epoch}" if e.kind == "consumer" else f", in generation {s.epoch}"
+        if s.state == AWAY:  # its epoch only says that it is
+            epoch = ""
+        yield f"  {s.name}: {s.state} since {_at(s.since_ms, now_ms)}{epoch}. Next: {s.next}."
     if len(open_) > EACH:
         yield f"  and {len(open_) - EACH} more that are not settled (-o json tells all)."
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
-from sidecar.cli.doctor.needs import NEEDS, missing
-from sidecar.coordinator.state_topic import faults
+from sidecar.cli.doctor.needs import NEEDS, acls, covers, missing, writers
+from sidecar.coordinator.state_topic import MIN_ISR, POLICY, UNCLEAN, faults
+from sidecar.process.rights import Right, commands
 
+LAG, LARGEST = "min.compaction.lag.ms", "max.message.bytes"
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SKEW_WARN_MS, SKEW_FAIL_MS = 1_000, 10_000
 DAY_MS = 86_400_000
@@ -16,6 +19,7 @@ MIN_SESSION, MAX_SESSION = "group.min.session.timeout.ms", "group.max.session.ti
 INITIAL_DELAY, RETENTION = "group.initial.rebalance.delay.ms", "offsets.retention.minutes"
 BROKER_SESSION, EXPIRATION = "broker.session.timeout.ms", "transactional.id.expiration.ms"
 TXN_REPLICAS = "transaction.state.log.replication.factor"
+EVERYONE = "allow.everyone.if.no.acl.found"
 ADMINS = "Name the admin address of each sidecar: --admin HOST:PORT, once for each (its setting is `admin`)."
 SAME = (
     "groups.",
@@ -43,7 +47,7 @@ def listeners(f: Facts) -> Check:
     if bare and len(bare) + len(dead) == len(f.nodes):
         finding = f"No sidecar answers at {_nodes(bare)}: clients of this listener bypass the sidecars."
         remedy = "If clients use another listener, name that in --bootstrap. Else advertise the sidecars' addresses: "
-        return Check(name, Status.FAIL, finding, remedy + "advertised.listeners of each broker (docs/operations.md).")
+        return Check(name, Status.FAIL, finding, remedy + "advertised.listeners of each broker.")
     if bare:
         finding = f"The broker itself answers at {_nodes(bare)}: its clients bypass the sidecar."
         remedy = "Set advertised.listeners of its listener for clients to the address of its sidecar; if it has none, "
@@ -63,9 +67,8 @@ def ready(f: Facts) -> Check:
         return Check(name, Status.FAIL, "; ".join(silent), "Start that sidecar, or correct its --admin address.")
     troubled = [f"sidecar {s.node_id}: {', '.join(s.problems)}" for s in f.told() if s.problems]
     if troubled:
-        return Check(
-            name, Status.FAIL, "; ".join(troubled), "docs/operations.md says what each reason of /readyz means."
-        )
+        remedy = "A sidecar that has just started needs a moment. What stays is told, with its remedy, in its log."
+        return Check(name, Status.FAIL, "; ".join(troubled), remedy)
     views = {s.owners for s in f.told() if s.owners}
     if len(views) > 1:
         finding = "The sidecars do not agree who owns which partition."
@@ -144,23 +147,24 @@ def state_configs(f: Facts) -> Check:
         return Check(name, Status.UNKNOWN, f.state_configs.why, "DESCRIBE_CONFIGS of the topic is needed.")
     brokers = 1 if isinstance(f.nodes, Unknown) else len(f.nodes)
     found = faults(f.state_topic, f.state_configs, brokers)
+    kept = {POLICY: "compact", UNCLEAN: "false"} | ({MIN_ISR: "2"} if brokers > 1 else {})
+    bad = {n: v for n, v in kept.items() if faults(f.state_topic, {n: f.state_configs.get(n, v)}, brokers)}
     if found:
-        return Check(
-            name, Status.FAIL, "; ".join(found), f"kafka-configs.sh --alter --topic {f.state_topic} --add-config ..."
-        )
-    weak = []
-    lag, largest = f.state_configs.get("min.compaction.lag.ms"), f.state_configs.get("max.message.bytes")
+        return Check(name, Status.FAIL, "; ".join(found), _configs(f, bad))
+    weak, better = [], {}
+    lag, largest = f.state_configs.get(LAG), f.state_configs.get(LARGEST)
     want_lag, want_largest = (
         f.setting("state.min_compaction_lag_ms", 604_800_000),
         f.setting("state.max_message_bytes", 16_777_216),
     )
     if lag is not None and int(lag) < want_lag:
-        weak.append(f"min.compaction.lag.ms={lag}: history goes after that, not after {want_lag} ms")
+        weak.append(f"{LAG}={lag}: history goes after that, not after {want_lag} ms")
+        better[LAG] = str(want_lag)
     if largest is not None and int(largest) < want_largest:
-        weak.append(f"max.message.bytes={largest}: batches are smaller than those of {want_largest}")
+        weak.append(f"{LARGEST}={largest}: batches are smaller than those of {want_largest}")
+        better[LARGEST] = str(want_largest)
     if weak:
-        remedy = f"kafka-configs.sh --alter --topic {f.state_topic} --add-config NAME=VALUE"
-        return Check(name, Status.WARN, "; ".join(weak), remedy)
+        return Check(name, Status.WARN, "; ".join(weak), _configs(f, better))
     return Check(name, Status.OK, "They keep what is acknowledged, and history for as long as the sidecars want it.")
 
 
@@ -249,7 +253,7 @@ def broker_settings(f: Facts) -> Check:
             name,
             Status.WARN,
             "; ".join(weak),
-            "Is that meant so? docs/operations.md tells what each means for sidecars.",
+            "Sidecars work with these values. Change the brokers' setting, unless you have chosen it for that effect.",
         )
     return Check(name, Status.OK, "They go with the sidecars'.")
 
@@ -283,10 +287,9 @@ def same_groups(f: Facts) -> Check:
             finding = (
                 f"{setting} differs: {_differ(values)}. Some fronts send clients to sidecars, others to the broker."
             )
-            remedy = (
-                "Set it alike everywhere, or store it once: kafka-configs.sh --entity-type brokers --entity-default "
-            )
-            return Check(name, Status.FAIL, finding, remedy + "--alter --add-config sidecar.groups.include=...")
+            remedy = f"Set it alike everywhere, or store it once: kafka-configs.sh --bootstrap-server {f.bootstrap} "
+            remedy += f"--alter --entity-type brokers --entity-default --add-config 'sidecar.{setting}=[PATTERNS]'"
+            return Check(name, Status.FAIL, finding, remedy)
     if not f.setting("groups.include", ()):
         return Check(name, Status.WARN, "groups.include is empty: sidecars coordinate no group.", "Set groups.include.")
     return Check(name, Status.OK, f"groups.include is {_list(f.setting('groups.include', ()))} everywhere.")
@@ -331,11 +334,38 @@ def rights(f: Facts) -> Check:
         return Check(name, Status.UNKNOWN, "Nobody said who the sidecars are.", "Name them: --principal User:NAME.")
     if r.principal in r.super_users:
         return Check(name, Status.OK, f"{r.principal} is a super user.")
-    lacking = missing(NEEDS(f.state_topic, f.setting("ownership.group", "__group_state_owners")), r)
-    if lacking:
+    names = f.state_topic, f.setting("ownership.group", "__group_state_owners")
+    needs = NEEDS(*names)
+    if lacking := missing(needs, r, anywhere=False):
         finding = f"{r.principal} lacks: " + "; ".join(n.text() for n in lacking)
-        return Check(name, Status.FAIL, finding, "Grant them with kafka-acls.sh; docs/operations.md lists them all.")
+        return Check(name, Status.FAIL, finding, _commands(f, r.principal, acls(lacking, *names)))
+    if partly := missing(needs, r):
+        finding = f"{r.principal} has from some hosts only: " + "; ".join(n.text() for n in partly)
+        remedy = "If a sidecar connects from another host, remove what denies it there, and grant it from every host:\n"
+        return Check(name, Status.WARN, finding, remedy + _commands(f, r.principal, acls(partly, *names)))
     return Check(name, Status.OK, f"{r.principal} has all that it needs.")
+
+
+def foreign_writers(f: Facts) -> Check:
+    """Whoever may write there decides who owns what."""
+    name = "writers of the state topic"
+    r = f.rights
+    if isinstance(r, Unknown):
+        return Check(name, Status.UNKNOWN, r.why, "DESCRIBE of the cluster is needed to read ACLs.")
+    if not r.enforced:
+        return Check(name, Status.OK, "The brokers have no authorizer: everybody may write to every topic.")
+    if r.open and not any(g.kind == "topic" and covers(g, f.state_topic) for g in r.grants):
+        finding = f"{f.state_topic} has no ACL, and {EVERYONE}=true: everybody may write to it."
+        return Check(name, Status.WARN, finding, "Give Write of it to the sidecars: sidecar acls --principal User:NAME")
+    if not r.principal:
+        return Check(name, Status.UNKNOWN, "Nobody said who the sidecars are.", "Name them: --principal User:NAME.")
+    others = writers(f.state_topic, r)
+    if others:
+        finding = f"{_list(others)} may write to {f.state_topic} as well: whoever may can decide who owns what."
+        remedy = f"Look at their ACLs (kafka-acls.sh --bootstrap-server {f.bootstrap} --list --topic {f.state_topic}; "
+        remedy += "those of the topic * count, too) and remove Write, and All, from all but the sidecars."
+        return Check(name, Status.WARN, finding, remedy)
+    return Check(name, Status.OK, f"Only {r.principal}, and super users, may write to {f.state_topic}.")
 
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (
@@ -352,6 +382,7 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     same_versions,
     clocks,
     rights,
+    foreign_writers,
 )
 
 
@@ -360,6 +391,18 @@ def examine(f: Facts) -> list[Check]:
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------
+def _configs(f: Facts, wanted: Mapping[str, str]) -> str:
+    """The command that sets these at the state topic."""
+    words = ["kafka-configs.sh", "--bootstrap-server", f.bootstrap, "--alter", "--entity-type", "topics"]
+    words += ["--entity-name", f.state_topic, "--add-config", ",".join(f"{n}={v}" for n, v in wanted.items())]
+    return shlex.join(words)
+
+
+def _commands(f: Facts, principal: str, rights: Sequence[Right]) -> str:
+    """Those of `sidecar acls`, without their reasons. An administrator's --command-config has to be added."""
+    return "\n".join(c for c in commands(rights, principal, f.bootstrap) if not c.startswith("#"))
+
+
 def _known(f: Facts) -> list[Configs]:
     return [] if isinstance(f.brokers, Unknown) else [c for c in f.brokers.values() if not isinstance(c, Unknown)]
 

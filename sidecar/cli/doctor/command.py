@@ -42,7 +42,9 @@ def doctor(
         if output is Output.TABLE:
             for c in found:
                 mark = {Status.FAIL: "FAIL", Status.WARN: "warn", Status.UNKNOWN: "?", Status.OK: "ok"}[c.status]
-                typer.echo(f"{mark:>4}  {c.name}: {c.finding}" + (f"\n      -> {c.remedy}" if c.remedy else ""))
+                typer.echo(f"{mark:>4}  {c.name}: {c.finding}")
+                for n, line in enumerate(c.remedy.splitlines()):
+                    typer.echo(f"      {'  ' if n else '->'} {line}")
         else:
             print_rows([asdict(c) | {"status": str(c.status)} for c in found], output)
         return Code.FINDINGS if any(c.status is Status.FAIL for c in found) else Code.OK

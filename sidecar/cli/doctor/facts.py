@@ -11,6 +11,7 @@ from sidecar.cli.asking import Asking
 from sidecar.cli.connect import Client
 from sidecar.cli.doctor.checks import (
     BROKER_SESSION,
+    EVERYONE,
     EXPIRATION,
     INITIAL_DELAY,
     MAX_SESSION,
@@ -42,6 +43,7 @@ BROKER_NAMES = [
     TXN_REPLICAS,
     SUPER_USERS,
     AUTHORIZER,
+    EVERYONE,
 ]
 STATE_NAMES = [
     "cleanup.policy",
@@ -61,8 +63,8 @@ def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About 
     """`sidecars`: as `about` tells of each. Raises Failed if nobody answers at `bootstrap`. What else cannot be learned
     is Unknown."""
     facts = client.ask(bootstrap, cf.DESK, lambda cluster: _brokers(cluster, topic))
-    facts.sidecars = list(sidecars)
-    facts.rights = _rights(client, bootstrap, principal, facts)
+    facts.sidecars, facts.bootstrap = list(sidecars), bootstrap
+    facts.rights = rights(client, bootstrap, principal, facts)
     return facts
 
 
@@ -153,18 +155,22 @@ def about(admin: str, asking: Asking) -> About | Unknown:
         return Unknown(f"{admin}: its answer has no {exc}; is it a sidecar of this version?")
 
 
-def _rights(client: Client, bootstrap: str, principal: str, facts: Facts) -> Rights | Unknown:
+def rights(client: Client, bootstrap: str, principal: str, facts: Facts) -> Rights | Unknown:
+    """Who may do what. The brokers' settings say whether they ask at all, and whom they do not ask about."""
     told = (
         [] if isinstance(facts.brokers, Unknown) else [c for c in facts.brokers.values() if not isinstance(c, Unknown)]
     )
     if told and not any(c.get(AUTHORIZER) for c in told):
         return Rights(enforced=False)
     users = tuple(u.strip() for c in told for u in c.get(SUPER_USERS, "").split(";") if u.strip())
-    return rights(client, bootstrap, principal, users)
+    grants = _grants(client, bootstrap)
+    if isinstance(grants, Unknown):
+        return grants
+    return Rights(True, principal, users, grants, any(c.get(EVERYONE, "").lower() == "true" for c in told))
 
 
-def rights(client: Client, bootstrap: str, principal: str, super_users: tuple[str, ...]) -> Rights | Unknown:
-    """Of brokers with an authorizer."""
+def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
+    """All ACLs."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AclBindingFilter,
@@ -188,7 +194,7 @@ def rights(client: Client, bootstrap: str, principal: str, super_users: tuple[st
         found = admin.describe_acls(AclBindingFilter(*everything), request_timeout=ACLS_S).result()
     except KafkaException as exc:
         return Unknown(f"ACLs cannot be read: {exc.args[0].str()}")
-    grants = tuple(
+    return tuple(
         Grant(
             a.principal,
             KINDS.get(a.restype.value, str(a.restype.value)),
@@ -196,7 +202,7 @@ def rights(client: Client, bootstrap: str, principal: str, super_users: tuple[st
             a.resource_pattern_type is ResourcePatternType.PREFIXED,
             "".join(part.capitalize() for part in a.operation.name.split("_")),
             a.permission_type is AclPermissionType.ALLOW,
+            a.host,
         )
         for a in found
     )
-    return Rights(True, principal, super_users, grants)

@@ -72,7 +72,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One ACL. `kind`: topic, group, transactional-id or cluster; `allow` False: it denies."""
+    """One ACL. `kind`: topic, group, transactional-id or cluster; `allow` False: it denies; `host`: from where."""
 
     principal: str
     kind: str
@@ -80,22 +80,26 @@ class Grant:
     prefixed: bool
     operation: str
     allow: bool
+    host: str = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """`enforced` False: the brokers have no authorizer. `principal` empty: nobody said who the sidecars are."""
+    """`enforced` False: the brokers have no authorizer. `principal` empty: nobody said who the sidecars are. `open`:
+    where a resource has no ACL, everybody may do everything with it."""
 
     enforced: bool
     principal: str = ""
     super_users: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
+    open: bool = False
 
 
 @dataclass
 class Facts:
     """`brokers`: settings of each broker by node id; `sidecars`: those whose admin address was given; `stored`: the
-    patterns of groups in the state topic, which count instead of the sidecars' own."""
+    patterns of groups in the state topic, which count instead of the sidecars' own; `bootstrap`: for the commands that
+    remedies print."""
 
     state_topic: str
     nodes: list[Node] | Unknown = field(default_factory=list)
@@ -105,6 +109,7 @@ class Facts:
     sidecars: list[About | Unknown] = field(default_factory=list)
     stored: Configs | Unknown = field(default_factory=dict)
     rights: Rights | Unknown = field(default_factory=lambda: Rights(enforced=False))
+    bootstrap: str = "HOST:PORT"
 
     def setting(self, name: str, otherwise: Any) -> Any:
         """Of the sidecars, the first that tells; else the default."""

@@ -1,17 +1,18 @@
 """What the sidecars' principal needs at the brokers, and what of it the ACLs do not grant.
 
 Kafka's rules (StandardAuthorizer): a DENY is stronger than any ALLOW; READ, WRITE, DELETE and ALTER imply DESCRIBE, and
-ALTER_CONFIGS implies DESCRIBE_CONFIGS; ALL is everything."""
+ALTER_CONFIGS implies DESCRIBE_CONFIGS; ALL is everything; host * is every host."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.cli.doctor.model import Grant, Rights
-from sidecar.process.rights import rights_of
+from sidecar.process.rights import Right, rights_of
 
 ANY = "*"
+EVERYBODY = "User:*"
 IMPLIED = {
     "Describe": frozenset(("Describe", "Read", "Write", "Delete", "Alter", "All")),
     "DescribeConfigs": frozenset(("DescribeConfigs", "AlterConfigs", "All")),
@@ -43,19 +44,49 @@ def NEEDS(topic: str, owners_group: str) -> list[Need]:
     ]
 
 
-def missing(needs: Sequence[Need], rights: Rights) -> list[Need]:
+def missing(needs: Sequence[Need], rights: Rights, anywhere: bool = True) -> list[Need]:
     """What ACLs of resources by name grant for single groups and topics only is not seen as missing nothing: a need of
-    every resource is met by every resource."""
-    mine = [g for g in rights.grants if g.principal in (rights.principal, "User:*")]
-    return [n for n in needs if not _granted(n, mine)]
+    every resource is met by every resource. `anywhere`: what is allowed from some hosts only, or denied from some, is
+    missing, too; else it counts as granted."""
+    mine = [g for g in rights.grants if g.principal in (rights.principal, EVERYBODY)]
+    return [n for n in needs if not _granted(n, mine, anywhere)]
 
 
-def _granted(need: Need, grants: Sequence[Grant]) -> bool:
+def acls(lacking: Sequence[Need], topic: str, owners_group: str) -> list[Right]:
+    """The rights of `sidecar acls` that have to be given so that nothing lacks, with what lacks only."""
+    found = []
+    for r in rights_of(topic, owners_group):
+        operations = tuple(o for o in r.operations if Need(r.kind, r.name, o, r.prefixed) in lacking)
+        if operations:
+            found.append(replace(r, operations=operations))
+    return found
+
+
+def writers(topic: str, rights: Rights) -> list[str]:
+    """Who may write to this topic, from anywhere or from some host, but for super users and the sidecars."""
+    need = Need("topic", topic, "Write")
+    known = {rights.principal, *rights.super_users}
+    found = []
+    for who in sorted({g.principal for g in rights.grants if g.allow} - known):
+        theirs = [g for g in rights.grants if g.principal == who or (g.principal == EVERYBODY and not g.allow)]
+        if _granted(need, theirs, anywhere=False):
+            found.append(who)
+    return found
+
+
+def _granted(need: Need, grants: Sequence[Grant], anywhere: bool) -> bool:
     enough = IMPLIED.get(need.operation, frozenset((need.operation, "All")))
     here = [g for g in grants if g.kind == need.kind]
-    if any(not g.allow and g.operation in (need.operation, "All") and _meet(g, need) for g in here):
+    denied = (g for g in here if not g.allow and (anywhere or g.host == ANY) and g.operation in (need.operation, "All"))
+    if any(_meet(g, need) for g in denied):
         return False
-    return any(g.allow and g.operation in enough and _covers(g, need) for g in here)
+    allowed = (g for g in here if g.allow and (g.host == ANY or not anywhere) and g.operation in enough)
+    return any(_covers(g, need) for g in allowed)
+
+
+def covers(g: Grant, name: str) -> bool:
+    """Whether it is of this resource, whatever it says."""
+    return g.name == ANY or (name.startswith(g.name) if g.prefixed else name == g.name)
 
 
 def _covers(g: Grant, need: Need) -> bool:

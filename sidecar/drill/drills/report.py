@@ -1,8 +1,7 @@
-"""What a drill prints: a table of times, the judge's table, and one line of JSON."""
+"""What a drill tells people: a table of times, and the judge's table."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -20,11 +19,6 @@ def show(result: Result, console: Console) -> None:
         console.print(f"  {line}", style="red", markup=False)
     if result.problem:
         console.print(f"the drill did not come to its end: {result.problem}", style="red", markup=False)
-    print_json(result, console)
-
-
-def print_json(result: Result, console: Console) -> None:
-    console.print(json.dumps(result.json()), markup=False, highlight=False, soft_wrap=True)
 
 
 def _times(result: Result) -> Table:

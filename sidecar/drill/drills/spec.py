@@ -42,7 +42,9 @@ class Drill:
 
     name = ""
     stage = "plain"
-    """What cluster it is played on; __main__.py lists them."""
+    """What cluster it is played on; playing.py lists them."""
+    needs_checkout = False
+    """It takes something from this project's git history."""
     beside_kafka = False
     """Groups that Kafka coordinates take part: for faults that concern brokers."""
     everything_stops = False

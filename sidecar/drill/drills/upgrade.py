@@ -18,6 +18,11 @@ AGO = "HEAD~50"
 """Where the project has no tag yet."""
 
 
+def in_checkout() -> bool:
+    """Whether this package is part of a checkout, and not installed."""
+    return (ROOT / ".git").exists()
+
+
 def _git(*args: str) -> bytes:
     done = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, check=False)
     if done.returncode != 0:
@@ -56,6 +61,7 @@ class RollingUpgrade(Drill):
     """One sidecar after the other becomes one of an earlier commit, then one after the other today's again."""
 
     name = "rolling-upgrade"
+    needs_checkout = True
 
     commit = ""
 

@@ -40,7 +40,7 @@ def asked(told: Told, line: str) -> list[str]:
         leaves = tuple(filter(None, options.get("leaves", "").split(",")))
         return if_words(what_if(told.replayed(), image, BUILT_IN, Change(leaves, int(options.get("joins", 0)))))
     except ExplainError as exc:
-        return [f"ExplainError: {exc}"]
+        return [f"ExplainError: {exc} {exc.then}"]
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda p: p.stem)

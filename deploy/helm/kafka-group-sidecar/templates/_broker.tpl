@@ -1,3 +1,9 @@
+{{/* 16 bytes in base64, as Kafka's ids are: the first digits of a hash, so that two installations have two ids. */}}
+{{- define "broker.clusterId" -}}
+{{- $hash := printf "%s/%s" .Release.Namespace .Release.Name | sha256sum | trunc 16 }}
+{{- .Values.brokers.clusterId | default ($hash | b64enc | trimSuffix "==" | replace "+" "-" | replace "/" "_") }}
+{{- end }}
+
 {{/* A broker that is a controller as well. CLIENTS binds where only the sidecar of its pod reaches it, and advertises the
 pod's name and the sidecar's port. */}}
 {{- define "broker.container" -}}
@@ -12,7 +18,7 @@ pod's name and the sidecar's port. */}}
       valueFrom:
         fieldRef:
           fieldPath: metadata.labels['apps.kubernetes.io/pod-index']
-    - {name: CLUSTER_ID, value: {{ .Values.brokers.clusterId | quote }}}
+    - {name: CLUSTER_ID, value: {{ include "broker.clusterId" . | quote }}}
     - {name: KAFKA_HEAP_OPTS, value: {{ .Values.brokers.heap | quote }}}
     - {name: KAFKA_PROCESS_ROLES, value: "broker,controller"}
     {{- $voters := list }}

@@ -1,0 +1,61 @@
+"""The one place in which what stops a command becomes words on stderr and an exit code.
+
+Commands raise Failed. Whatever else they let out is a bug of this program, but for a library of an extra that is not
+installed.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from sidecar.cli.exits import MEANINGS, Code, Failed
+
+EXTRAS = {"audit": ("pyspark", "pyarrow", "numpy", "deltalake", "duckdb")}
+"""Extra of the package -> the modules that it brings."""
+CODES = "\n\n".join(["Exit codes:", *(f"{int(code)}: {text}" for code, text in MEANINGS.items())])
+
+
+class Program(TyperGroup):
+    """The root of all commands."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # older versions of typer end with 1
+            raise typer.Exit(int(Code.INTERRUPTED)) from None
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except Failed as failed:
+            _end(failed)
+        except ModuleNotFoundError as exc:
+            extra = next((e for e, names in EXTRAS.items() if (exc.name or "").partition(".")[0] in names), None)
+            if extra is None:
+                _broken(exc)
+            what = f"This command needs the extra [{extra}], which is not installed: there is no module {exc.name}."
+            _end(Failed(Code.USAGE, what, f"pip install 'kafka-group-sidecar[{extra}]'"))
+        except Exception as exc:  # noqa: BLE001 - whatever it is: its code must not be one that means findings
+            _broken(exc)
+
+
+def say(failed: Failed) -> None:
+    typer.echo(failed.what, err=True)
+    typer.echo(failed.then, err=True)
+
+
+def _end(failed: Failed) -> NoReturn:
+    say(failed)
+    sys.exit(int(failed.code))
+
+
+def _broken(exc: Exception) -> NoReturn:
+    traceback.print_exception(exc)
+    typer.echo(f"This is a bug of this program: {type(exc).__name__}.", err=True)
+    typer.echo("Report it with the lines above and with what `sidecar --version` says.", err=True)
+    sys.exit(int(Code.BROKEN))

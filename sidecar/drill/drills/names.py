@@ -1,0 +1,29 @@
+"""What drills are called. The command line shows these names without importing the drills."""
+
+from __future__ import annotations
+
+NAMES = (
+    "kill-owner",
+    "kill-any",
+    "stop",
+    "suspend-owner",
+    "rolling-restart",
+    "rolling-upgrade",
+    "rollback",
+    "kill-broker",
+    "suspend-broker",
+    "full-restart",
+    "restore",
+    "state-topic",
+    "roll-out",
+    "take-out",
+    "cut-sidecar",
+    "cut-broker",
+    "disk-full",
+    "single-broker",
+)
+ALL = "all"
+BOTH = {"cut": ("cut-sidecar", "cut-broker")}
+"""Names for several drills."""
+SECURITIES = ("plaintext", "sasl_ssl")
+"""How a cluster can be secured."""

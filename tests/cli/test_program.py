@@ -1,0 +1,387 @@
+"""Every command: its help, its exit codes and its errors, with and without the extra [audit]."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from sidecar.audit.topic import Reader, Taken
+from sidecar.cli import groups as groups_module
+from sidecar.cli.doctor.model import Facts, Node
+from sidecar.cli.exits import MEANINGS, Code
+from sidecar.cli.listing import Listing
+from sidecar.cli.main import app
+from sidecar.cli.program import EXTRAS
+from tests.cli.test_groups import NOT_ALLOWED, Sidecars
+
+CLI = Path(__file__).parents[2] / "sidecar" / "cli"
+NOBODY = "127.0.0.1:1"
+AT = ("--bootstrap", NOBODY)
+WITHOUT = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hidden())
+from sidecar.cli.main import app
+app()
+"""
+"""The program where the modules of an extra are not installed."""
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def without(extra: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    program = WITHOUT.format(names=EXTRAS[extra])
+    env = {k: v for k, v in os.environ.items() if not k.startswith("SIDECAR_")}
+    command = [sys.executable, "-c", program, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env, cwd=cwd, timeout=60)
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    root = typer.main.get_command(app)
+    for name, command in root.commands.items():  # type: ignore[attr-defined]
+        subs = getattr(command, "commands", {})
+        yield from ((name, sub) for sub in subs)
+        if not subs:
+            yield (name,)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.replace("\u2502", " ").split())
+
+
+# ---- help ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("words", [(), *commands()], ids=" ".join)
+def test_every_command_has_a_help_that_is_for_its_user(words: tuple[str, ...]) -> None:
+    done = call(*words, "--help")
+    assert done.exit_code == 0 and "--help" in done.output
+    text = flat(done.output)
+    assert "Usage: " in text and "python -m" not in text and ".md" not in text
+
+
+def test_the_help_has_the_exit_codes() -> None:
+    text = flat(call("--help").output)
+    assert all(f"{int(code)}: {meaning}" in text for code, meaning in MEANINGS.items())
+
+
+def test_the_two_releases_name_each_other() -> None:
+    assert "`sidecar groups release`" in flat(call("release", "--help").output)
+    assert "`sidecar release`" in flat(call("groups", "release", "--help").output)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("sidecar gro", "groups"),
+        ("sidecar groups expl", "explain"),
+        ("sidecar groups describe --boo", "--bootstrap"),
+        ("sidecar top --sort reb", "rebalances"),
+        ("sidecar drill kill-o", "kill-owner"),
+        ("sidecar state rep", "repair"),
+    ],
+)
+def test_the_shell_completes(typed: str, offered: str) -> None:
+    words = typed.split()
+    env = {**os.environ, "_SIDECAR_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    program = Path(sys.executable).parent / "sidecar"
+    done = subprocess.run([program], env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.split() == [offered], done
+
+
+# ---- exit codes ------------------------------------------------------------------------------------------------------
+BROKERS = (
+    ("groups", "list", *AT),
+    ("groups", "describe", "g", *AT),
+    ("groups", "describe", "g", "--admin", NOBODY),
+    ("groups", "members", "g", *AT),
+    ("groups", "explain", "g", *AT),
+    ("groups", "history", "g", *AT),
+    ("groups", "adopt", "g", *AT, "--timeout", "0.1"),
+    ("groups", "release", "g", *AT, "--timeout", "0.1"),
+    ("groups", "rebalance", "g", *AT, "--timeout", "0.1"),
+    ("history", "g", *AT),
+    ("owner", "g", *AT),
+    ("top", *AT, "--once"),
+    ("doctor", *AT),
+    ("release", "g", *AT),
+    ("state", "dump", "a.jsonl", *AT),
+    ("state", "load", "a.jsonl", *AT),
+    ("state", "repair", "g", *AT),
+    ("health", NOBODY),
+)
+ONE_GROUP = ("members", "history", "explain", "describe", "repair")
+LAKE = tuple(("audit", name) for name in ("status", "ownership", "rebalances", "overlaps", "coverage", "check"))
+LAKES = (*LAKE, ("audit", "report"), ("audit", "views"), ("audit", "sql", "select 1"))
+MISUSED = (
+    ("acls", "--principal", "nobody"),
+    ("config", "check"),
+    ("config", "show"),
+    ("drill", "no-such-drill"),
+    ("run",),
+    ("state", "dump", "a.txt", *AT),
+    ("audit", "run", "--from", "kafka://h:1", "--format", "csv"),
+    ("audit", "stream", "--from", "kafka://h:1", "--metrics", "x"),
+    *((*words, "--command-config", "none") for words in BROKERS if "--admin" not in words and words[0] != "health"),
+    ("health", NOBODY, "--token-file", "none"),
+)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody is waited for, and the current folder is an empty one."""
+    import sidecar.audit.topic
+    import sidecar.cli.state
+
+    monkeypatch.setattr(sidecar.audit.topic, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(sidecar.cli.state, "ANSWER_S", 0.3)
+    monkeypatch.setattr(groups_module, "ANSWER_S", 0.3)
+    monkeypatch.setattr(groups_module, "GLANCE_S", 0.3)
+    monkeypatch.chdir(tmp_path)
+    for name in [n for n in os.environ if n.startswith("SIDECAR_")]:
+        monkeypatch.delenv(name)
+
+
+def said(done: Result, code: Code) -> list[str]:
+    """The lines on stderr. What is wrong comes first, and what to do next last."""
+    assert done.exit_code == code, (done.exit_code, done.output)
+    lines = done.stderr.splitlines()
+    assert len(lines) >= 2 and all(lines), lines
+    assert "Traceback" not in done.output and ".md" not in done.stderr
+    return lines
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("words", BROKERS, ids=" ".join)
+def test_where_nobody_answers_it_is_3(words: tuple[str, ...]) -> None:
+    assert NOBODY in said(call(*words), Code.UNREACHED)[0] or words[0] == "release" or "--timeout" in words
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("words", LAKES, ids=" ".join)
+def test_where_there_is_no_lake_it_is_3(words: tuple[str, ...]) -> None:
+    assert "sidecar audit run" in said(call(*words, "--lake", "nowhere"), Code.UNREACHED)[1]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("words", MISUSED, ids=" ".join)
+def test_a_wrong_command_line_is_2(words: tuple[str, ...]) -> None:
+    said(call(*words), Code.USAGE)
+
+
+@pytest.mark.parametrize("verb", ["adopt", "release", "rebalance"])
+def test_what_is_refused_is_1(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sidecars = Sidecars([NOT_ALLOWED], told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda config: sidecars)
+    assert "ALTER_CONFIGS" in said(call("groups", verb, "g", *AT), Code.FINDINGS)[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        w
+        for w in BROKERS
+        if w[0] in ("history", "owner") or w[1] in ("members", "history", "explain", "describe", "repair")
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_found_is_1(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    if "--admin" in words:
+        monkeypatch.setattr("sidecar.cli.asking.Asking.get", lambda *args: {"problem": "no such group"})
+    monkeypatch.setattr(Reader, "partitions", lambda self: 1)
+    monkeypatch.setattr(Reader, "taken", lambda self, p, *args: Taken(p))
+    assert "sidecar groups list" in said(call(*words), Code.FINDINGS)[-1]
+
+
+def test_what_the_doctor_or_a_list_finds_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = Facts("__group_state", [Node(1, "h:1", False)])
+    monkeypatch.setattr("sidecar.cli.doctor.facts.gather", lambda *args: bare)
+    done = call("doctor", *AT)
+    assert done.exit_code == Code.FINDINGS and "FAIL  listeners" in done.stdout
+    monkeypatch.setattr("sidecar.cli.connect.Client.ask", lambda *args: Listing())
+    assert "DESCRIBE" in said(call("groups", "list", *AT), Code.FINDINGS)[-1]
+    said(call("config", "settings", "no-such-setting"), Code.FINDINGS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [w for w in BROKERS if w[0] in ("history", "owner", "top") or w[1] in ("members", "history", "explain", "repair")],
+    ids=" ".join,
+)
+def test_a_bug_is_70_and_its_trace_is_shown(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*args: Any) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(Reader, "__enter__", breaks)
+    done = call(*words)
+    assert done.exit_code == Code.BROKEN
+    assert "Traceback" in done.stderr and "ZeroDivisionError: planted" in done.stderr
+    assert "sidecar --version" in done.stderr.splitlines()[-1]
+
+
+def test_a_bug_in_a_command_without_brokers_is_70(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*args: Any) -> None:
+        raise KeyError("planted")
+
+    monkeypatch.setattr("sidecar.process.settings.load", breaks)
+    assert {call(*words).exit_code for words in (("config", "check"), ("config", "show"), ("run",))} == {Code.BROKEN}
+
+
+@pytest.mark.parametrize("words", [w for w in BROKERS if w[0] in ("history", "owner")], ids=" ".join)
+def test_ctrl_c_is_130(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Reader, "__enter__", pressed)
+    assert call(*words).exit_code == Code.INTERRUPTED
+    assert call(*words, "--watch", "1").exit_code == Code.INTERRUPTED
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("words", [("history", "g"), ("owner", "g")], ids=" ".join)
+def test_history_and_owner_can_be_watched(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", sleep)
+    done = call(*words, *AT, "--watch", "2")
+    assert (done.exit_code, looks) == (Code.INTERRUPTED, [2, 2, 2])
+    assert done.stderr.count("--command-config") == 3
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+def test_no_command_says_an_error_in_its_own_way() -> None:
+    """Not `echo(..., err=True)` and then an exit: that has no line of what to do next. Only a bug has a trace."""
+    wrong = []
+    for path in CLI.rglob("*.py"):
+        if path.name == "program.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            bodies = [b for name in ("body", "orelse", "finalbody") if isinstance(b := getattr(node, name, None), list)]
+            for body in bodies:
+                pairs = itertools.pairwise(body)
+                wrong += [f"{path.name}:{a.lineno}" for a, b in pairs if _to_stderr(a) and _exits(b)]
+    assert wrong == []
+
+
+def _to_stderr(node: ast.stmt) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and any(k.arg == "err" for k in call.keywords)
+
+
+def _exits(node: ast.stmt) -> bool:
+    text = ast.unparse(node)
+    return text.startswith(("raise typer.Exit", "sys.exit", "raise SystemExit")) and "Code.BROKEN" not in text
+
+
+def test_every_failure_says_what_to_do_next() -> None:
+    found = 0
+    for path in CLI.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Failed":
+                found += 1
+                then = node.args[2]
+                assert not (isinstance(then, ast.Constant) and not then.value), f"{path.name}:{node.lineno}"
+    assert found > 40
+
+
+# ---- without the extra [audit] --------------------------------------------------------------------------------------
+def test_the_extra_is_the_one_of_the_package() -> None:
+    extras = tomllib.loads((CLI.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {"".join(c for c in r if c.isalnum() or c == "-") for r in (x.split(">")[0] for x in extras["audit"])}
+    assert names == set(EXTRAS["audit"])
+
+
+NEED_AUDIT = (*LAKES, ("audit", "run", "--from", "kafka://h:1"), ("audit", "stream", "--from", "kafka://h:1"))
+
+
+@pytest.mark.parametrize("words", [*NEED_AUDIT, ("drill", "kill-owner"), ("drill", "all")], ids=" ".join)
+def test_without_the_extra_it_is_2_and_the_command_that_installs_it(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = without("audit", *words, cwd=tmp_path)
+    assert done.returncode == Code.USAGE, done
+    assert done.stderr.splitlines()[1:] == ["pip install 'kafka-group-sidecar[audit]'"], done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--version",), 0),
+        (("drill", "--help"), 0),
+        (("audit", "--help"), 0),
+        (("acls", "--principal", "User:x"), 0),
+        (("config", "settings"), 0),
+        (("config", "check", "--listen", "h:1", "--broker", "h:2", "--node-id", "3"), 0),
+        (("config", "show", "--origin", "--listen", "h:1", "--broker", "h:2", "--node-id", "3"), 0),
+        (("health", NOBODY), 3),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, tuple) else "",
+)
+def test_without_the_extra_the_rest_works(words: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    done = without("audit", *words, cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done
+
+
+def test_what_needs_a_checkout_is_left_out_of_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from sidecar.drill.drills import names, playing, upgrade
+    from sidecar.drill.drills.spec import Drill
+
+    assert tuple(d.name for d in playing.DRILLS) == names.NAMES
+    played: list[str] = []
+    monkeypatch.setattr(upgrade, "ROOT", tmp_path)
+
+    def play_all(drills: list[Drill], *args: Any) -> list[Any]:
+        played.extend(d.name for d in drills)
+        return []
+
+    monkeypatch.setattr(playing, "play_all", play_all)
+    done = call("drill", "all", "--n", "1", "-o", "json", "--out", str(tmp_path))
+    assert done.exit_code == 0 and played == [n for n in names.NAMES if n != "rolling-upgrade"]
+    assert "rolling-upgrade is left out" in done.stderr and done.stdout == ""
+    alone = call("drill", "rolling-upgrade", "--out", str(tmp_path))
+    assert alone.exit_code == Code.USAGE and "git history" in said(alone, Code.USAGE)[0]
+
+
+def test_without_java_a_drill_is_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from sidecar.drill.artifacts import ArtifactError
+    from sidecar.drill.drills import playing
+
+    def nothing(*args: Any) -> None:
+        raise ArtifactError("no Java found")
+
+    monkeypatch.setattr(playing, "play_all", nothing)
+    assert "Java" in said(call("drill", "stop", "-o", "json", "--out", str(tmp_path)), Code.UNREACHED)[-1]
+
+
+def test_a_sidecar_that_cannot_listen_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sidecar.process.build as build
+    from sidecar.coordinator.start import StartError
+
+    class Refuses:
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            pass
+
+        async def run(self) -> None:
+            raise StartError("cannot listen on h:1")
+
+    monkeypatch.setattr(build, "App", Refuses)
+    done = call("run", "--listen", "127.0.0.1:1", "--broker", "127.0.0.1:2", "--node-id", "3")
+    assert said(done, Code.FINDINGS)[0] == "sidecar: cannot listen on h:1"

@@ -1,0 +1,274 @@
+"""What the pages for operators name is there: commands and options, settings, metrics, drills, links.
+
+Each finder is tried on a mistake too, so that a page without findings is a page that was read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import typer.exceptions
+from pydantic import BaseModel
+
+from sidecar.cli.main import app
+from sidecar.drill.drills.names import BOTH, NAMES
+from sidecar.process.settings import Settings
+from tools import metrics_table
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = ("operations", "procedures", "versions", "deploy", "runbook", "security", "audit")
+LINKED = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "SECURITY.md"]
+NO_COMMANDS = {"elsewhere"}
+"""`sidecar elsewhere` is a column of a drill's table."""
+OF_KAFKA = {
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+    "consumer.assignor.offload.enable",
+    "offsets.retention.minutes",
+    "offsets.retention.check.interval.ms",
+    "offsets.topic.num.partitions",
+}
+"""Settings of Kafka's that begin as a section of ours does."""
+UNITS = "kafka-group-sidecar.socket kafka-group-sidecar.service"
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text()
+
+
+def split_up(text: str) -> tuple[str, list[str]]:
+    """The text without its fenced blocks, and the lines of these."""
+    prose: list[str] = []
+    blocks: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if line.strip().startswith("```"):
+            inside = not inside
+        else:
+            (blocks if inside else prose).append(line)
+    return "\n".join([*prose, ""]), blocks
+
+
+def quoted(prose: str) -> list[str]:
+    return [" ".join(text.split()) for text in re.findall(r"`([^`]+)`", prose)]
+
+
+# ---- commands -------------------------------------------------------------------------------------------------
+def commands(text: str) -> Iterator[list[str]]:
+    """The words after `sidecar` of each command line."""
+    prose, blocks = split_up(text)
+    for line in [*quoted(prose), *(line.strip() for line in blocks)]:
+        if re.match(r"sidecar [a-z]", line):
+            words = shlex.split(line, comments=True)[1:]
+            ends = [i for i, word in enumerate(words) if word in ("|", ">", ">>", "&&")]
+            yield words[: ends[0] if ends else None]
+
+
+def fault(words: list[str]) -> str | None:
+    """What the program would say of these words; it is no fault if a page leaves out what is required."""
+    command: Any = typer.main.get_command(app)
+    while words and hasattr(command, "commands"):
+        name, *words = words
+        if name not in command.commands:
+            return f"no command {name}"
+        command = command.commands[name]
+    given = ["1" if word in ("N", "...") else word for word in words]
+    try:
+        if given:
+            command.make_context("sidecar", given)
+    except typer.exceptions.TyperException as exc:
+        said = str(exc.format_message())
+        return None if said.startswith("Missing ") else said
+    return None
+
+
+def wrong_commands(text: str) -> list[str]:
+    told = [words for words in commands(text) if words[0] not in NO_COMMANDS]
+    return [f"{' '.join(words)}: {said}" for words in told if (said := fault(list(words))) is not None]
+
+
+# ---- settings -------------------------------------------------------------------------------------------------
+def known_settings() -> set[str]:
+    def below(model: type[BaseModel], path: str) -> Iterator[str]:
+        for name, field in model.model_fields.items():
+            inner = field.annotation
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from (f"{path}{name}", f"{path}{name}.*")
+                yield from below(inner, f"{path}{name}.")
+            else:
+                yield f"{path}{name}"
+
+    return set(below(Settings, ""))
+
+
+def named_settings(text: str) -> Iterator[str]:
+    known = known_settings()
+    sections = {name.partition(".")[0] for name in known if "." in name}
+    prose, _ = split_up(text)
+    for word in quoted(prose):
+        path = re.fullmatch(r"([a-z_]+)\.[a-z_.]*[a-z*]", word)
+        if path and path[1] in sections and word not in OF_KAFKA:
+            yield word
+    for name in re.findall(r"SIDECAR_([A-Z_]*[A-Z])\b(?!_\*|\.\.\.)", text):
+        yield name.lower().replace("__", ".")
+    for heading, table in re.findall(r"^## (.+)\n((?:(?!^## ).*\n)*)", prose, re.M):
+        rows = re.findall(r"^\| setting \| default \|.*\n\|[-|]+\n((?:\|.*\n)*)", table, re.M)
+        for first in re.findall(r"^\| ([^|]+) \|", "".join(rows), re.M):
+            last = ""
+            for name in quoted(first):
+                last = last.rpartition(".")[0] + name if name.startswith(".") else name
+                yield f"limits.{last}" if heading == "Limits" else last
+
+
+def wrong_settings(text: str) -> list[str]:
+    return sorted(set(named_settings(text)) - known_settings())
+
+
+# ---- metrics, drills, make ------------------------------------------------------------------------------------
+def wrong_metrics(text: str) -> list[str]:
+    told = re.findall(r"\b((?:sidecar|group_state_audit|process|kafka_consumergroup)_[a-z_]*[a-z])\b(?!\*|\.)", text)
+    known = metrics_table.names()
+    known |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in known}
+    return sorted(set(told) - known)
+
+
+def drills() -> set[str]:
+    """As NAME= has them in the table: those that are played together have one row."""
+    together = {name for names in BOTH.values() for name in names}
+    return set(NAMES) - together | set(BOTH)
+
+
+def wrong_drills(text: str) -> list[str]:
+    told = [name for names in re.findall(r"make drill NAME=\"?([a-z -]+?)[\" `]", text) for name in names.split()]
+    return sorted({name for name in told if name not in drills() | set(NAMES) | {"all"}} - {"N"})
+
+
+def wrong_targets(text: str) -> list[str]:
+    there = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    return sorted(set(re.findall(r"`make ([a-z-]+)", text)) - there)
+
+
+# ---- links ----------------------------------------------------------------------------------------------------
+def anchors(file: Path) -> set[str]:
+    """As GitHub makes them: a heading that is there twice gets a number."""
+    found: dict[str, int] = {}
+    made = set()
+    for heading in re.findall(r"^#{1,6} (.+)$", split_up(file.read_text())[0], re.M):
+        slug = (
+            re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()).strip().replace(" ", "-")
+        )
+        made.add(slug if slug not in found else f"{slug}-{found[slug]}")
+        found[slug] = found.get(slug, 0) + 1
+    return made
+
+
+def wrong_links(text: str, folder: Path, itself: Path) -> list[str]:
+    wrong = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", split_up(text)[0])):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (folder / name).resolve() if name else itself
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            wrong.append(target)
+    return wrong
+
+
+# ---- stops ----------------------------------------------------------------------------------------------------
+def wrong_stops(text: str) -> list[str]:
+    """Stops that would not last: systemd keeps the port, and the next client starts the sidecar again."""
+    shown = re.findall(r"systemctl (?:stop|disable --now) (kafka-group-sidecar[^\n`#]*)", text)
+    wrong = [units for units in shown if units.strip() != UNITS]
+    steps = re.split(r"\n(?=\d\. |\*|\n)", split_up(text)[0])
+    for step in steps:
+        if (
+            re.search(r"\b[Ss]top(?: all| the| its)? sidecars?\b", step)
+            and UNITS not in step
+            and "both units" not in step
+        ):
+            wrong.append(step)
+    return wrong
+
+
+MISTAKEN_LIMIT = "## Limits\n| setting | default |\n|---|---|\n| `f` | 1 |\n"
+FINDERS: dict[Callable[[str], list[str]], tuple[str, ...]] = {
+    wrong_commands: ("`sidecar grups list`", "`sidecar doctor --bootstraps A`", "```\nsidecar health A B\n```"),
+    wrong_settings: ("`groups.includes`", "SIDECAR_LISTENS", MISTAKEN_LIMIT),
+    wrong_metrics: ("sidecar_group_moves{to=1}", "`process_cpu`"),
+    wrong_drills: ("`make drill NAME=kill-everybody N=1`",),
+    wrong_targets: ("`make tea`",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("finder", FINDERS, ids=lambda f: f.__name__)
+def test_a_mistake_would_be_found(finder: Callable[[str], list[str]]) -> None:
+    for text in FINDERS[finder]:
+        assert finder(text), text
+
+
+@pytest.mark.parametrize("finder", FINDERS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_names_is_there(name: str, finder: Callable[[str], list[str]]) -> None:
+    assert finder(page(name)) == []
+
+
+def test_the_pages_are_read() -> None:
+    """Not that a pattern found nothing."""
+    both = page("operations") + page("procedures")
+    assert len(list(commands(both))) > 30 and len(set(named_settings(page("operations")))) > 60
+    assert {"limits.frame_bytes", "exporter.series", "admin_access.*", "groups.include"} <= set(named_settings(both))
+
+
+@pytest.mark.parametrize("file", LINKED, ids=lambda f: f.name)
+def test_links_lead_somewhere(file: Path) -> None:
+    assert wrong_links(file.read_text(), file.parent, file) == []
+
+
+def test_a_link_that_leads_nowhere_would_be_found() -> None:
+    file = ROOT / "docs" / "operations.md"
+    good = "[a](deploy.md) [b](deploy.md#systemd) [c](#limits) [d](procedures.md#resize-__consumer_offsets)"
+    assert wrong_links(good, file.parent, file) == []
+    wrong = ["depoly.md", "deploy.md#sistemd", "#limts"]
+    assert wrong_links(" ".join(f"[x]({target})" for target in wrong), file.parent, file) == wrong
+
+
+def test_the_table_of_drills_has_every_drill_and_no_other() -> None:
+    table = page("operations").partition("| `NAME=` |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.M)) == drills()
+
+
+def test_the_drills_of_the_procedures_are_there() -> None:
+    table = page("procedures").partition("| procedure | drill |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| \[.+?\]\(#.+?\) \| (.+?) \|", table, re.M)
+    named = [name for row in rows for name in quoted(row)]
+    assert len(rows) >= 7 and len(named) >= 5
+    assert set(named) - drills() == set()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_stop_that_is_to_last_names_both_units(name: str) -> None:
+    assert wrong_stops(page(name)) == []
+
+
+def test_so_does_the_socket_itself() -> None:
+    text = (ROOT / "deploy/systemd/kafka-group-sidecar.socket").read_text()
+    assert UNITS in text and wrong_stops(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`systemctl stop kafka-group-sidecar`, then the broker",
+        "```\nsystemctl disable --now kafka-group-sidecar.service\n```",
+        "1. Stop all sidecars. Clients cannot reach their brokers.\n2. both units",
+        "*Back:* stop the sidecar, and restart the broker",
+    ],
+)
+def test_a_stop_that_would_not_last_would_be_found(text: str) -> None:
+    assert wrong_stops(text)

@@ -1,0 +1,44 @@
+"""Messages of APIs of groups that pass: the sidecar has no codec for them, so they are made here from Kafka's own JSON,
+in the way in which those of the sidecar are made."""
+
+from __future__ import annotations
+
+import re
+import sys
+import zipfile
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from sidecar.drill.artifacts import kafka_libs
+from tools.wire_emit import Emitter
+from tools.wire_model import load, parse_message
+
+PLACE = "common/message/"
+
+
+def _jar() -> Path:
+    return next(kafka_libs().glob("kafka-clients-*.jar"))
+
+
+@cache
+def messages(name: str) -> tuple[int, ModuleType]:
+    """The API's number, and a module with its request and its response."""
+    with zipfile.ZipFile(_jar()) as jar:
+        both = [parse_message(load(jar, name + kind)) for kind in ("Request", "Response")]
+    key = both[0].api_key
+    made = ModuleType(f"passed_{name}")
+    sys.modules[made.__name__] = made  # dataclasses look for their module there
+    exec(Emitter(both, "of the tests").run(), made.__dict__)
+    return key, made
+
+
+def of_groups() -> set[str]:
+    """All APIs of Kafka whose requests name a group."""
+    found = set()
+    with zipfile.ZipFile(_jar()) as jar:
+        for name in jar.namelist():
+            api = re.fullmatch(f"{PLACE}(.+)Request\\.json", name)
+            if api and '"entityType": "groupId"' in jar.read(name).decode():
+                found.add(api[1])
+    return found
