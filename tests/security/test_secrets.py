@@ -26,7 +26,7 @@ from sidecar.drill.processes import wait_until
 from sidecar.kafka.tokens import unsecured
 from tests.clients.conftest import ENV
 from tests.kafka.test_properties import pkcs12
-from tests.security.ground import ADMIN, MARK, Papers, Secured, secret_of, tells_none
+from tests.security.ground import ADMIN, MARK, Papers, Secured, dumped, secret_of, tells_none
 from tests.security.test_own import consumed
 
 pytestmark = pytest.mark.kafka
@@ -231,7 +231,7 @@ def test_neither_do_a_dump_and_the_audit(place: Place, tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
         place.clean(done.stdout + done.stderr, marker)
-    place.clean(dump.read_text(), GROUP)
+    place.clean(dumped(dump), GROUP)
     files = [path for path in lake.rglob("*") if path.is_file()]
     place.clean("".join(path.read_bytes().decode("latin-1") for path in files), "PAR1")
 
@@ -243,7 +243,7 @@ def test_neither_do_a_dump_and_the_audit(place: Place, tmp_path: Path) -> None:
         ("SIDECAR_TLS__KEY_PASSWORD_FILE", secret_of("wrong-key"), "key"),
         ("SIDECAR_ADMIN_ACCESS__TOKEN_FILE", MARK, "at least 16 characters"),
         (
-            "SIDECAR_COMMAND_CONFIG",
+            "SIDECAR_BROKER_COMMAND_CONFIG",
             f"security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.client.id=x\n"
             f"sasl.oauthbearer.client.secret={MARK}\nsasl.oauthbearer.token.endpoint.url=http://x:{MARK}@127.0.0.1:1/\n",
             "no token from http://127.0.0.1:1/",
