@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 from sidecar.cli.main import app
 from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
-from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.kafka.net import BrokerConnection, ConnectionLost, NotAuthenticated
 from sidecar.kafka.properties import of, read
 from sidecar.kafka.security import Security
 from sidecar.wire.generated import list_groups as lg
 from tests.clients.conftest import ENV
-from tests.security.ground import ADMIN, MODULE, Secured, secret_of, tells_none
+from tests.security.ground import ADMIN, MODULE, Authority, Secured, dumped, secret_of, tells_none
 from tests.security.test_own import consumed
 from tests.security.tokens import Issuer, issuer
 
@@ -198,13 +198,13 @@ def test_commands(place: Place) -> None:
         assert "group epoch" in ask("groups", "history", GROUP)
         assert ask("owner", GROUP)
     assert GROUP in place.through("groups", "explain", GROUP)
-    assert "sidecars now" in place.through("groups", "adopt", other)
-    assert "with the broker" in place.through("groups", "release", other)
+    assert "is the sidecars' now" in place.through("groups", "adopt", other)
+    assert "is with the broker now" in place.through("groups", "release", other)
     admin = f"127.0.0.1:{place.kafka.nodes[0].admin_port}"
     assert "sidecars ready" in place.through("doctor", "--admin", admin)
     dump = place.kafka.folder / f"dump-{other}.jsonl"
     place.direct("state", "dump", str(dump))
-    assert GROUP in dump.read_text()
+    assert GROUP in dumped(dump)
 
 
 def test_the_audit(place: Place) -> None:
@@ -227,9 +227,15 @@ def test_it_is_who_it_should_be(place: Place) -> None:
         assert "__group_state_owners" in asyncio.run(asked(node.internal_port, mine))
         assert asyncio.run(asked(node.internal_port, of_a_stranger)) == []
         nobody = {n: v for n, v in place.ground.java(ADMIN, "SSL").items() if "keystore" not in n}
-        for port in (node.internal_port, node.sidecar_port):
-            with pytest.raises(ConnectionLost):
-                asyncio.run(asked(port, of(nobody)))
+        by_others = Authority(place.ground.folder / "others").issue(ADMIN).store
+        untrusted = {**place.ground.java(ADMIN, "SSL"), "ssl.keystore.location": str(by_others)}
+        for who in (nobody, untrusted):
+            with pytest.raises(NotAuthenticated, match=r"look at ssl\.keystore\.location"):
+                asyncio.run(asked(node.internal_port, of(who)))
+            with pytest.raises(ConnectionLost):  # asyncio's server closes without an alert
+                asyncio.run(asked(node.sidecar_port, of(who)))
+        assert node.sidecar is not None
+        assert "cause='client_certificate'" in node.sidecar.log.read_text()
 
 
 def test_no_secret_is_told(place: Place) -> None:
