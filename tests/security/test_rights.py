@@ -1,40 +1,27 @@
-"""Sidecars with the rights that `sidecar acls` prints, and nothing more: everything a group needs works. Without
-any of them something does not."""
+"""Sidecars with the rights that `sidecar acls` prints, and nothing more: everything a group needs works."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclOperation,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from sidecar.cli.main import app
-from sidecar.core.errors import Code as Kafka
-from sidecar.drill.local import Broker, LocalKafka
-from sidecar.drill.processes import DrillError, wait_until
-from sidecar.kafka.cluster import Cluster
-from sidecar.kafka.properties import of
-from sidecar.process.rights import Right, own_rights, rights_for_clients_elsewhere, rights_of
-from sidecar.wire.generated import offset_delete as od
+from sidecar.drill.local import LocalKafka
+from sidecar.drill.processes import wait_until
+from sidecar.process.rights import rights_of
 from tests.clients.conftest import ENV
 from tests.security.ground import ACLS_KNOWN_S, ADMIN, Secured
 
 pytestmark = pytest.mark.kafka
-Trio = tuple[LocalKafka, Secured]
 SIDECAR, LOOKER = "sidecar", "looker"
 DENIED = re.compile(r"AUTHORIZATION_FAILED|not authorized|Not authorized", re.IGNORECASE)
 
@@ -107,7 +94,7 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalKafka,
         kafka.stop()
 
 
-def works(kafka: LocalKafka, client: dict[str, str], group: str, protocol: str, within_s: float = 40) -> None:
+def works(kafka: LocalKafka, client: dict[str, str], group: str, protocol: str) -> None:
     """A member joins, commits, reads what it has committed, leaves."""
     config: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap, "group.id": group, "log_level": 2, **client}
     consumer = Consumer({**config, "group.protocol": protocol, "enable.auto.commit": False})
@@ -118,7 +105,7 @@ def works(kafka: LocalKafka, client: dict[str, str], group: str, protocol: str, 
 
     try:
         consumer.subscribe(["orders"])
-        wait_until("an assignment", assigned, within_s)
+        wait_until("an assignment", assigned, 40)
         told = consumer.commit(offsets=[TopicPartition("orders", 0, 7)], asynchronous=False)
         assert told is not None
         assert told[0].error is None
@@ -157,68 +144,6 @@ def test_owners_that_are_not_where_the_offsets_are(trio: tuple[LocalKafka, Secur
         kafka.wait_ready()
 
 
-def test_requests_of_groups_whose_owner_is_elsewhere(trio: Trio) -> None:
-    """Commits in transactions, OffsetDelete, and groups that are taken over and given back."""
-    kafka, ground = trio
-    first = kafka.nodes[0]
-    assert first.sidecar is not None
-    first.sidecar.kill()
-    wait_until("the others to own everything", lambda: owners(kafka) == {2, 3}, 40)
-    try:
-        for n in range(3):
-            assert in_transaction(kafka, ground, f"managed-txn-{n}") == ""
-            assert offset_deleted(kafka, ground, f"managed-txn-{n}") == Kafka.NONE
-        said = str(ground.file("clients", ground.java(ADMIN, ground.clients, "SCRAM-SHA-256")))
-        works(kafka, client_of(ground), "theirs", "classic")
-        for verb in ("adopt", "release"):
-            words = ["groups", verb, "theirs", "--bootstrap", kafka.bootstrap, "--command-config", said]
-            result = CliRunner().invoke(app, words)
-            assert result.exit_code == 0, result.output
-    finally:
-        kafka.start_sidecar(first)
-        kafka.wait_ready()
-
-
-def client_of(ground: Secured) -> dict[str, str]:
-    return ground.client(ADMIN, ground.clients, "SCRAM-SHA-256")
-
-
-def in_transaction(kafka: LocalKafka, ground: Secured, group: str) -> str:
-    """Commit offset 5 of orders-0 in a transaction; why that did not work, or ""."""
-    config = {"bootstrap.servers": kafka.bootstrap, "log_level": 2, **client_of(ground)}
-    consumer = Consumer({**config, "group.id": group})
-    producer = Producer({**config, "transactional.id": f"of-{group}", "transaction.timeout.ms": 20_000})
-    try:
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        offsets = [TopicPartition("orders", 0, 5)]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 20)
-        producer.commit_transaction(20)
-        return ""
-    except KafkaException as exc:
-        return str(exc.args[0].str())
-    finally:
-        consumer.close()
-
-
-def offset_deleted(kafka: LocalKafka, ground: Secured, group: str) -> int:
-    """The error of OffsetDelete for what `in_transaction` has committed."""
-    security = of(ground.java(ADMIN, ground.clients, "SCRAM-SHA-256"))
-    addresses = [("127.0.0.1", n.sidecar_port) for n in kafka.nodes if n.sidecar is not None and n.sidecar.alive]
-
-    async def ask() -> int:
-        cluster = Cluster(addresses, "test", {}, security=security)
-        try:
-            conn = await cluster.coordinator(group, 0)
-            topic = od.OffsetDeleteRequestTopic("orders", [od.OffsetDeleteRequestPartition(0)])
-            res = await conn.request(od, "OffsetDelete", od.OffsetDeleteRequest(group, [topic]))
-            return int(res.error_code or res.topics[0].partitions[0].error_code)
-        finally:
-            cluster.close()
-
-    return asyncio.run(ask())
-
-
 def owners(kafka: LocalKafka) -> set[int]:
     found = kafka.owners(kafka.nodes[1])
     return set(found["owners"]) if found else set()
@@ -231,130 +156,3 @@ def test_nobody_was_refused_anything(trio: tuple[LocalKafka, Secured]) -> None:
         refused = [line for line in node.sidecar.log.read_text().splitlines() if DENIED.search(line)]
         assert refused == []
         assert kafka.problems(node) == []
-
-
-# ---- each right is needed -------------------------------------------------------------------------------------------
-# These tests take the rights of the cluster above away, in this order.
-KINDS = {
-    "topic": ResourceType.TOPIC,
-    "group": ResourceType.GROUP,
-    "transactional-id": ResourceType.TRANSACTIONAL_ID,
-    "cluster": ResourceType.BROKER,
-}
-OPERATIONS = {
-    "Read": AclOperation.READ,
-    "Write": AclOperation.WRITE,
-    "Create": AclOperation.CREATE,
-    "Delete": AclOperation.DELETE,
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-}
-One = tuple[str, str, str, bool]
-"""Kind, name, operation, and whether the name is a prefix."""
-
-
-def single(rights: Iterable[Right]) -> list[One]:
-    return [(r.kind, r.name, operation, r.prefixed) for r in rights for operation in r.operations]
-
-
-def named(right: One) -> str:
-    return " ".join(right[:3])
-
-
-def take(trio: Trio, right: One) -> None:
-    kafka, ground = trio
-    kind, name, operation, _ = right
-    ground.take(kafka, SIDECAR, KINDS[kind], name, OPERATIONS[operation])
-
-
-def give_back(trio: Trio, right: One) -> None:
-    kafka, ground = trio
-    kind, name, operation, prefixed = right
-    pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
-    ground.allow(kafka, SIDECAR, [(KINDS[kind], name, OPERATIONS[operation])], pattern)
-
-
-def denied_since(kafka: LocalKafka, node: Broker, size: int) -> list[str]:
-    assert node.sidecar is not None
-    return [line for line in node.sidecar.log.read_text()[size:].splitlines() if DENIED.search(line)]
-
-
-@pytest.fixture
-def away(trio: Trio) -> Iterator[Trio]:
-    """The first broker has no sidecar."""
-    kafka, _ = trio
-    first = kafka.nodes[0]
-    assert first.sidecar is not None
-    first.sidecar.kill()
-    wait_until("the others to own everything", lambda: owners(kafka) == {2, 3}, 40)
-    yield trio
-    kafka.start_sidecar(first)
-    kafka.wait_ready()
-
-
-def refused(kafka: LocalKafka, ground: Secured, operation: str, name: str) -> bool:
-    """Whether one of six groups, some of them with offsets at the first broker, is refused what takes this right."""
-    for n in range(6):
-        group = f"managed-{operation}-{name}-{n}".lower()
-        if name == "Delete":
-            if offset_deleted(kafka, ground, f"managed-kept-{n}") not in (Kafka.NONE, Kafka.GROUP_ID_NOT_FOUND):
-                return True
-        elif in_transaction(kafka, ground, group):
-            return True
-    return False
-
-
-@pytest.mark.parametrize("right", single(rights_for_clients_elsewhere()), ids=named)
-def test_a_right_for_clients_elsewhere_is_needed(away: Trio, right: One) -> None:
-    kafka, ground = away
-    kind, _, operation, _ = right
-    for n in range(6):
-        assert in_transaction(kafka, ground, f"managed-kept-{n}") == ""
-    take(away, right)
-    try:
-        if operation == "DescribeConfigs":
-            node = kafka.nodes[1]
-            assert node.sidecar is not None
-            size = len(node.sidecar.log.read_text())
-            node.sidecar.stop()
-            kafka.start_sidecar(node)
-            wait_until("a refusal", lambda: bool(denied_since(kafka, node, size)), 30)
-        else:
-            assert refused(kafka, ground, kind, operation)
-    finally:
-        give_back(away, right)
-        kafka.wait_ready()
-
-
-@pytest.mark.parametrize("right", single(own_rights("__group_state", "__group_state_owners")), ids=named)
-def test_a_right_of_its_own_is_needed(trio: Trio, right: One) -> None:
-    """Where those for clients elsewhere are not given, which include some of them."""
-    kafka, ground = trio
-    for wide in single(rights_for_clients_elsewhere()):
-        with suppress(AssertionError):  # the first of these tests takes them
-            take(trio, wide)
-    node = kafka.nodes[2]
-    assert node.sidecar is not None
-    node.sidecar.stop()
-    take(trio, right)
-    size = len(node.sidecar.log.read_text())
-    if right[2] == "Create":
-        for n in kafka.nodes:
-            assert n.sidecar is not None
-            n.sidecar.stop()
-        (gone,) = ground.admin(kafka).delete_topics(["__group_state"]).values()
-        gone.result(30)
-    kafka.start_sidecar(node)
-    try:
-        if right[:3] == ("topic", "*", "Describe"):
-            with pytest.raises(DrillError, match="an assignment"):
-                works(kafka, client_of(ground), "managed-blind", "consumer", 10)
-        else:
-            wait_until("something to be refused", lambda: bool(denied_since(kafka, node, size)), 40)
-    finally:
-        give_back(trio, right)
-        node.sidecar.stop()
-        for n in kafka.nodes:
-            if n.sidecar is None or not n.sidecar.alive:
-                kafka.start_sidecar(n)
-        kafka.wait_ready()
