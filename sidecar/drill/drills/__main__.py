@@ -24,6 +24,7 @@ from sidecar.drill.drills.brokers import FullRestart, KillBroker, SuspendBroker
 from sidecar.drill.drills.disk import DiskFull, small_disks
 from sidecar.drill.drills.ground import PROPERTIES, SIDECAR_ENV, Ground
 from sidecar.drill.drills.network import CutBroker, CutSidecar, lined
+from sidecar.drill.drills.remove import RemoveBroker
 from sidecar.drill.drills.report import show, show_all
 from sidecar.drill.drills.restore import Restore
 from sidecar.drill.drills.rollback import Rollback
@@ -47,6 +48,7 @@ DRILLS: tuple[type[Drill], ...] = (
     KillBroker,
     SuspendBroker,
     FullRestart,
+    RemoveBroker,
     Restore,
     StateTopic,
     RollOut,

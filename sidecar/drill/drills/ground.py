@@ -117,6 +117,8 @@ class Ground:
         self.crew: Members | None = None
         self.kinds: tuple[str, ...] = KINDS
         """Of the groups under test."""
+        self.unknown_kinds: set[str] = set()
+        """Kinds of records that were written on purpose, and which this version does not know."""
         self.clients_may_end = False
         """A client that ends is started again, as by whoever runs applications."""
 
@@ -228,11 +230,11 @@ class Ground:
         for (side, begin, bootstrap), kind, newcomer in itertools.product(places, KINDS, (False, True)):
             prefix = f"{begin}-{tag}-{kind}-{'newcomer' if newcomer else 'bystander'}"
             name = sibling_group(first, prefix, STATE_PARTITIONS)
-            out.setdefault(side, []).append(Member(name, kind, self._addresses(bootstrap), self.topic, newcomer))
+            out.setdefault(side, []).append(Member(name, kind, self.addresses(bootstrap), self.topic, newcomer))
         return out
 
     @staticmethod
-    def _addresses(bootstrap: str) -> list[tuple[str, int]]:
+    def addresses(bootstrap: str) -> list[tuple[str, int]]:
         return [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in bootstrap.split(","))]
 
     def _company(self, tag: str, c: Company) -> Company:
@@ -247,7 +249,7 @@ class Ground:
         c.clients = [make(f"{name}-{of}").start() for make, of in zip(c.make, ("java", "py"), strict=True)]
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
-            c.members.append(Member(name, c.kind, self._addresses(c.bootstrap), self.topic))
+            c.members.append(Member(name, c.kind, self.addresses(c.bootstrap), self.topic))
         return c
 
     @property
