@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from sidecar.drill.drills import rollback, upgrade
+from sidecar.drill.drills import commands, rollback, upgrade
+from sidecar.drill.drills.ground import Ground
+from sidecar.drill.local import Broker
 from sidecar.drill.processes import DrillError
 from sidecar.process.about import package_version
 from sidecar.state.schema import Schemas, StateError, published
@@ -45,6 +51,44 @@ def repository(tmp_path: Path) -> Path:
     for n in range(3):
         git(made, "commit", "-q", "--allow-empty", "-m", f"c{n}")
     return made
+
+
+class About(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        version = {"/about": self.server.tells}.get(self.path, "")  # type: ignore[attr-defined]
+        self.send_response(200 if version else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps({"version": version}).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing on stderr."""
+
+
+@pytest.mark.parametrize(("tells", "told"), [("0.1.0+abc", "0.1.0+abc"), ("", commands.BEFORE_ABOUT)])
+def test_a_sidecar_is_asked_which_version_it_is(tells: str, told: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), About) as server:
+        server.tells = tells  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert commands.told_version(Broker(1, 0, 0, 0, 0, server.server_port, 0)) == told
+        server.shutdown()
+
+
+def test_an_upgrade_that_runs_the_same_code_throughout_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the cluster did not start the sidecars of another tree."""
+    nodes, trees = [Broker(n, 0, 0, 0, 0, 0, 0) for n in (1, 2, 3)], dict[int, Path]()
+    ground = Ground(SimpleNamespace(nodes=nodes, trees=trees), print)  # type: ignore[arg-type]
+    monkeypatch.setattr(ground, "settled", lambda patience_s: 0.0)
+    monkeypatch.setattr(upgrade, "replace_one", lambda drill, ground, node: None)
+    drill = upgrade.RollingUpgrade()
+    drill.commit, drill.tree = "abc", Path("of-abc")
+
+    def what_is_set(node: Broker) -> str:
+        return "7+abc" if node.node_id in trees else package_version()
+
+    for told, ok in ((what_is_set, True), (lambda node: package_version(), False)):
+        monkeypatch.setattr(upgrade, "told_version", told)
+        drill.fault(ground, 0)
+        assert drill.findings[-1].ok is ok, drill.findings
 
 
 def test_the_last_tag_is_the_version_before(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
