@@ -48,7 +48,7 @@ def on_its_own(drill: Drill, folder: Path) -> None:
 
 
 def played(drill: Drill, ground: Ground) -> None:
-    result = play(drill, ground, 1, drill.name, print)
+    result = play(drill, ground, 1, "-".join([drill.name, *drill.options]), print)
     assert result.ok, (result.problem, result.verdict, result.findings)
     told = result.json()
     assert told["n"] == 1 and set(told["seconds"]) == {"sidecar consumer", "sidecar classic"}
@@ -78,6 +78,12 @@ def test_the_owner_is_stopped(ground: Ground) -> None:
     played(only("stop"), ground)
 
 
+if has_history():
+
+    def test_sidecars_of_before_the_last_new_schema_are_upgraded(ground: Ground) -> None:
+        played(only("rolling-upgrade"), ground)
+
+
 def test_the_state_topic_is_restored_from_a_dump(ground: Ground) -> None:
     played(only("restore"), ground)
 
@@ -96,12 +102,6 @@ def test_a_broker_is_removed_and_another_one_has_its_id(ground: Ground) -> None:
 
 def test_sidecars_are_rolled_out_and_taken_out(tmp_path: Path) -> None:
     on_its_own(only("take-out", stay=True), tmp_path)
-
-
-if has_history():
-
-    def test_sidecars_of_before_the_last_new_schema_are_upgraded(ground: Ground) -> None:
-        played(only("rolling-upgrade"), ground)
 
 
 def test_a_drill_whose_groups_do_not_come_back_fails_and_says_so(ground: Ground) -> None:
