@@ -96,7 +96,7 @@ def test_a_version_with_newer_records_is_rolled_back(ground: Ground) -> None:
     played(only("rollback"), ground)
 
 
-def test_a_broker_is_removed_and_another_one_has_its_id(ground: Ground) -> None:
+def test_a_broker_is_taken_out_and_another_one_has_its_id(ground: Ground) -> None:
     played(only("remove-broker"), ground)
 
 
