@@ -49,7 +49,7 @@ class Restore(Drill):
         ground.say(must("state", "load", str(file), *where, "--create"))
         if older:
             for client in ground.clients:
-                client.stop()
+                client.process.kill()  # without a sidecar they cannot leave their groups
         started = time.monotonic()
         for node in k.nodes:
             k.start_sidecar(node)
