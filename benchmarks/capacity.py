@@ -343,6 +343,7 @@ def others(a: argparse.Namespace) -> None:
         with two_brokers() as kafka:
             kafka.wait_ready()
             figures[f"idle_{count}"] = idle(kafka, count)
+            print(figures[f"idle_{count}"], flush=True)
     if a.growth:
         with two_brokers() as kafka:
             kafka.wait_ready()
