@@ -104,6 +104,7 @@ def test_a_broker_is_taken_out_and_another_one_has_its_id(ground: Ground) -> Non
     played(only("remove-broker"), ground)
 
 
+@pytest.mark.timeout(700)
 def test_sidecars_are_rolled_out_and_taken_out(tmp_path: Path) -> None:
     on_its_own(only("take-out", stay=True), tmp_path)
 
