@@ -14,7 +14,16 @@ schemas and claims included (`empty_topic_kb` in the JSON: before the first grou
 the two until a member of each of up to twelve of its groups has a heartbeat accepted by the other one: the first and
 the last of them. A heartbeat with an error fails the run.
 
-A member has a connection to itself up to `--connections`; with more members, several share one.
+A member has a connection to itself up to `--connections`; with more members, several share one. Sessions last ten
+minutes here, so that nobody is removed before the load begins.
+
+    make bench NAME=capacity ARGS="--idle 8000 16000"
+    make bench NAME=capacity ARGS="--growth 20"
+
+`--idle`: so many connections, half at each of two sidecars, send ApiVersions and Metadata and are silent then. Memory
+and open files of a sidecar for each of its connections, of which each has one to the broker as well. `--growth`: so
+many rebalances of a group of `--group` real members, in which one leaves or joins: bytes of one replica of the topic
+for each rebalance and member.
 """
 
 from __future__ import annotations
@@ -25,21 +34,27 @@ import math
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import uvloop
 
 from benchmarks.beats import EPOCH, Beats, member_id, rss_mb
-from benchmarks.common import cpu_s, finish
+from benchmarks.common import cpu_s, create_topic, finish
 from benchmarks.heartbeat import SIZE
 from benchmarks.takeover import CLIENT_ID, ENV, PROBED, PROPERTIES, SHARDS, STATE, Size, busy_ends, fill
 from sidecar.core.errors import name_of
 from sidecar.core.placement import partition_for
 from sidecar.drill.local import JVM_FAST, Broker, LocalKafka
 from sidecar.drill.processes import wait_until
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.frames import request_frame
+from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.generated import metadata as md
 
 INTERVAL_S = 5.0
 IDLE_S = 10.0
@@ -199,7 +214,141 @@ def row(kafka: LocalKafka, size: Size, seconds: float, connections: int) -> dict
     return figures | {"takeover_s": [round(firsts[0], 2), round(firsts[-1], 2)], "taken_over": len(lost)}
 
 
+# ---- connections, and growth ---------------------------------------------------------------------------------------
+HELLO = (
+    request_frame(18, 0, 1, CLIENT_ID, False, av.ApiVersionsRequest().encode(0)),
+    request_frame(3, 1, 2, CLIENT_ID, False, md.MetadataRequest(topics=[]).encode(1)),
+)
+
+
+class Silent(Line):
+    """A connection that has said hello, and has been answered by its broker."""
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= 4 and len(self._buffer) >= 4 + (size := SIZE.unpack_from(self._buffer, 0)[0]):
+            self._buffer = self._buffer[4 + size :]
+            self.answered += 1
+
+
+def idle(kafka: LocalKafka, count: int) -> dict[str, object]:
+    """What `count` silent connections take."""
+    processes = [psutil.Process(n.sidecar.pid) for n in kafka.nodes if n.sidecar is not None]
+
+    async def connect() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        lines: list[Silent] = []
+        before, files = sum(p.memory_info().rss for p in processes), sum(p.num_fds() for p in processes)
+        try:
+            for node in kafka.nodes:
+                for _ in range(0, count // len(kafka.nodes), AT_ONCE):
+                    opening = (loop.create_connection(Silent, "127.0.0.1", node.sidecar_port) for _ in range(AT_ONCE))
+                    made = [line for _, line in await asyncio.gather(*opening)]
+                    for line in made:
+                        line.transport.write(b"".join(HELLO))
+                    while not all(line.answered == len(HELLO) for line in made):
+                        if any(line.closed for line in made):
+                            raise RuntimeError(f"a connection was closed; {len(lines)} had been opened before")
+                        await asyncio.sleep(TICK_S)
+                    lines += made
+            await asyncio.sleep(IDLE_S)
+            memory = sum(p.memory_info().rss for p in processes) - before
+            return memory / len(lines), (sum(p.num_fds() for p in processes) - files) / len(lines)
+        finally:
+            for line in lines:
+                line.transport.close()
+
+    memory, files = asyncio.run(connect())
+    return {"connections": count, "memory_kb_each": round(memory / 1024, 1), "open_files_each": round(files, 2)}
+
+
+class Crew:
+    """Real members of one group (KIP-848). They share a connection to the sidecar that owns it."""
+
+    def __init__(self, group: str, topic: str) -> None:
+        self.group, self.topic = group, topic
+        self.epochs: dict[str, int] = {}
+        self.owned: dict[str, list[ch.TopicPartitions]] = {}
+
+    async def settle(self, conn: BrokerConnection) -> None:
+        """Heartbeat until nobody's epoch or partitions change any more."""
+        calm = 0
+        while calm < 3:
+            changed = False
+            for member in self.epochs:
+                changed |= await self._beat(conn, member)
+            calm = 0 if changed else calm + 1
+            await asyncio.sleep(10 * TICK_S)
+
+    async def leave(self, conn: BrokerConnection, member: str) -> None:
+        self.epochs[member] = -1
+        await self._beat(conn, member)
+        del self.epochs[member]
+
+    async def _beat(self, conn: BrokerConnection, member: str) -> bool:
+        epoch = self.epochs[member]
+        req = ch.ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=member, member_epoch=epoch)
+        if epoch == 0:
+            req.rebalance_timeout_ms, req.subscribed_topic_names, req.topic_partitions = 60_000, [self.topic], []
+        elif epoch > 0:
+            req.topic_partitions = self.owned[member]
+        res = await conn.request(ch, "ConsumerGroupHeartbeat", req)
+        if res.error_code != 0:
+            raise RuntimeError(f"{member} in epoch {epoch}: {name_of(res.error_code)}")
+        if res.assignment is not None:
+            parts = res.assignment.topic_partitions
+            self.owned[member] = [ch.TopicPartitions(t.topic_id, t.partitions) for t in parts]
+        self.epochs[member] = res.member_epoch
+        return bool(res.member_epoch != epoch or res.assignment is not None)
+
+
+async def growth(kafka: LocalKafka, members: int, partitions: int, rebalances: int) -> dict[str, object]:
+    """Bytes that a rebalance writes: in turn a member leaves, and one joins."""
+    group, topic = "large-growing", "growing"
+    create_topic(kafka, topic, members * partitions)
+    cluster = Cluster([("127.0.0.1", kafka.nodes[0].sidecar_port)], "bench", {})
+    conn = await cluster.open(await cluster.coordinator_node(group, 0))
+    crew = Crew(group, topic)
+    crew.epochs = {member_id(i): 0 for i in range(members)}
+    await crew.settle(conn)
+    before = topic_bytes(kafka, kafka.nodes[0])
+    for i in range(rebalances):
+        if i % 2 == 0:
+            await crew.leave(conn, member_id(i // 2))
+        else:
+            crew.epochs[member_id(members + i)] = 0
+        await crew.settle(conn)
+    written = topic_bytes(kafka, kafka.nodes[0]) - before
+    conn.close()
+    cluster.close()
+    each = written / rebalances
+    return {"members": members, "bytes_each_rebalance": round(each), "bytes_each_member": round(each / members)}
+
+
 HEAD = " members  connections  heartbeats/s     cpu (without)    idle   memory      topic takeover"
+
+
+@contextmanager
+def two_brokers() -> Iterator[LocalKafka]:
+    with tempfile.TemporaryDirectory(prefix="sidecar-bench-") as tmp:
+        properties = {**PROPERTIES, "log.segment.bytes": "1073741824"}
+        folder = Path(tmp) / "run"
+        with LocalKafka(folder, brokers=2, properties=properties, sidecar_env=PATIENT, jvm=JVM_FAST) as kafka:
+            yield kafka
+
+
+def others(a: argparse.Namespace) -> None:
+    figures: dict[str, object] = {"bench": "capacity", "peer": None}
+    for count in a.idle:
+        with two_brokers() as kafka:
+            kafka.wait_ready()
+            figures[f"idle_{count}"] = idle(kafka, count)
+            print(figures[f"idle_{count}"], flush=True)
+    if a.growth:
+        with two_brokers() as kafka:
+            kafka.wait_ready()
+            figures["growth"] = asyncio.run(growth(kafka, a.group, a.partitions, a.growth))
+    finish(figures)
 
 
 def main() -> None:
@@ -209,16 +358,18 @@ def main() -> None:
     ap.add_argument("--partitions", type=int, default=2, help="for each member")
     ap.add_argument("--connections", type=int, default=8_000, help="at most")
     ap.add_argument("--seconds", type=float, default=30.0)
+    ap.add_argument("--idle", type=int, nargs="+", default=[], metavar="N", help="so many silent connections instead")
+    ap.add_argument("--growth", type=int, default=0, metavar="N", help="so many rebalances instead")
     a = ap.parse_args()
+    if a.idle or a.growth:
+        others(a)
+        return
     rows = []
     print(HEAD, flush=True)
     for members in a.members:
         size = Size(max(1, members // a.group), members, members * a.partitions)
-        with tempfile.TemporaryDirectory(prefix="sidecar-bench-") as tmp:
-            properties = {**PROPERTIES, "log.segment.bytes": "1073741824"}
-            folder = Path(tmp) / "run"
-            with LocalKafka(folder, brokers=2, properties=properties, sidecar_env=PATIENT, jvm=JVM_FAST) as kafka:
-                f = row(kafka, size, a.seconds, a.connections)
+        with two_brokers() as kafka:
+            f = row(kafka, size, a.seconds, a.connections)
         rows.append(f)
         print(
             f"{members:8,} {f['connections']:12,} {f['heartbeats_per_s']:13,} "

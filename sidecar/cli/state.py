@@ -1,7 +1,8 @@
 """`sidecar state`: the state topic as a file, and a file as the state topic.
 
 `dump` may run beside live sidecars. `load` writes what the file has into an empty topic, in the same order, with the
-same times and headers, while no sidecar runs. The records name topics by their ids, so a dump belongs to its cluster.
+same times and headers, while no sidecar runs; with `--create` it makes that topic as a sidecar would. The records name
+topics by their ids, so a dump belongs to its cluster.
 
 Exit codes (exits.py): 0 done, 1 refused, 2 the file or the command line is wrong, 3 the brokers cannot be reached, or
 did not take everything.
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,13 +34,13 @@ UNDER_WAY = 50_000
 """Records that wait for the brokers at once."""
 RECORD_BYTES = 64 << 20
 """The largest record; the topic's max.message.bytes is what decides."""
-ANEW = (
-    "Delete the topic, create it again (kafka-topics.sh --create, with as many partitions as __consumer_offsets has "
-    "and --config cleanup.policy=compact), and load the file again."
-)
+ANEW = "Delete the topic (kafka-topics.sh --delete), and load the file again with --create."
 state = typer.Typer(no_args_is_help=True, help="Back the state topic up, restore it, or remove unreadable records.")
 DumpFile = Annotated[Path, typer.Argument(metavar="FILE", help="One JSON object a line; compressed if it ends in .gz.")]
 OwnersGroup = Annotated[str, typer.Option(help="The setting ownership.group.")]
+Create = Annotated[
+    bool, typer.Option("--create", help="Make the topic first if it is not there, as a sidecar with default settings.")
+]
 
 
 @state.command()
@@ -68,6 +70,7 @@ def load(
     bootstrap: Bootstrap,
     topic: StateTopic = "__group_state",
     owners_group: OwnersGroup = "__group_state_owners",
+    create: Create = False,
     command_config: CommandConfig = None,
 ) -> None:
     """Write the records of a dump into an empty state topic, while no sidecar runs. Refuses anything else."""
@@ -77,9 +80,11 @@ def load(
 
         client = client_of(command_config)
         try:
-            partitions = _empty(client, bootstrap, topic)
-            found = _checked(file, partitions)
             _nobody_runs(client, bootstrap, owners_group)
+            if create:
+                _made(client, bootstrap, topic, partial(_checked, file))
+            partitions = _empty(client, bootstrap, topic, create)
+            found = _checked(file, partitions)
             _produced(client, bootstrap, topic, file, found.total())
         except AuditError as exc:
             raise Failed(Code.USAGE, str(exc), "The file must be one that `sidecar state dump` wrote.") from None
@@ -106,8 +111,9 @@ def _consumer(client: Client, bootstrap: str) -> Any:
     return Consumer({**client.librdkafka(), **fixed})
 
 
-def _bounds(consumer: Any, bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
-    """First offset and the next one to be written, of each partition. Raises Failed."""
+def _bounds(consumer: Any, bootstrap: str, topic: str, made: bool = False) -> dict[int, tuple[int, int]]:
+    """First offset and the next one to be written, of each partition. `made`: a broker that does not know the topic
+    yet will. Raises Failed."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     passing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -115,6 +121,8 @@ def _bounds(consumer: Any, bootstrap: str, topic: str) -> dict[int, tuple[int, i
     while True:
         try:
             found = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+            if found.error is not None and made and found.error.code() in passing:
+                raise KafkaException(found.error)
             if found.error is not None:
                 then = "Is this the cluster, and may this user read it?"
                 raise Failed(Code.FINDINGS, f"{topic}: {found.error.str()}.", then)
@@ -178,11 +186,11 @@ def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
 
 
 # ---- may it be written? -------------------------------------------------------------------------------------------
-def _empty(client: Client, bootstrap: str, topic: str) -> int:
+def _empty(client: Client, bootstrap: str, topic: str, made: bool) -> int:
     """How many partitions the topic has. Raises Failed if there are records in it."""
     consumer = _consumer(client, bootstrap)
     try:
-        bounds = _bounds(consumer, bootstrap, topic)
+        bounds = _bounds(consumer, bootstrap, topic, made)
     finally:
         consumer.close()
     full = [p for p, (low, high) in bounds.items() if low < high]
@@ -245,6 +253,28 @@ def _nobody_runs(client: Client, bootstrap: str, owners_group: str) -> None:
     if found.members:
         who = f"{len(found.members)} sidecars run: they are members of {owners_group}."
         raise Failed(Code.FINDINGS, who, "Stop them first. One that was killed is a member for 6 s more.")
+
+
+def _made(client: Client, bootstrap: str, topic: str, fits: Callable[[int], object]) -> None:
+    """Make the topic as a sidecar does when there is none; one that is there stays. `fits` is called before with the
+    number of its partitions. Raises Failed."""
+    from sidecar.coordinator.start import OFFSETS
+    from sidecar.core.errors import Code as Kafka
+    from sidecar.core.errors import name_of
+    from sidecar.kafka.cluster import Cluster
+    from sidecar.process.make_topic import made_by_default
+
+    async def make(cluster: Cluster) -> int:
+        partitions = len(await cluster.replicas(OFFSETS))
+        if not partitions:
+            raise Failed(Code.FINDINGS, f"There is no {OFFSETS}, which says how many partitions {topic} has.", CHECK)
+        fits(partitions)
+        return await made_by_default(cluster, topic, partitions)
+
+    code = client.ask(bootstrap, "sidecar-state", make)
+    if code not in (Kafka.NONE, Kafka.TOPIC_ALREADY_EXISTS):
+        told = f"{topic} was not made: {name_of(code)}"
+        raise Failed(Code.FINDINGS, told, "May this user create it? `sidecar acls` prints the rights.")
 
 
 # ---- writing ------------------------------------------------------------------------------------------------------

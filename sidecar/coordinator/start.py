@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sidecar.coordinator.writer import BATCH_BYTES
@@ -144,18 +144,9 @@ async def state_topic(s: StartSettings, control: Control, cluster: Cluster, part
 
 async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: int, log: Logger) -> None:
     replicas = s.replicas or min(3, brokers)
-    configs = {
-        "cleanup.policy": "compact",
-        "min.compaction.lag.ms": str(s.min_compaction_lag_ms),
-        "min.insync.replicas": str(min(2, replicas)),
-        "max.message.bytes": str(s.max_message_bytes),
-        "unclean.leader.election.enable": "false",
-    }
+    configs = topic_configs(replicas, s.min_compaction_lag_ms, s.max_message_bytes)
     try:
-        nodes = await _beside_offsets(cluster, partitions, replicas)
-        code = await cluster.create_topic(s.topic, partitions, replicas, configs, nodes)
-        if code == Code.INVALID_REPLICA_ASSIGNMENT:  # one of those brokers is gone for good
-            code = await cluster.create_topic(s.topic, partitions, replicas, configs)
+        code = await create_state_topic(cluster, s.topic, partitions, replicas, configs)
     except (ConnectionLost, TimeoutError, WireError) as exc:
         log.warning("could not create the state topic, trying again", topic=s.topic, error=str(exc) or "timed out")
         await asyncio.sleep(0.5)
@@ -165,6 +156,28 @@ async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: 
     elif code != Code.TOPIC_ALREADY_EXISTS:
         log.warning("could not create the state topic, trying again", topic=s.topic, error_code=code)
         await asyncio.sleep(0.5)
+
+
+def topic_configs(replicas: int, min_compaction_lag_ms: int, max_message_bytes: int) -> dict[str, str]:
+    """What a state topic is made with, here and by `sidecar state load --create`."""
+    return {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": str(min_compaction_lag_ms),
+        "min.insync.replicas": str(min(2, replicas)),
+        "max.message.bytes": str(max_message_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+async def create_state_topic(
+    cluster: Cluster, topic: str, partitions: int, replicas: int, configs: Mapping[str, str]
+) -> int:
+    """Return the error code. Raises ConnectionLost, TimeoutError, WireError."""
+    nodes = await _beside_offsets(cluster, partitions, replicas)
+    code = await cluster.create_topic(topic, partitions, replicas, configs, nodes)
+    if code == Code.INVALID_REPLICA_ASSIGNMENT:  # one of those brokers is gone for good
+        code = await cluster.create_topic(topic, partitions, replicas, configs)
+    return code
 
 
 async def _beside_offsets(cluster: Cluster, partitions: int, replicas: int) -> list[tuple[int, ...]]:

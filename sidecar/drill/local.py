@@ -84,6 +84,8 @@ class LocalKafka:
     sidecar_main: str = "sidecar.cli.main"
     split: bool = False
     """Each sidecar is two processes, a front and a coordinator."""
+    halved: set[int] = field(default_factory=set)
+    """Node ids of those that are so where the others are not."""
     proxied: dict[int, int] = field(default_factory=dict)
     """Port on which something listens -> port that others are told instead: a proxy stands between."""
     trees: dict[int, Path] = field(default_factory=dict)
@@ -162,7 +164,7 @@ class LocalKafka:
 
     def start_brokers(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        cluster_id = _uuid()
+        self.cluster_id = _uuid()
         for node in self.nodes:
             self.configure(node)
         if self.client:
@@ -170,16 +172,7 @@ class LocalKafka:
         (self.folder / "log4j2.xml").write_text(LOG4J)
         (self.folder / "log4j.properties").write_text(LOG4J_OLD)
         first = self.nodes[0]
-        users = [f"--add-scram=SCRAM-SHA-512=[name={u},password={password}]" for u, password in self.scram.items()]
-        command = [*self._java("kafka.tools.StorageTool"), "format", "-t", cluster_id, "-c", str(self._config(first))]
-        done = subprocess.run(
-            [*command, *users],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise DrillError(f"StorageTool format failed:\n{done.stdout}{done.stderr}")
+        self.format(first)
         for node in self.nodes[1:]:  # one JVM start instead of one for each node
             shutil.copytree(self._data(first), self._data(node))
             meta = self._data(node) / "meta.properties"
@@ -189,6 +182,20 @@ class LocalKafka:
             self.start_broker(node)
         ports = [self.clients_listener(n) for n in self.nodes]
         wait_until("the brokers", lambda: all(map(port_open, ports)), 90, self.processes())
+
+    def format(self, node: Broker) -> None:
+        """Give a broker an empty disk."""
+        shutil.rmtree(self._data(node), ignore_errors=True)
+        users = [f"--add-scram=SCRAM-SHA-512=[name={u},password={password}]" for u, password in self.scram.items()]
+        where = ("-t", self.cluster_id, "-c", str(self._config(node)))
+        done = subprocess.run(
+            [*self._java("kafka.tools.StorageTool"), "format", *where, *users],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise DrillError(f"StorageTool format failed:\n{done.stdout}{done.stderr}")
 
     def configure(self, node: Broker) -> None:
         """Write the broker's properties; they count when it is started next."""
@@ -272,7 +279,7 @@ class LocalKafka:
         return env
 
     def start_sidecar(self, n: Broker) -> Process:
-        if self.split:
+        if self.split or n.node_id in self.halved:
             self.start_coordinator(n)
             return self.start_front(n)
         n.sidecar = self._sidecar(f"sidecar-{n.node_id}", self.sidecar_settings(n), self.trees.get(n.node_id))
@@ -281,14 +288,14 @@ class LocalKafka:
     def start_coordinator(self, n: Broker) -> Process:
         """One half of a sidecar that is split; it answers the admin address."""
         env = {**self.sidecar_settings(n), **self._link(n, "coordinator")}
-        n.coordinator = self._sidecar(f"coordinator-{n.node_id}", env)
+        n.coordinator = self._sidecar(f"coordinator-{n.node_id}", env, self.trees.get(n.node_id))
         return n.coordinator
 
     def start_front(self, n: Broker) -> Process:
         """The half that holds the clients' connections."""
         env = {**self.sidecar_settings(n), **self._link(n, "front")}
         del env["SIDECAR_ADMIN"]
-        n.sidecar = self._sidecar(f"sidecar-{n.node_id}", env)
+        n.sidecar = self._sidecar(f"sidecar-{n.node_id}", env, self.trees.get(n.node_id))
         return n.sidecar
 
     def _link(self, n: Broker, role: str) -> dict[str, str]:

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    ResourceType,
+)
 from typer.testing import CliRunner
 
 from sidecar.audit.dump import DumpRecord, read_dump
@@ -51,6 +57,17 @@ def by_partition(path: Path) -> dict[int, list[DumpRecord]]:
     return found
 
 
+def made_as(kafka: LocalKafka, topic: str) -> tuple[list[list[int]], dict[str, str]]:
+    """The replicas of each partition, and what was set when it was made."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    parts = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    found = admin.describe_configs([resource])[resource].result(timeout=30)
+    own = {e.name: e.value for e in found.values() if e.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
+    assert len(own) == 5
+    return [parts[p].replicas for p in sorted(parts)], own
+
+
 def test_a_topic_comes_back_as_it_was(kafka: LocalKafka, tmp_path: Path) -> None:
     where = ("--bootstrap", kafka.bootstrap)
     asyncio.run(silent(kafka.bootstrap, "managed-dumped"))
@@ -69,6 +86,12 @@ def test_a_topic_comes_back_as_it_was(kafka: LocalKafka, tmp_path: Path) -> None
     assert call("dump", str(second), *where, "--topic", other)[0] == 0
     assert by_partition(first) == by_partition(second), "keys, values, headers, times and order"
     code, said = call("load", str(first), *nobody, "--topic", other)
+    assert code == 1 and "is not empty" in said
+
+    code, said = call("load", str(first), *nobody, "--topic", "made-anew", "--create")
+    assert code == 0, said
+    assert made_as(kafka, "made-anew") == made_as(kafka, "__group_state"), "partitions, replicas and settings"
+    code, said = call("load", str(first), *nobody, "--topic", "made-anew", "--create")
     assert code == 1 and "is not empty" in said
 
     small = empty_topic(kafka, "too-small", 3)

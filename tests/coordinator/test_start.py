@@ -12,6 +12,8 @@ import pytest
 from sidecar.coordinator import start as module
 from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
 from sidecar.core.errors import Code
+from sidecar.process.make_topic import made_by_default
+from sidecar.process.sections import State
 from sidecar.wire.apis import Api
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
@@ -93,6 +95,22 @@ def test_the_offsets_topic_is_waited_for_until_every_partition_has_a_leader(monk
         assert await work == (1, 2, 1, 2)
 
     run(test, monkeypatch)
+
+
+def test_who_makes_it_in_a_sidecars_place_makes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        del b.brokers.topics[STATE]
+        await b.control.look()
+        await b.topic()
+        del b.brokers.topics[STATE]
+        assert await made_by_default(b.cluster, STATE, 4) == Code.NONE
+        mine, its = (made.topics[0] for made in b.brokers.requests(Api.CREATE_TOPICS))
+        assert its == mine
+        assert await made_by_default(b.cluster, STATE, 4) == Code.TOPIC_ALREADY_EXISTS
+
+    defaults = State.model_validate({})
+    lag_ms, largest = defaults.min_compaction_lag_ms, defaults.max_message_bytes
+    run(test, monkeypatch, min_compaction_lag_ms=lag_ms, max_message_bytes=largest)
 
 
 def test_the_state_topic_is_made_if_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from sidecar.drill.drills.measure import FIGURES
 from sidecar.drill.drills.playing import STAGES, chosen
 from sidecar.drill.drills.run import play
 from sidecar.drill.drills.spec import Drill
+from sidecar.drill.drills.upgrade import has_history
 from sidecar.drill.processes import DrillError
 from sidecar.kafka.properties import read
 
@@ -35,13 +36,23 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         made.kafka.stop()
 
 
-def only(name: str) -> Drill:
-    (drill,) = chosen([name], {})
+def only(name: str, **options: object) -> Drill:
+    (drill,) = chosen([name], options)
     return drill
 
 
+def on_its_own(drill: Drill, folder: Path) -> None:
+    made = Ground(STAGES[drill.stage](folder, "4.3.1"), print)
+    try:
+        drill.start(made)
+        played(drill, made)
+    finally:
+        made.abandon()
+        made.kafka.stop()
+
+
 def played(drill: Drill, ground: Ground) -> None:
-    result = play(drill, ground, 1, drill.name, print)
+    result = play(drill, ground, 1, "-".join([drill.name, *drill.options]), print)
     assert result.ok, (result.problem, result.verdict, result.findings)
     told = result.json()
     assert told["n"] == 1 and set(told["seconds"]) == {"sidecar consumer", "sidecar classic"}
@@ -71,8 +82,31 @@ def test_the_owner_is_stopped(ground: Ground) -> None:
     played(only("stop"), ground)
 
 
+if has_history():
+
+    def test_sidecars_of_before_the_last_new_schema_are_upgraded(ground: Ground) -> None:
+        played(only("rolling-upgrade"), ground)
+
+
 def test_the_state_topic_is_restored_from_a_dump(ground: Ground) -> None:
     played(only("restore"), ground)
+
+
+def test_it_is_restored_from_a_dump_that_is_older(ground: Ground) -> None:
+    played(only("restore", older=True), ground)
+
+
+def test_a_version_with_newer_records_is_rolled_back(ground: Ground) -> None:
+    played(only("rollback"), ground)
+
+
+def test_a_broker_is_taken_out_and_another_one_has_its_id(ground: Ground) -> None:
+    played(only("remove-broker"), ground)
+
+
+@pytest.mark.timeout(700)
+def test_sidecars_are_rolled_out_and_taken_out(tmp_path: Path) -> None:
+    on_its_own(only("take-out", stay=True), tmp_path)
 
 
 def test_a_drill_whose_groups_do_not_come_back_fails_and_says_so(ground: Ground) -> None:
@@ -87,18 +121,7 @@ def test_a_drill_whose_groups_do_not_come_back_fails_and_says_so(ground: Ground)
 def test_the_owner_is_cut_off(tmp_path: Path) -> None:
     drill = only("cut-sidecar")
     drill.holds_s = 10.0
-    made = Ground(STAGES[drill.stage](tmp_path, "4.3.1"), print)
-    try:
-        drill.start(made)
-        played(drill, made)
-    finally:
-        made.abandon()
-        made.kafka.stop()
-
-
-def test_names(tmp_path: Path) -> None:
-    assert [d.name for d in chosen(["cut"], {})] == ["cut-sidecar", "cut-broker"]
-    assert len(chosen(["all"], {})) == len({d.name for d in chosen(["all"], {})}) == 18
+    on_its_own(drill, tmp_path)
 
 
 # ---- on a secured cluster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 from sidecar.drill.drills.ground import OWNERS_GROUP, Ground
 from sidecar.drill.drills.spec import Drill, Mark
@@ -17,11 +18,13 @@ def broker_of(node: Broker) -> Process:
     return node.process
 
 
-def start_again(ground: Ground, nodes: list[Broker]) -> None:
-    """Start these brokers, and wait until they lead and follow as before and all sidecars are ready."""
+def start_again(ground: Ground, nodes: list[Broker], then: Callable[[], None] = lambda: None) -> None:
+    """Start these brokers, and wait until they lead and follow as before and all sidecars are ready. `then` is called
+    when they listen."""
     for node in nodes:
         ground.kafka.start_broker(node)
     ground.wait("the brokers to listen", lambda: all(port_open(n.clients_port) for n in nodes), 90)
+    then()
     ground.wait_as_before()
 
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Sequence
+from http import HTTPStatus
+from urllib.error import HTTPError
 
 from sidecar.drill.drills.ground import Ground
+from sidecar.drill.drills.spec import Drill
+from sidecar.drill.local import Broker
 from sidecar.drill.processes import DrillError
 
 INCLUDE = "sidecar.groups.include"
 CONFIGS = "kafka.admin.ConfigCommand"
 """kafka-configs.sh."""
 TIMEOUT_S = 400.0
+BEFORE_ABOUT = "before /about"
+"""The version of a sidecar that does not tell one."""
 
 
 def command(*args: str) -> tuple[int, str]:
@@ -35,6 +43,37 @@ def must(*args: str) -> str:
     return said
 
 
+def doctor(ground: Ground) -> dict[str, str]:
+    """What `sidecar doctor` says of all sidecars: check -> status and finding, without those that are as they should
+    be. Raises DrillError if it says nothing."""
+    admins = (word for n in ground.kafka.nodes for word in ("--admin", f"127.0.0.1:{n.admin_port}"))
+    where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
+    code, said = command("doctor", *where, *admins, "-o", "json")
+    if code not in (0, 1):
+        raise DrillError(f"sidecar doctor: exit code {code}: {said[-500:]}")
+    checks = [json.loads(line) for line in said.splitlines()]
+    return {c["name"]: f"{c['status']}: {c['finding']}" for c in checks if c["status"] != "ok"}
+
+
+def find_well(drill: Drill, ground: Ground, when: str) -> None:
+    """What an operator looks at: no check of `sidecar doctor` fails."""
+    said = doctor(ground)
+    failed = {name: what for name, what in said.items() if what.startswith("fail")}
+    besides = f"; to be read: {', '.join(sorted(said))}" if said else ""
+    drill.find(f"sidecar doctor {when}", failed or f"nothing fails{besides}", not failed)
+
+
+def told_version(node: Broker) -> str:
+    """Of the code that runs there, as /about tells it."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{node.admin_port}/about", timeout=10) as res:
+            return str(json.load(res)["version"])
+    except HTTPError as exc:
+        if exc.code != HTTPStatus.NOT_FOUND:
+            raise DrillError(f"/about of sidecar {node.node_id}: {exc}") from exc
+        return BEFORE_ABOUT
+
+
 def set_patterns(ground: Ground, patterns: str) -> None:
     """Which groups the sidecars coordinate, for all of them; "": as their own settings say. Raises DrillError."""
     change = ("--add-config", f"{INCLUDE}={patterns}") if patterns else ("--delete-config", INCLUDE)
@@ -49,21 +88,28 @@ def groups_of(ground: Ground) -> list[str]:
     return [name for c in ground.companies for name in (c.group, *(m.group for m in c.members))]
 
 
-def whereabouts(ground: Ground) -> dict[str, str]:
-    """Where each group under test is, as `sidecar groups list` shows it; nothing while it cannot be told."""
+def whereabouts(ground: Ground, groups: Sequence[str] = ()) -> dict[str, str]:
+    """Where each of these groups, or each group under test, is, as `sidecar groups list` shows it; nothing while it
+    cannot be told."""
     where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
     code, said = command("groups", "list", *where, "-o", "json")
     if code != 0:
         return {}
     told = {row["group"]: str(row["where"]) for row in map(json.loads, said.splitlines())}
-    return {name: told.get(name, "") for name in groups_of(ground)}
+    return {name: told.get(name, "") for name in groups or groups_of(ground)}
 
 
 def wait_where(ground: Ground, where: str, timeout_s: float) -> None:
     """Wait until all groups under test are there: `sidecar`, or `broker`."""
+    wait_whereabouts(ground, groups_of(ground), where, timeout_s)
+
+
+def wait_whereabouts(ground: Ground, groups: Sequence[str], where: str, timeout_s: float) -> None:
+    """The same of these groups."""
 
     def there() -> bool:
-        found = whereabouts(ground)
+        found = whereabouts(ground, groups)
         return bool(found) and set(found.values()) == {where}
 
-    ground.wait(f"all groups to be with the {where}", there, timeout_s, step_s=0.5)
+    if groups:
+        ground.wait(f"{len(groups)} groups to be with the {where}", there, timeout_s, step_s=0.5)

@@ -118,6 +118,8 @@ class Ground:
         self.crew: Members | None = None
         self.kinds: tuple[str, ...] = KINDS
         """Of the groups under test."""
+        self.unknown_kinds: set[str] = set()
+        """Kinds of records that were written on purpose, and which this version does not know."""
         self.clients_may_end = False
         """A client that ends is started again, as by whoever runs applications."""
 
@@ -230,13 +232,13 @@ class Ground:
         for (side, begin, bootstrap), kind, newcomer in itertools.product(places, KINDS, (False, True)):
             prefix = f"{begin}-{tag}-{kind}-{'newcomer' if newcomer else 'bystander'}"
             name = sibling_group(first, prefix, STATE_PARTITIONS)
-            where = self._addresses(bootstrap)
+            where = self.addresses(bootstrap)
             member = Member(name, kind, where, self.topic, newcomer, self.kafka.security)
             out.setdefault(side, []).append(member)
         return out
 
     @staticmethod
-    def _addresses(bootstrap: str) -> list[tuple[str, int]]:
+    def addresses(bootstrap: str) -> list[tuple[str, int]]:
         return [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in bootstrap.split(","))]
 
     def _company(self, tag: str, c: Company) -> Company:
@@ -251,7 +253,7 @@ class Ground:
         c.clients = [make(f"{name}-{of}").start() for make, of in zip(c.make, ("java", "py"), strict=True)]
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
-            where = self._addresses(c.bootstrap)
+            where = self.addresses(c.bootstrap)
             c.members.append(Member(name, c.kind, where, self.topic, security=k.security))
         return c
 

@@ -13,6 +13,7 @@ NAMES = (
     "kill-broker",
     "suspend-broker",
     "full-restart",
+    "remove-broker",
     "restore",
     "state-topic",
     "roll-out",

@@ -12,6 +12,7 @@ from sidecar.drill.drills.disk import DiskFull, small_disks
 from sidecar.drill.drills.ground import PROPERTIES, SIDECAR_ENV, Ground
 from sidecar.drill.drills.names import ALL, BOTH
 from sidecar.drill.drills.network import CutBroker, CutSidecar, lined
+from sidecar.drill.drills.remove import RemoveBroker
 from sidecar.drill.drills.restore import Restore
 from sidecar.drill.drills.rollback import Rollback
 from sidecar.drill.drills.rollout import RollOut, TakeOut, without_sidecars
@@ -35,6 +36,7 @@ DRILLS: tuple[type[Drill], ...] = (
     KillBroker,
     SuspendBroker,
     FullRestart,
+    RemoveBroker,
     Restore,
     StateTopic,
     RollOut,

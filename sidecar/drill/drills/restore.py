@@ -4,48 +4,80 @@ from __future__ import annotations
 
 import time
 
-from sidecar.drill.drills.commands import command, must
+from sidecar.drill.drills.commands import command, find_well, must
 from sidecar.drill.drills.ground import Ground
-from sidecar.drill.drills.sidecars import STOPS_WITHIN_S, sidecar_of
+from sidecar.drill.drills.sidecars import end_one
 from sidecar.drill.drills.spec import Drill, Mark
-from sidecar.drill.drills.topic import delete_and_create
+from sidecar.drill.drills.topic import delete
 from sidecar.drill.members import Member
 
 REFUSED = 1
 """Exit code of a command that will not."""
+OLDER = "older"
+"""Option: the dump is older in each round."""
 
 
 class Restore(Drill):
-    """All sidecars are stopped, the state topic is dumped, deleted, made anew and loaded, and they are started."""
+    """All sidecars are stopped, the state topic is dumped, deleted and loaded, and they are started. In every second
+    round the dump is older: a group was assigned anew since, and in each group somebody left and somebody joined. Then
+    the applications are stopped until the sidecars are ready."""
 
     name = "restore"
+    patience_s = 150.0
+    """Members that the older dump brings back, and who are gone, are removed when their sessions are over (45 s)."""
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
-        k = ground.kafka
-        before = self._epochs(ground)
+        k, older = ground.kafka, bool(i % 2) or bool(self.options.get(OLDER))
         file = k.folder / f"state-{time.strftime('%H%M%S')}-{i}.jsonl.gz"
         where = ("--bootstrap", k.internal, *k.command_config)
-        mark = Mark.now("all sidecars are stopped, and the state topic is restored from a dump")
-        early, _ = command("state", "load", str(file), *where)
+        moved = ground.companies[0].members[0].group
+        if older:
+            ground.say(must("state", "dump", str(file), *where))
+            self._time_passes(ground, moved)
+        before = self._epochs(ground)
+        mark = Mark.now(
+            f"all sidecars are stopped, and the state topic is restored from {'an older' if older else 'a'} dump"
+        )
+        early, _ = command("state", "load", str(file), *where, "--create")
         for node in k.nodes:
-            process, node.sidecar = sidecar_of(node), None
-            code = process.stop(STOPS_WITHIN_S)
-            self.find(f"sidecar {node.node_id} exits with 0", code, code == 0)
-        ground.say(must("state", "dump", str(file), *where))
-        full, why = command("state", "load", str(file), *where)
+            end_one(self, node)
+        if not older:
+            ground.say(must("state", "dump", str(file), *where))
+        full, why = command("state", "load", str(file), *where, "--create")
         self.find("a topic with records is not written to", why.splitlines()[:1], (early, full) == (REFUSED, REFUSED))
-        delete_and_create(ground)
-        ground.say(must("state", "load", str(file), *where))
+        delete(ground)
+        ground.say(must("state", "load", str(file), *where, "--create"))
+        if older:
+            for client in ground.clients:
+                client.process.kill()  # without a sidecar they cannot leave their groups
         started = time.monotonic()
         for node in k.nodes:
             k.start_sidecar(node)
         k.wait_ready(90)
         ground.say(f"the sidecars are ready {time.monotonic() - started:.1f} s after their start")
+        if older:
+            for c in ground.companies:
+                for client in list(c.clients):
+                    c.replace(client)
         ground.settled(self.patience_s)
+        find_well(self, ground, "after the restore")
         after = self._epochs(ground)
         anew = sorted(group for group, epoch in before.items() if after[group] != epoch)
-        self.find("members that had to join again", anew, not anew)
+        if older:
+            self.find("members that had to join again, with an older dump", anew, anew == [moved])
+        else:
+            self.find("members that had to join again", anew, not anew)
         return [mark]
+
+    def _time_passes(self, ground: Ground, group: str) -> None:
+        """What the dump does not have: an epoch of this group, and in each other one who left and who joined."""
+        where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
+        must("groups", "rebalance", group, *where, "--reason", "after the dump")
+        for c in ground.companies:
+            client = c.clients[-1]
+            client.stop()
+            c.replace(client)
+        ground.settled(self.patience_s)
 
     def heal(self, ground: Ground, i: int) -> None:
         """There is nothing to heal."""

@@ -1,6 +1,7 @@
-"""Back to today's version from one of tomorrow, whose records have newer schemas.
+"""Back to today's version from one of tomorrow, whose records have newer schemas, and one a kind that is new.
 
-Tomorrow's version is today's, with new versions of two schemas that it writes from its first record on.
+Tomorrow's version is today's, with new versions of two schemas that it writes from its first record on; and beside the
+record of a consumer group it writes one of a new kind, if the group is one of those that have it.
 """
 
 from __future__ import annotations
@@ -9,24 +10,77 @@ import json
 import re
 import shutil
 import urllib.request
+from collections.abc import Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 
 from sidecar.audit.topic import Reader, Where
+from sidecar.drill.drills.commands import must, told_version, wait_whereabouts
 from sidecar.drill.drills.ground import STATE_TOPIC, Ground
 from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark
+from sidecar.drill.drills.upgrade import as_installed
 from sidecar.drill.processes import DrillError
+from sidecar.process.about import PACKAGE as PROJECT
+from sidecar.process.about import package_version
+from sidecar.state.keys import StateKey
 from sidecar.state.schema import MARK, Schemas, published
 
 PACKAGE = Path(__file__).resolve().parents[2]
 NEWER = {"member": "core/consumer/records.py", "classic_group": "core/classic/records.py"}
 """Kind of record -> where the registry names its schema."""
 FIELD = {"name": "of_tomorrow", "type": "string", "default": "what today's version does not know"}
+KIND = "of_tomorrow"
+VERSION = "of-tomorrow"
+TABLE, ROWS = "core/kinds.py", "KINDS = (CONSUMER, CLASSIC)\n"
+"""Where the kinds of groups stand, with the records that each has."""
+NEW_KIND = """
+from dataclasses import dataclass, replace
+
+from sidecar.core.consumer import group as consumer_group
+from sidecar.core.consumer.records import GroupRecord
+from sidecar.core.records import RecordKind, Tombstone
+from sidecar.core.turn import Turn
 
 
-def tomorrow(folder: Path) -> tuple[Path, dict[str, bytes]]:
-    """Make that version; return where it is, and kind -> the fingerprint of its schema. Raises DrillError if the
-    schemas are not where they are looked for."""
+@dataclass(frozen=True, slots=True)
+class OfTomorrow:
+    group_id: str
+    why: str = "a record of a new kind"
+
+    kind = "{kind}"
+    sub_id = ""
+
+    def body(self):
+        return {{}}
+
+    @classmethod
+    def of(cls, group_id, sub_id, body):
+        return cls(group_id, body["why"])
+
+
+write, tombstones = Turn.write, consumer_group.ConsumerGroup.tombstones
+
+
+def write_beside(turn, record):
+    write(turn, record)
+    if isinstance(record, GroupRecord) and record.group_id in {groups!r}:
+        write(turn, OfTomorrow(record.group_id))
+
+
+Turn.write = write_beside
+consumer_group._APPLY[OfTomorrow] = lambda group, record: None
+consumer_group.ConsumerGroup.tombstones = lambda group, why: [
+    *([Tombstone("{kind}", group.group_id, "", why)] if group.group_id in {groups!r} else []),
+    *tombstones(group, why),
+]
+KINDS = (replace(CONSUMER, records=(*CONSUMER.records, RecordKind("{kind}", OfTomorrow, "{kind}-v1"))), CLASSIC)
+"""
+
+
+def tomorrow(folder: Path, have_new_kind: Sequence[str] = ()) -> tuple[Path, dict[str, bytes]]:
+    """Make that version; return where it is, and kind -> the fingerprint of its schema. `have_new_kind`: consumer
+    groups. Raises DrillError if what is changed is not where it is looked for."""
     tree = folder / "sidecar-of-tomorrow"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -44,35 +98,70 @@ def tomorrow(folder: Path) -> tuple[Path, dict[str, bytes]]:
         schema["fields"].append(FIELD)
         (tree / PACKAGE.name / "state" / "schemas" / f"{newer}.avsc").write_text(json.dumps(schema))
         prints[kind] = Schemas.empty().learn(json.dumps(schema))
+    _with_new_kind(tree / PACKAGE.name, have_new_kind)
+    points = distribution(PROJECT).entry_points
+    groups = {group: {e.name: e.value for e in points.select(group=group)} for group in points.groups}
+    as_installed(tree, f"{package_version()}+{VERSION}", groups)
     return tree, prints
 
 
+def _with_new_kind(package: Path, groups: Sequence[str]) -> None:
+    table = package / TABLE
+    text = table.read_text()
+    if text.count(ROWS) != 1:
+        raise DrillError(f"{TABLE} does not have the line {ROWS.strip()!r}")
+    table.write_text(text.replace(ROWS, NEW_KIND.format(kind=KIND, groups=tuple(groups))))
+    schema = json.loads(published()["group-v1"])
+    head = [f for f in schema["fields"] if f["name"] in ("owner_epoch", "time_ms", "revision", "why")]
+    schema |= {"name": KIND, "fields": head}
+    (package / "state" / "schemas" / f"{KIND}-v1.avsc").write_text(json.dumps(schema))
+
+
 class Rollback(Drill):
-    """The sidecars become ones of tomorrow, which write newer schemas, then one after the other today's again."""
+    """The sidecars become ones of tomorrow, which write newer schemas and a new kind, then one after the other today's
+    again. The group that has the new kind is given back before, and taken in afterwards."""
 
     name = "rollback"
 
     def prepare(self, ground: Ground, i: int) -> None:
-        self.tree, self.prints = tomorrow(ground.kafka.folder)
+        first = ground.companies[0]
+        self.new = [first.members[0].group] if ground.kafka.has_consumer_groups else []
+        """Kafka has to take it while the sidecars cannot."""
+        self.tree, self.prints = tomorrow(ground.kafka.folder, self.new)
+        ground.unknown_kinds.add(KIND)
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
-        marks = []
-        for node in ground.kafka.nodes:
+        marks, nodes, seen = [], ground.kafka.nodes, []
+        where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
+        for node in nodes:
             marks.append(Mark.now(f"sidecar {node.node_id} becomes one of tomorrow"))
             ground.kafka.trees[node.node_id] = self.tree
             replace_one(self, ground, node)
+            seen.append(of_tomorrow(ground))
         ground.settled(self.patience_s)
         for c in ground.companies:  # somebody joins: its group's records are tomorrow's
             client = c.clients[-1]
             client.stop()
             c.replace(client)
+        for group in self.new:
+            must("groups", "rebalance", group, *where, "--reason", "a record of the new kind is written")
         ground.settled(self.patience_s)
         there = self._written(ground)
-        self.find("records of newer schemas", there, all(there.values()))
-        for node in ground.kafka.nodes:
+        wanted = [*self.prints, *([KIND] if self.new else [])]
+        self.find("records of newer schemas and of a new kind", there, all(there[kind] for kind in wanted))
+        for group in self.new:
+            must("groups", "release", group, *where)
+        wait_whereabouts(ground, self.new, "broker", self.patience_s)
+        for node in nodes:
             marks.append(Mark.now(f"sidecar {node.node_id} becomes one of today"))
             ground.kafka.trees.pop(node.node_id)
             replace_one(self, ground, node)
+            seen.append(of_tomorrow(ground))
+        steps = list(range(1, len(nodes) + 1))
+        self.find("sidecars of tomorrow after each step", seen, seen == [*steps, *reversed(steps[:-1]), 0])
+        for group in self.new:
+            must("groups", "adopt", group, *where)
+        wait_whereabouts(ground, self.new, "sidecar", self.patience_s)
         ground.settled(self.patience_s)
         return marks
 
@@ -81,14 +170,20 @@ class Rollback(Drill):
         self.find("groups that today's version cannot read", unreadable, unreadable == 0)
 
     def _written(self, ground: Ground) -> dict[str, int]:
-        """By kind, how many values of the newer schema stand in the topic."""
-        found = dict.fromkeys(self.prints, 0)
-        with Reader(Where(ground.kafka.internal, STATE_TOPIC, {})) as reader:
+        """By kind, how many values of the newer schema, or of the new kind, stand in the topic."""
+        found = dict.fromkeys((*self.prints, KIND), 0)
+        with Reader(Where(ground.kafka.internal, STATE_TOPIC, ground.kafka.security.librdkafka())) as reader:
             for p in range(reader.partitions()):
-                values = [raw.value or b"" for raw in reader.taken(p).records]
-                for kind, fingerprint in self.prints.items():
-                    found[kind] += sum(v.startswith(MARK + fingerprint) for v in values)
+                for raw in reader.taken(p).records:
+                    value = raw.value or b""
+                    for kind, fingerprint in self.prints.items():
+                        found[kind] += value.startswith(MARK + fingerprint)
+                    found[KIND] += bool(value) and isinstance(raw.key, StateKey) and raw.key.kind == KIND
         return found
+
+
+def of_tomorrow(ground: Ground) -> int:
+    return sum(told_version(n).endswith(VERSION) for n in ground.kafka.nodes)
 
 
 def unreadable_groups(admin_port: int) -> int:

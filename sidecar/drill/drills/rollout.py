@@ -12,7 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from sidecar.drill.drills.brokers import broker_of
-from sidecar.drill.drills.commands import groups_of, must, set_patterns, wait_where, whereabouts
+from sidecar.drill.drills.commands import find_well, groups_of, must, set_patterns, wait_where, whereabouts
 from sidecar.drill.drills.ground import KINDS, OWNERS_GROUP, PROPERTIES, STATE_TOPIC, Ground
 from sidecar.drill.drills.judge import Verdict, audit, judge_audit
 from sidecar.drill.drills.sidecars import STOPS_WITHIN_S, sidecar_of
@@ -26,6 +26,8 @@ MOVED_S = 330.0
 CALM_S = 3.0
 """With each mixed fleet."""
 PATTERN = "drill-.*"
+STAY = "stay"
+"""Option of take-out: the brokers stay without sidecars."""
 
 
 def without_sidecars(folder: Path, version: str) -> LocalKafka:
@@ -61,11 +63,13 @@ class _Deployment(Drill):
         where = set(whereabouts(ground).values())
         self.find("groups before they are taken in are with", sorted(where), where == {"broker"})
         ground.wait_as_before()
+        find_well(self, ground, "before a group is taken in")
         first = ground.companies[0].group
         marks.append(Mark.now("the groups are taken in"))
         must("groups", "adopt", first, "--bootstrap", ground.kafka.bootstrap)
         set_patterns(ground, PATTERN)
         wait_where(ground, "sidecar", MOVED_S)
+        find_well(self, ground, "after the rollout")
         return marks
 
     # ---- and back -----------------------------------------------------------------------------------------
@@ -156,5 +160,6 @@ class TakeOut(_Deployment):
         return self.take_out(ground)
 
     def heal(self, ground: Ground, i: int) -> None:
-        """The audit at the end of all drills wants a topic; and so it is seen that nothing stands in the way."""
-        self.roll_out(ground)
+        """So it is seen that nothing stands in the way."""
+        if not self.options.get(STAY):
+            self.roll_out(ground)

@@ -95,13 +95,19 @@ class SuspendOwner(_OneSidecar):
         ground.kafka.wait_ready()
 
 
+def end_one(drill: Drill, node: Broker) -> None:
+    """Stop a sidecar in order: of two processes the front first."""
+    parts = [p for p in (sidecar_of(node), node.coordinator) if p is not None]
+    node.sidecar = node.coordinator = None
+    for process in parts:
+        code = process.stop(STOPS_WITHIN_S)
+        if code != 0:
+            drill.find(f"{process.name} exits with 0", code, ok=False)
+
+
 def replace_one(drill: Drill, ground: Ground, node: Broker) -> None:
     """Stop a sidecar in order, start it again, and give the clients a moment with what they have then."""
-    process = sidecar_of(node)
-    node.sidecar = None
-    code = process.stop(STOPS_WITHIN_S)
-    if code != 0:
-        drill.find(f"sidecar {node.node_id} exits with 0", code, ok=False)
+    end_one(drill, node)
     ground.kafka.start_sidecar(node)
     ground.kafka.wait_ready()
     time.sleep(CALM_S)

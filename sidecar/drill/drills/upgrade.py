@@ -6,16 +6,19 @@ import io
 import subprocess
 import sys
 import tarfile
+import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from sidecar.drill.drills.commands import find_well, told_version
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.processes import DrillError
+from sidecar.process.about import PACKAGE, package_version
 
 ROOT = Path(__file__).resolve().parents[3]
-AGO = "HEAD~50"
-"""Where the project has no tag yet."""
+SCHEMAS = "sidecar/state/schemas/*.avsc"
 
 
 def in_checkout() -> bool:
@@ -31,34 +34,72 @@ def _git(*args: str) -> bytes:
 
 
 def earlier() -> str:
-    """Return the commit to upgrade from where none is named: the last tag, or one of a while ago. Raises DrillError."""
+    """Return the commit to upgrade from where none is named: the last tag, or where there is none the commit before
+    the last new schema of a record. Raises DrillError."""
     tags = _git("tag", "--merged", "HEAD", "--sort=-creatordate").decode().split()
-    wanted = tags[0] if tags else AGO
+    wanted = tags[0] if tags else _git("log", "-1", "--format=%H^", "--diff-filter=A", "--", SCHEMAS).decode().strip()
     try:
         return _git("rev-parse", "--short", "--verify", f"{wanted}^{{commit}}").decode().strip()
     except DrillError:
         if _git("rev-parse", "--is-shallow-repository").strip() != b"true":
             raise
-        text = f"this clone has no history, and so not {wanted}: git fetch --unshallow --tags, or name --earlier COMMIT"
-        raise DrillError(text) from None
+    raise DrillError("this clone has no history: git fetch --unshallow --tags, or name --earlier COMMIT")
 
 
-def checkout(commit: str, folder: Path) -> Path:
-    """Unpack this commit and build its kernels, if that works; without them the sidecar runs in Python. Raises
+def has_history() -> bool:
+    """Whether there is an earlier version to upgrade from."""
+    try:
+        return bool(earlier())
+    except DrillError:
+        return False
+
+
+def has_commit(commit: str) -> bool:
+    try:
+        return bool(_git("rev-parse", "--verify", f"{commit}^{{commit}}"))
+    except DrillError:
+        return False
+
+
+def checkout(commit: str, folder: Path, say: Callable[[str], None] = print) -> Path:
+    """Unpack this commit and build its kernels; without them the sidecar runs in Python, which is said. Raises
     DrillError if there is no such commit."""
     tree = folder / f"sidecar-of-{commit}"
     if not tree.exists():
         with tarfile.open(fileobj=io.BytesIO(_git("archive", commit))) as packed:
             packed.extractall(tree, filter="data")
-        (tree / "pyproject.toml").unlink(missing_ok=True)  # an older setuptools refuses it; setup.py is enough here
+        project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+        (tree / "pyproject.toml").unlink()  # an older setuptools refuses it; setup.py is enough here
+        log = folder / f"build-of-{commit}.log"
         build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-        with (folder / f"build-of-{commit}.log").open("wb") as log:
-            subprocess.run(build, cwd=tree, stdout=log, stderr=log, check=False)
+        with log.open("wb") as out:
+            done = subprocess.run(build, cwd=tree, stdout=out, stderr=out, check=False)
+        if done.returncode != 0:
+            say(f"the kernels of {commit} cannot be built: its sidecars run in Python; {log}")
+        as_installed(tree, f"{project['version']}+{commit}", project.get("entry-points", {}))
     return tree
 
 
+def as_installed(tree: Path, version: str, entry_points: Mapping[str, Mapping[str, str]]) -> None:
+    """Write what pip writes of a package. A process of this tree finds it before that of the installed one, and so
+    tells this version in /about: only the code of the tree can say so."""
+    info = tree / f"{PACKAGE.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {version}\n")
+    points = (
+        f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in names.items()) for group, names in entry_points.items()
+    )
+    (info / "entry_points.txt").write_text("\n".join(points))
+
+
+def of_today(ground: Ground) -> int:
+    """How many sidecars tell the version of this package."""
+    return sum(told_version(n) == package_version() for n in ground.kafka.nodes)
+
+
 class RollingUpgrade(Drill):
-    """One sidecar after the other becomes one of an earlier commit, then one after the other today's again."""
+    """One sidecar after the other becomes one of an earlier commit, then one after the other today's again. That of
+    the first broker is two processes."""
 
     name = "rolling-upgrade"
     needs_checkout = True
@@ -66,21 +107,31 @@ class RollingUpgrade(Drill):
     commit = ""
 
     def prepare(self, ground: Ground, i: int) -> None:
+        k = ground.kafka
         self.commit = self.commit or str(self.options.get("earlier") or earlier())
-        self.tree = checkout(self.commit, ground.kafka.folder)
+        self.tree = checkout(self.commit, k.folder, ground.say)
+        k.halved.add(k.nodes[0].node_id)
+        replace_one(self, ground, k.nodes[0])
+        ground.settled(self.patience_s)
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
-        marks = []
+        marks, nodes, seen = [], ground.kafka.nodes, []
         for tree, what in ((self.tree, f"of {self.commit}"), (None, "of today")):
-            for node in ground.kafka.nodes:
+            for node in nodes:
                 marks.append(Mark.now(f"sidecar {node.node_id} becomes one {what}"))
                 if tree is None:
                     ground.kafka.trees.pop(node.node_id, None)
                 else:
                     ground.kafka.trees[node.node_id] = tree
                 replace_one(self, ground, node)
+                seen.append(len(nodes) - of_today(ground))
             ground.settled(self.patience_s)
+        steps = list(range(1, len(nodes) + 1))
+        self.find(f"sidecars of {self.commit} after each step", seen, seen == [*steps, *reversed(steps[:-1]), 0])
         return marks
 
     def heal(self, ground: Ground, i: int) -> None:
-        """There is nothing to heal."""
+        find_well(self, ground, "after the upgrade")
+        first = ground.kafka.nodes[0]
+        ground.kafka.halved.discard(first.node_id)
+        replace_one(self, ground, first)
