@@ -11,7 +11,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test bench drill audit wire sim differential exactly-once house clients lock vulnerabilities manifests clean
+.PHONY: demo test long bench drill audit wire sim differential exactly-once house clients lock vulnerabilities manifests clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kernel.c sidecar/native/_wire.c
@@ -33,6 +33,11 @@ test: $(READY)
 	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
 	@test "$$SIDECAR_WITHOUT_GO" = 1 || $(BIN)/python -m tools.deploy_tools build
 	$(BIN)/pytest $(ARGS)
+
+# The drills of procedures (docs/procedures.md) that take minutes each; CI plays them once a night.
+long: $(READY)
+	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+	$(BIN)/pytest -m long $(ARGS)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.$(subst -,_,$(NAME)) $(ARGS)

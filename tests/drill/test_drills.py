@@ -84,6 +84,7 @@ def test_the_owner_is_stopped(ground: Ground) -> None:
 
 if has_history():
 
+    @pytest.mark.long
     def test_sidecars_of_before_the_last_new_schema_are_upgraded(ground: Ground) -> None:
         played(only("rolling-upgrade"), ground)
 
@@ -92,18 +93,22 @@ def test_the_state_topic_is_restored_from_a_dump(ground: Ground) -> None:
     played(only("restore"), ground)
 
 
+@pytest.mark.long
 def test_it_is_restored_from_a_dump_that_is_older(ground: Ground) -> None:
     played(only("restore", older=True), ground)
 
 
+@pytest.mark.long
 def test_a_version_with_newer_records_is_rolled_back(ground: Ground) -> None:
     played(only("rollback"), ground)
 
 
+@pytest.mark.long
 def test_a_broker_is_taken_out_and_another_one_has_its_id(ground: Ground) -> None:
     played(only("remove-broker"), ground)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(700)
 def test_sidecars_are_rolled_out_and_taken_out(tmp_path: Path) -> None:
     on_its_own(only("take-out", stay=True), tmp_path)
