@@ -329,6 +329,24 @@ STATE = [
     rises("SidecarHandlerFault", "sidecar_handler_faults_total", "1h", "critical", "A request broke its handler.", {}),
 ]
 OLDEST, ALLOWED = "group_state_audit_oldest_seconds", "group_state_audit_compaction_lag_seconds"
+AUDIT_JOB = 'job="group-state-audit"'
+LOST = (
+    (
+        "AuditLostRecords",
+        "group_state_audit_lost_records",
+        "Records were gone from the topic before the audit read them.",
+    ),
+    ("AuditMissingRecords", "group_state_audit_missing_records", "Compaction took records before the audit read them."),
+)
+
+
+def _lost(name: str, metric: str, summary: str) -> Alert:
+    """It has risen in the last 6 hours, or since the audit was last there. A loss of last year is no alert."""
+    expr = f"{metric} > last_over_time({metric}[30d] offset 6h)"
+    series = f"{metric}{{{A}}}"
+    return Alert(name, expr, "0s", "warning", summary, {series: "3x1300 9x200"}, {series: "9x1500"}, ON_A, "6h5m")
+
+
 AUDIT = [
     Alert(
         "AuditFallsBehind",
@@ -350,13 +368,17 @@ AUDIT = [
         {f"group_state_audit_up{{{A}}}": "1x200"},
         ON_A,
     ),
-    above(
-        "AuditLostRecords",
-        "group_state_audit_lost_records",
-        "0s",
+    Alert(
+        "AuditDown",
+        f"up{{{AUDIT_JOB}}} == 0",
+        "10m",
         "warning",
-        "Records were compacted before the audit had read them.",
+        "The audit does not answer Prometheus.",
+        {f"up{{{AUDIT_JOB},{A}}}": "0x200"},
+        {f"up{{{AUDIT_JOB},{A}}}": "1x200"},
+        {"job": "group-state-audit", **ON_A},
     ),
+    *(_lost(name, metric, summary) for name, metric, summary in LOST),
     above(
         "AuditFindings",
         "group_state_audit_findings",

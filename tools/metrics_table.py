@@ -63,7 +63,7 @@ def page() -> str:
     parts.append(PYTHON)
     parts.append(_table([(f.name, f.type, "", f.documentation, "") for f in _process()]))
     parts.append(AUDIT)
-    lags = [(name, "gauge", "partition", about, "") for name, (about, _) in continuous.PER_PARTITION.items()]
+    lags = [(name, "gauge", "partition", about, "") for name, about in continuous.PER_PARTITION.items()]
     seen = {name for name, *_ in lags}
     families = [f for f in continuous.Metrics().registry.collect() if f.name not in seen]
     parts.append(_table([*lags, *((f.name, f.type, "", f.documentation, "") for f in families)]))

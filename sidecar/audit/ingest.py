@@ -37,7 +37,26 @@ def last_batch(lake: Lake) -> Batch:
     return NOTHING if said is None else Batch.of(said)
 
 
-def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> Batch:
+def lost_so_far(lake: Lake) -> dict[int, int]:
+    """How many offsets of each partition were gone from the topic before the lake had them."""
+    total: dict[int, int] = {}
+    for n in range(lake.last_batch(), -1, -1):
+        batch = Batch.of(said) if (said := lake.batch(n)) is not None else NOTHING
+        counts = batch.lost_total
+        for p, count in (counts or {p: end - begin for p, (begin, end) in batch.lost.items()}).items():
+            total[p] = total.get(p, 0) + count
+        if counts is not None:
+            break
+    return total
+
+
+def ingest(
+    spark: SparkSession,
+    source_uri: str,
+    lake: Lake,
+    options: Mapping[str, str] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Batch:
     """Read what the lake does not have yet, as one batch. A batch that was begun and not ended is ended first, and then
     nothing more is read. Raises AuditError.
 
@@ -71,6 +90,8 @@ def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[st
                 return before
             plan = Plan(before.number + 1, source.shown, identity, ranges, lost)
             put_json(lake.record(plan.batch, plan=True), asdict(plan))
+        offsets = sum(end - begin for begin, end in plan.ranges.values())
+        say(f"batch {plan.batch}: reads {offsets:,} offsets of {len(plan.ranges)} partitions")
         return run_plan(spark, lake, plan, partial(_read_source, spark, source, plan))
 
 
@@ -137,7 +158,10 @@ def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:
     last = {p: c[-1] for p, c in claims.items()}
     now = int(time.time() * 1000)
     about = (plan.source, plan.identity or before.identity, lake.incarnation, plan.ranges, plan.lost)
-    done = Batch(n, *about, position, counts, last, schemas, now, plan.stream)
+    total = lost_so_far(lake)
+    for p, (begin, end) in plan.lost.items():
+        total[p] = total.get(p, 0) + end - begin
+    done = Batch(n, *about, position, counts, last, schemas, now, plan.stream, total)
     put_json(lake.record(n), asdict(done))
     facts.unlink(missing_ok=True)
     return done

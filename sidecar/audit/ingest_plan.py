@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.audit.errors import Misused, number
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_kafka import KafkaSource
 from sidecar.audit.source_uri import Source
@@ -51,6 +52,9 @@ class Batch:
     schemas: dict[str, str]
     done_ms: int = 0
     stream: tuple[str, int] | None = None
+    lost_total: dict[int, int] | None = None
+    """How many offsets of each partition were lost so far, in this batch or before. None: a version of this program
+    wrote it that did not add them up."""
     new: bool = True
     """False: there was nothing to read, and this is the batch before."""
 
@@ -59,6 +63,8 @@ class Batch:
         plain = dict(said)
         plain["ranges"], plain["lost"] = _ranges(said["ranges"]), _ranges(said["lost"])
         plain["position"] = {int(p): n for p, n in said["position"].items()}
+        total = said.get("lost_total")
+        plain["lost_total"] = None if total is None else {int(p): n for p, n in total.items()}
         plain["claims"] = {int(p): (c[0], c[1]) for p, c in said["claims"].items()}
         plain["stream"] = None if said["stream"] is None else (said["stream"][0], said["stream"][1])
         return cls(**plain)
@@ -88,12 +94,24 @@ def recreated(source: Source, before: Batch, identity: str, bounds: Mapping[int,
     return ""
 
 
+def starting_offsets(options: Mapping[str, str]) -> dict[int, int]:
+    """Where to begin with a partition; one that is missing: at its first record. Raises Misused."""
+    said = options.get("starting_offsets", "earliest")
+    if said == "earliest":
+        return {}
+    try:
+        return {int(p): int(n) for p, n in json.loads(said).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise Misused(
+            f'the option starting_offsets is earliest, or {{"partition": offset}} in JSON, not {said!r}'
+        ) from None
+
+
 def plan_ranges(
     before: Batch, bounds: Mapping[int, tuple[int, int]], options: Mapping[str, str]
 ) -> tuple[Ranges, Ranges]:
     """What to read of each partition, and what is gone already."""
-    said = options.get("starting_offsets", "earliest")
-    starts = {} if said == "earliest" else {int(p): int(n) for p, n in json.loads(said).items()}
+    starts = starting_offsets(options)
     ranges, lost = {}, {}
     for p, (low, high) in bounds.items():
         have = before.position.get(p)
@@ -102,7 +120,7 @@ def plan_ranges(
             lost[p] = (have, low)
         if begin < high:
             ranges[p] = (begin, high)
-    return limited(ranges, int(options.get("max_records", "0"))), lost
+    return limited(ranges, number(options, "max_records", 0)), lost
 
 
 def limited(ranges: Ranges, most: int) -> Ranges:

@@ -23,6 +23,8 @@ LONGEST_STATISTIC = 64
 """A longer text as least or greatest value is left out."""
 OPEN = "open-"
 """Names of files that hold rows which a later batch replaces begin so."""
+MERGED = "merged-"
+"""Names of files that maintenance made of several begin so."""
 
 
 @dataclass(frozen=True)

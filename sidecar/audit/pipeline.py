@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sidecar.audit.errors import AuditError
+from sidecar.audit.errors import AuditError, number
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.gold.tasks import BETWEEN, ROWS_PER_TASK, Work, gold_of_units, planned
-from sidecar.audit.ingest import ingest, last_batch, waiting
+from sidecar.audit.ingest import ingest, last_batch, lost_so_far, waiting
 from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
@@ -64,10 +64,10 @@ def audit(
     spark: SparkSession, source: str, lake: Lake, options: Mapping[str, str] | None = None, say: Say = lambda text: None
 ) -> Batch:
     """Read what is new, and bring gold up to date. Raises AuditError."""
-    batch = ingest(spark, source, lake, options)
+    batch = ingest(spark, source, lake, options, say)
     lake = Lake.at(lake.base)  # the topic may have been re-created
     if batch.new:
-        say(f"batch {batch.number}: {batch.records:,} records of {batch.source}")
+        say(f"batch {batch.number}: {batch.records:,} records of {batch.source}; now gold is made of them")
     make_gold(spark, lake, say, options)
     return last_batch(lake)
 
@@ -100,7 +100,7 @@ def _up_to_date(lake: Lake) -> bool:
 
 def _done(lake: Lake) -> int:
     """The last batch that every table of gold has."""
-    return min(lake.committed(t) for t in GOLD.values())
+    return lake.done(list(GOLD.values()))
 
 
 def _left(lake: Lake, batch: int) -> Path:
@@ -127,7 +127,7 @@ def _batch(spark: SparkSession, lake: Lake, n: int, options: Mapping[str, str]) 
         options.get("memory_per_task", ""),
     )
     rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
-    files = _folded(spark, work, _spread(lake, n, rows), int(options.get("rows_per_task", ROWS_PER_TASK)))
+    files = _folded(spark, work, _spread(lake, n, rows), number(options, "rows_per_task", ROWS_PER_TASK))
     if not left.is_dir():
         _put_carried(making, files)
         making.rename(left)
@@ -196,15 +196,13 @@ def verdict(lake: Lake) -> Verdict:
     partitions = [c for c in covered if c["scope"] == "partition"]
     groups = {c["group_id"] for c in covered if c["scope"] == "group" and c["group_id"]}
     since = [c["complete_since_ms"] for c in partitions if c["complete_since_ms"] is not None]
-    batches = [Batch.of(said) for n in range(lake.last_batch() + 1) if (said := lake.batch(n)) is not None]
-    lost = sum(end - begin for b in batches for begin, end in b.lost.values())
     return Verdict(
         proven=overlaps.count("proven"),
         possible=overlaps.count("possible"),
         stale_writes=sum(f.rows for f in lake.files(GOLD["stale_writes"])),
         unreadable=sum(f.rows for f in lake.files(GOLD["unreadable"])),
         missing=sum(c["missing"] for c in partitions),
-        lost=lost,
+        lost=sum(lost_so_far(lake).values()),
         complete_since_ms=max(since, default=None),
         groups=len(groups),
         records=sum(f.rows for f in lake.files(BRONZE)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.state.codec import Encoded
@@ -18,15 +18,20 @@ class Topics:
         self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
 
-    def create(self, name: str, partitions: int = 3) -> str:
+    def create(self, name: str, partitions: int = 3, policy: str = "compact") -> str:
         """Returns its URI."""
-        settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(LAG_MS)}
+        settings = {"cleanup.policy": policy, "min.compaction.lag.ms": str(LAG_MS)}
         made = self.admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
         made[name].result(30)
         return f"kafka://{self.bootstrap}/{name}"
 
     def delete(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(30)
+
+    def delete_before(self, name: str, partition: int, offset: int) -> None:
+        """Of a topic that has the policy delete, too."""
+        place = TopicPartition(name, partition, offset)
+        self.admin.delete_records([place])[place].result(30)
 
     def write(self, name: str, logs: Mapping[int, Sequence[Encoded]], first_ms: int = T0) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 0})
