@@ -102,7 +102,11 @@ class Lake:
     def setup(self, tables: Sequence[Table] = ()) -> None:
         """Make the lake and these tables, if they are not there."""
         if not is_lake(self.base):
-            put_json(self.base / "lake.json", {"format": self.format, "incarnation": self.incarnation, "version": 1})
+            said = {"format": self.format, "incarnation": self.incarnation, "version": 1}
+            try:
+                put_json(self.base / "lake.json", said)
+            except OSError as exc:
+                raise AuditError(f"{self.base} cannot be made: {exc.strerror}") from exc
         for table in tables:
             self.tables.create(table)
 
@@ -226,8 +230,10 @@ class Lake:
             return table.arrow.empty_table().select(names)
         folders = ds.partitioning(pa.schema([table.arrow.field(n) for n in table.by]), flavor="hive")
         base = str(self.tables.folder(table))
-        found = ds.dataset(paths, schema=table.arrow, partitioning=folders, partition_base_dir=base, format="parquet")
         try:
+            found = ds.dataset(
+                paths, schema=table.arrow, partitioning=folders, partition_base_dir=base, format="parquet"
+            )
             return found.to_table(columns=names, filter=where)
         except (OSError, pa.ArrowInvalid) as exc:
             raise unreadable(table, exc) from exc

@@ -67,7 +67,7 @@ def audit(
     batch = ingest(spark, source, lake, options, say)
     lake = Lake.at(lake.base)  # the topic may have been re-created
     if batch.new:
-        say(f"batch {batch.number}: {batch.records:,} records of {batch.source}; now gold is made of them")
+        say(f"batch {batch.number}: {batch.records:,} records of {batch.source}; now its tables are made")
     make_gold(spark, lake, say, options)
     return last_batch(lake)
 

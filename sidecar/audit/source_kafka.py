@@ -242,7 +242,7 @@ class KafkaSource:
                         if m.offset() < waiting[p][1]:
                             found[p] = m.timestamp()[1]
                         del waiting[p]
-                        consumer.incremental_unassign([TopicPartition(name, p)])
+                        consumer.pause([TopicPartition(name, p)])
                     elif p in waiting and error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
                         del waiting[p]
                 if time.monotonic() > end:
