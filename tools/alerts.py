@@ -341,10 +341,10 @@ LOST = (
 
 
 def _lost(name: str, metric: str, summary: str) -> Alert:
-    """It has risen in the last 6 hours, or since the audit was last there. A loss of last year is no alert."""
-    expr = f"{metric} > last_over_time({metric}[30d] offset 6h)"
+    """It has risen in the last hour, or since the audit was last there. A loss of last year is no alert."""
+    expr = f"{metric} > last_over_time({metric}[30d] offset 1h)"
     series = f"{metric}{{{A}}}"
-    return Alert(name, expr, "0s", "warning", summary, {series: "3x1300 9x200"}, {series: "9x1500"}, ON_A, "6h5m")
+    return Alert(name, expr, "0s", "warning", summary, {series: "3x240 9x60"}, {series: "9x300"}, ON_A, "65m")
 
 
 AUDIT = [
