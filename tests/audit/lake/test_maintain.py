@@ -222,5 +222,5 @@ def test_a_batch_reads_only_the_last_record_of_those_before(
     pipeline.verdict(lake)
     records = {p for p in read if p.startswith(str(lake.record(0).parent))}
     assert records <= {str(lake.record(n, plan)) for n in (BATCHES - 1, BATCHES) for plan in (False, True)}
-    most = max(len([p for p in set(read) if f"/{t.name}/" in p]) for t in [BRONZE, *SILVER_TABLES.values()])
+    most = max(len([p for p in set(read) if f"/{t.layer}/{t.name}/" in p]) for t in [BRONZE, *SILVER_TABLES.values()])
     assert most <= 2, "the checkpoint, and what came since"
