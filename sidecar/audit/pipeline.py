@@ -30,7 +30,7 @@ from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import numbered
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.moments import shown
-from sidecar.audit.shares import Share, recorded, share
+from sidecar.audit.shares import Share, can_be_made_anew, recorded, share
 from sidecar.audit.standing import Standing, reasons, standing, together
 
 if TYPE_CHECKING:
@@ -228,6 +228,7 @@ def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
     listed = folder / "files.json"
     said = json.loads(listed.read_text()) if listed.is_file() else {}
     if said.get("version") != CARRIED_VERSION:
+        can_be_made_anew(lake)
         raise AuditError(
             f"gold in {lake.root} was made by another version of this program: remove {lake.root / 'gold'} and"
             f" {folder.parent}, and run again. It is made anew from silver; nothing is lost."

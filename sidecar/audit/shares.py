@@ -51,6 +51,12 @@ def share(lake: Lake, n: int) -> Share:
     return Share(n, silver, recorded(lake, n).cuts(recorded(lake, n - 1)), n == 0)
 
 
+def can_be_made_anew(lake: Lake) -> None:
+    """Raises AuditError if gold cannot."""
+    if put_together(lake):
+        _begins(lake, lake.last_batch())
+
+
 def put_together(lake: Lake) -> bool:
     """Whether rows or records of some batches cannot be told apart any more."""
     files = (f for table in SILVER_TABLES.values() for f in lake.files(table))

@@ -195,14 +195,15 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset({p: high for p, (_, high) in self.source.bounds().items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begins, bounds = _next(start), None
+        begins, following = _next(start), _next(end)
         ranges: Ranges = {}
-        for p, b in _next(end).items():
-            if p not in begins:
-                bounds = bounds or self.source.bounds()
-                begins[p] = bounds[p][0]
-            if begins[p] < b:
-                ranges[p] = (begins[p], b)
+        bounds = self.source.bounds() if self._may_lose or following.keys() - begins.keys() else {}
+        for p, b in following.items():
+            begin = begins.get(p, 0)
+            if self._may_lose or p not in begins:
+                begin = max(begin, bounds[p][0])
+            if begin < b:
+                ranges[p] = (begin, b)
         return [SplitPartition(s) for s in self.source.splits(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -212,6 +213,10 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self.source.identity() if topic is None else topic
         return {"topic": known, "next": {str(p): n for p, n in sorted(following.items())}}
 
+    @property
+    def _may_lose(self) -> bool:
+        return self.options.get("fail_on_data_loss", "true").lower() == "false"
+
     def _ahead(self, start: dict[str, Any]) -> Ranges:
         """What has not been read yet. Raises AuditError if some of it is gone."""
         topic = self.source.identity()
@@ -220,7 +225,7 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, ranges = _next(start), {}
         for p, (low, high) in self.source.bounds().items():
             begin = begins.get(p, low)
-            if begin < low and self.options.get("fail_on_data_loss", "true").lower() != "false":
+            if begin < low and not self._may_lose:
                 raise AuditError(
                     f"{self.source.shown}: partition {p} begins at {low}, but {begin} was to be read next; what is "
                     "between is lost. To go on without it, set fail_on_data_loss to false"

@@ -113,10 +113,12 @@ def stream(
 @contextmanager
 def _errors() -> Iterator[None]:
     """Around what reads the source or the lake, or fills it. Raises Failed."""
-    from sidecar.audit.errors import AuditError
+    from sidecar.audit.errors import AuditError, Misused
 
     try:
         yield
+    except Misused as exc:
+        raise Failed(USAGE, str(exc), "Mend the option, -O or --command-config. Nothing was read.") from None
     except AuditError as exc:
         then = "Check --from, --command-config and --lake. What was read before is kept; the next run goes on from it."
         raise Failed(UNREADABLE, str(exc), then) from None

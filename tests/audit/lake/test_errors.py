@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from sidecar.audit import ingest as ingests
 from sidecar.audit import pipeline, query
@@ -17,6 +18,8 @@ from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_uri import dump, open_source
+from sidecar.cli.exits import Code
+from sidecar.cli.main import app
 from tests.audit.lake.making import bronze
 from tests.audit.lake.test_killed import here
 from tests.audit.lake.test_pipeline import played
@@ -67,6 +70,13 @@ def test_an_option_that_cannot_be(options: dict[str, str], said: str, tmp_path: 
 def test_an_option_of_the_topic_that_cannot_be() -> None:
     with pytest.raises(Misused, match="records_per_task is a number"):
         open_source("kafka://h:1", {"records_per_task": "many"})
+
+
+def test_the_command_tells_wrong_usage_from_what_cannot_be_read(tmp_path: Path) -> None:
+    said = ["audit", "run", "--lake", str(tmp_path / "lake"), "--from"]
+    wrong = CliRunner().invoke(app, [*said, "kafka://h:1", "-O", "records_per_task=many"])
+    missing = CliRunner().invoke(app, [*said, f"file://{tmp_path}/none"])
+    assert (wrong.exit_code, missing.exit_code) == (Code.USAGE, Code.UNREACHED)
 
 
 def test_a_moment_is_told_from_a_duration() -> None:

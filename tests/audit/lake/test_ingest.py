@@ -293,7 +293,8 @@ def test_a_wrong_source_says_what_to_write(uri: str, what: str) -> None:
 
 
 def test_client_settings_that_are_passed_on() -> None:
-    options = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.username": "u", "topic": "t"}
+    login = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u", "kafka.sasl.password": "p"}
+    options = {"kafka.security.protocol": "SASL_SSL", **login, "topic": "t"}
     source = open_source("kafka://h:1,h:2", options)
     assert isinstance(source, KafkaSource)
     config = source.options.config()

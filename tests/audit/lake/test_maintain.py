@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from sidecar.audit import ingest as ingests
 from sidecar.audit import lake_parquet, pipeline, query
 from sidecar.audit import maintain as maintains
+from sidecar.audit.continuous import Continuous
 from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake import Lake
@@ -218,7 +219,7 @@ def test_gold_is_made_anew_of_batches_that_were_put_together(
         shutil.rmtree(lake.root / "gold")
         if not kept:
             shutil.rmtree(lake.root / "_carried")
-        steps.left = random.randrange(60, 160)
+        steps.left = random.randrange(20, 90)
         with pytest.raises(Died):
             pipeline.make_gold(SPARK, lake)
         steps.left = -1
@@ -233,15 +234,15 @@ def test_gold_is_made_anew_of_batches_that_were_put_together(
         assert told(lake) == wanted
 
 
-PARTS = [(0, 200), (250, 300), (300, 350), (400, 500)]
+PARTS = [(0, 120), (150, 200), (200, 240), (290, 340)]
 """Between the first two, and between the last two, offsets are gone."""
 
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("first", [0, 5_000])
 def test_what_was_lost_or_never_read_stays_told(format: str, first: int, tmp_path: Path) -> None:
-    entries = played(6, 300)[1][:500]
-    assert len(entries) == 500
+    entries = played(6, 300)[1][:345]
+    assert len(entries) == 345
     kept, whole = Lake.at(tmp_path / "lake", format), Lake.at(tmp_path / "whole", format)
     for begin, end in PARTS:
         dump([bronze(entries[begin:end], 0, first + begin)], tmp_path / "a.jsonl")
@@ -254,11 +255,38 @@ def test_what_was_lost_or_never_read_stays_told(format: str, first: int, tmp_pat
         assert one == other
     assert kept.packed.exists()
     found = pipeline.verdict(kept).standing
-    assert (found.lost, found.not_read) == (100, first) and not found.complete
-    assert sum(r["lost"] for r in query.ask(kept, "select lost from runs")) == 100 + first
+    assert (found.lost, found.not_read) == (80, first) and not found.complete
+    assert sum(r["lost"] for r in query.ask(kept, "select lost from runs")) == 80 + first
+    refused = rf"Fill another lake from this one: .*--from {format}://{kept.base} "
+    dump([bronze(entries[340:345], 0, first + 340)], tmp_path / "a.jsonl")
+    next(kept.root.rglob("files.json")).write_text('{"version": 0}')
+    with pytest.raises(AuditError, match=refused):
+        pipeline.audit(SPARK, f"file://{tmp_path}/a.jsonl", kept)
     shutil.rmtree(kept.root / "gold")
-    with pytest.raises(AuditError, match=rf"Fill another lake from this one: .*--from {format}://{kept.base} "):
+    with pytest.raises(AuditError, match=refused):
         pipeline.make_gold(SPARK, kept)
+
+
+def test_a_stream_that_finds_nothing_new_maintains_nothing(
+    filled: dict[str, Lake], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, seen = list[int](), list[float | None]()
+    lake = copied(filled["parquet"], tmp_path / "lake")
+    monkeypatch.setattr("sidecar.audit.continuous.maintain", lambda lake: done.append(lake.last_batch()))
+    while pipeline.to_do(f"file://{source}/all.jsonl", lake):
+        batches(lake, source, lake.last_batch() + 2, 300)
+    end, wanted = lake.last_batch(), pipeline.verdict(lake)
+    job = Continuous(SPARK, f"file://{source}/all.jsonl", lake, {}, every_s=0.1, maintain_every=end + 1)
+
+    def waits(s: float) -> bool:
+        seen.append(job.metrics.registry.get_sample_value("group_state_audit_records"))
+        if len(seen) == 3:
+            job.stopped.set()
+        return True
+
+    monkeypatch.setattr(job.stopped, "wait", waits)
+    job.run()
+    assert done == [] and seen == [wanted.records] * 3 and lake.last_batch() == end
 
 
 def test_a_batch_reads_only_the_last_record_of_those_before(

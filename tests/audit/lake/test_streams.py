@@ -88,7 +88,7 @@ def test_data_that_is_gone_ends_it_unless_that_is_allowed(
     assert only_once(lake) == 100
     allowed = {"fail_on_data_loss": "false"}
     stream(spark, uri, lake, tmp_path / "checkpoint", allowed).awaitTermination()
-    assert only_once(lake) == 150
+    assert only_once(lake) == 150 and last_batch(lake).lost == {0: (100, 150)}
 
 
 def test_a_topic_that_was_made_anew_is_refused(
