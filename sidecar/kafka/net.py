@@ -28,6 +28,9 @@ OPEN_S = 2.0
 AGAIN_AFTER = 0.85
 """Part of a session's life after which the client authenticates again, as Java's does."""
 NO_TLS = "the broker's listener does not speak TLS: look at security.protocol"
+NO_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNKNOWN_CA")
+"""Alerts of a listener that wants a certificate, and is given none or one that it does not trust. Java sends the second
+where TLS 1.3 has the first."""
 HANDSHAKE, TELLS_LIFE = 1, 1
 """The version of SaslHandshake behind which tokens are in requests; the first of SaslAuthenticate that tells how long a
 session lives (KIP-368)."""
@@ -308,8 +311,8 @@ def _plain(exc: Exception) -> str:
         return f"the broker's certificate is not accepted: {exc.verify_message}; look at ssl.truststore.location"
     if isinstance(exc, ssl.SSLError) and exc.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
         return NO_TLS
-    if isinstance(exc, ssl.SSLError) and "CERTIFICATE_REQUIRED" in str(exc.reason):
-        return "the broker's listener wants a certificate: look at ssl.keystore.location"
+    if isinstance(exc, ssl.SSLError) and any(alert in str(exc.reason) for alert in NO_CERTIFICATE):
+        return "the broker's listener wants a certificate that it can trust: look at ssl.keystore.location"
     return str(exc) or "timed out"
 
 

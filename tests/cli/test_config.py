@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
 import yaml
 from typer.testing import CliRunner, Result
 
+from sidecar.cli import output
 from sidecar.cli.connect import address, client_of
 from sidecar.cli.exits import MEANINGS, Code, Failed
 from sidecar.cli.main import app
@@ -94,7 +96,7 @@ def test_a_watch_goes_on_where_a_look_fails(
         if not looks:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("time.sleep", sleep)
+    monkeypatch.setattr(output, "time", SimpleNamespace(sleep=sleep))
     with pytest.raises(typer.Exit) as ended:
         run(show, 0.5)
     assert (ended.value.exit_code, looks) == (Code.INTERRUPTED, [])

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 from sidecar.audit.topic import Reader, Taken
 from sidecar.cli import groups as groups_module
+from sidecar.cli import output
 from sidecar.cli.doctor.model import Facts, Node
 from sidecar.cli.exits import MEANINGS, Code
 from sidecar.cli.listing import Listing
@@ -261,7 +263,8 @@ def test_history_and_owner_can_be_watched(words: tuple[str, ...], monkeypatch: p
         if len(looks) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("time.sleep", sleep)
+    # Not time.sleep itself: threads of other tests sleep, too, and would be interrupted in the place of the command.
+    monkeypatch.setattr(output, "time", SimpleNamespace(sleep=sleep))
     done = call(*words, *AT, "--watch", "2")
     assert (done.exit_code, looks) == (Code.INTERRUPTED, [2, 2, 2])
     assert done.stderr.count("--command-config") == 3

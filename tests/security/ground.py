@@ -6,6 +6,8 @@ has SASL. `ADMIN` may do everything, on both listeners; what others may do, a te
 
 from __future__ import annotations
 
+import base64
+import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -62,6 +64,13 @@ class Papers:
     certificate: Path
     key: Path
     store: Path
+
+
+def dumped(path: Path) -> str:
+    """What `sidecar state dump` wrote, with its keys and values as text as far as they are text."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    blobs = (line.get(part) for line in lines for part in ("key", "value"))
+    return path.read_text() + "".join(base64.b64decode(blob or "").decode("latin-1") for blob in blobs)
 
 
 def _as_pkcs8(key: bytes) -> bytes:

@@ -5,9 +5,11 @@ Once over SASL_PLAINTEXT on both legs, once over SASL_SSL on both.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -20,10 +22,11 @@ from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import metadata as md
 from tests.clients.conftest import ENV
 from tests.clients.wire import join_request
-from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, secret_of
+from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, tells_none
 from tests.security.raw import RawClient, plain
 
 pytestmark = pytest.mark.kafka
+DAY_MS = 86_400_000
 REAUTH_MS, CACHE_MS, RECORDS = 4_000, 1_000, 20
 GROUPS, CONSOLE = (
     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
@@ -57,11 +60,7 @@ class Guarded:
         return {"bootstrap.servers": self.kafka.bootstrap, "log_level": 2, **found, **more}
 
     def java(self, name: str, user: str, mechanism: str, **more: str) -> str:
-        said = self.ground.java(user, self.protocol, mechanism)
-        if mechanism == "OAUTHBEARER":
-            login = f'{MODULE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{user}";'
-            said["sasl.jaas.config"] = login
-        return str(self.ground.file(name, {**said, **more}))
+        return str(self.ground.file(name, {**self.ground.java(user, self.protocol, mechanism), **more}))
 
     def raw(self, direct: bool = False) -> RawClient:
         node = self.kafka.nodes[0]
@@ -85,7 +84,7 @@ def figure(kafka: LocalKafka, name: str) -> float:
 @pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("clients")
-    more = {"delegation.token.secret.key": "of-tests"}
+    more = {"delegation.token.secret.key": "of-tests", "delegation.token.expiry.time.ms": str(DAY_MS)}
     ground = Secured(folder, clients=request.param, users=USERS, reauth_ms=REAUTH_MS, more=more)
     env = {
         **ENV,
@@ -369,19 +368,34 @@ def test_a_raw_client_that_does_is_served_on(place: Guarded) -> None:
 
 # ---- delegation tokens, quotas
 def test_a_delegation_token(place: Guarded) -> None:
-    """Diana has one made through the sidecar, and a client that has nothing else is Diana."""
-    how = place.java("maker", "Diana", "SCRAM-SHA-256")
+    """Diana has one made through the sidecar, a client that has nothing else is Diana, and she renews it."""
+    how = how_made = place.java("maker", "Diana", "SCRAM-SHA-256")
     bootstrap = ("--bootstrap-server", place.kafka.bootstrap)
     made = ("--create", "--max-life-time-period", "-1", "--command-config", how)
     code, out = place.kafka.run_tool(TOKENS, *bootstrap, *made)
     assert code == 0, out
     line = next(ln for ln in out.splitlines() if "User:Diana" in ln)
     token_id, hmac = line.split()[:2]
+    before = expiry_ms(place, how_made)
     login = f'{MODULE}.scram.ScramLoginModule required username="{token_id}" password="{hmac}" tokenauth="true";'
     how = place.java("token", "Diana", "SCRAM-SHA-256", **{"sasl.jaas.config": login})
     wanted = ("--topic", TOPIC, "--group", "managed-token", "--from-beginning", "--max-messages", str(RECORDS))
     code, out = place.kafka.run_tool(CONSOLE, *bootstrap, *wanted, "--timeout-ms", "40000", "--command-config", how)
     assert code == 0 and f"Processed a total of {RECORDS} messages" in out, out
+    renewal = ("--renew", "--renew-time-period", str(DAY_MS // 2), "--hmac", hmac, "--command-config", how_made)
+    code, out = place.kafka.run_tool(TOKENS, *bootstrap, *renewal)
+    assert code == 0 and "Completed renew operation" in out, out
+    after = expiry_ms(place, how_made)[token_id]
+    assert DAY_MS / 4 < before[token_id] - after < DAY_MS * 3 / 4, "it was made for a day, and has half of one now"
+
+
+def expiry_ms(place: Guarded, how: str) -> dict[str, int]:
+    """When each token of Diana's ends, as Kafka's own tool shows it through the sidecar."""
+    listed = ("--describe", "--owner-principal", "User:Diana", "--command-config", how)
+    code, out = place.kafka.run_tool(TOKENS, "--bootstrap-server", place.kafka.bootstrap, *listed)
+    assert code == 0, out
+    rows = [line.split() for line in out.splitlines() if re.search(r"User:Diana.*T\d\d:", line)]
+    return {row[0]: int(datetime.strptime(row[-2], "%Y-%m-%dT%H:%M").timestamp() * 1000) for row in rows}
 
 
 def test_a_quota_is_the_principals_own(place: Guarded) -> None:
@@ -411,5 +425,4 @@ def test_a_quota_is_the_principals_own(place: Guarded) -> None:
 def test_no_secret_is_told(place: Guarded) -> None:
     node = place.kafka.nodes[0]
     assert node.sidecar is not None
-    text = node.sidecar.log.read_text()
-    assert text and "S3CRET" not in text and secret_of("Diana") not in text
+    tells_none(node.sidecar.log.read_text(), "event='ready'")

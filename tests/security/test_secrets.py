@@ -7,12 +7,14 @@ import os
 import ssl
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -21,15 +23,16 @@ from typer.testing import CliRunner
 from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
+from sidecar.kafka.tokens import unsecured
 from tests.clients.conftest import ENV
-from tests.security.ground import ADMIN, Papers, Secured, secret_of
+from tests.kafka.test_properties import pkcs12
+from tests.security.ground import ADMIN, MARK, Papers, Secured, dumped, secret_of, tells_none
 from tests.security.test_own import consumed
 
 pytestmark = pytest.mark.kafka
 GROUP = "managed-secret"
 TOKEN, FORMER, WRONG = (secret_of(f"{which}-token") for which in ("admin", "former", "wrong"))
-MARK = "S3CRET"
-"""In every secret but the keys, whose first lines are looked for as well."""
+BY_ENV = "KEY_PASSWORD_OF_TESTS"
 CONTENT = (
     "/about",
     "/owners",
@@ -77,10 +80,7 @@ class Place:
             return False
 
     def clean(self, text: str, marker: str) -> None:
-        """`marker`: what is in it if it is what was meant to be looked through."""
-        assert marker in text, text[-2000:]
-        assert MARK not in text
-        assert not [key for key in self.keys if key in text]
+        tells_none(text, marker, self.keys)
 
 
 def closed(papers: Papers, password: str) -> str:
@@ -92,19 +92,61 @@ def closed(papers: Papers, password: str) -> str:
     return papers.key.read_text().splitlines()[1]
 
 
+def own_client(ground: Secured) -> tuple[dict[str, str], str]:
+    """Stores with passwords, and a login: each from somewhere else. Also a line of the key."""
+    papers = ground.authority.issue("own-client")
+    trust = pkcs12(ground.authority.pem, None, secret_of("truststore"), ground.folder / "trust.p12")
+    keys = pkcs12(papers.certificate, papers.key, secret_of("keystore"), ground.folder / "keys.p12")
+    (ground.folder / "truststore-password").write_text(secret_of("truststore"))
+    elsewhere = ground.file("elsewhere", {"keystore": secret_of("keystore"), "login": secret_of(ADMIN)})
+    said = ground.java(ADMIN, ground.internal, "SCRAM-SHA-512")
+    return {
+        **said,
+        "sasl.jaas.config": said["sasl.jaas.config"].replace(secret_of(ADMIN), f"${{file:{elsewhere}:login}}"),
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": str(trust),
+        "ssl.truststore.password": f"${{directory:{ground.folder}:truststore-password}}",
+        "ssl.keystore.location": str(keys),
+        "ssl.keystore.password": f"${{file:{elsewhere}:keystore}}",
+    }, papers.key.read_text().splitlines()[1]
+
+
+def seen_client(ground: Secured) -> tuple[dict[str, str], str]:
+    """A key as text, with a password from the environment. Also a line of it."""
+    papers = ground.authority.issue("seen-client")
+    line = closed(papers, secret_of("key"))
+    return {
+        **ground.java(ADMIN, ground.clients),
+        "ssl.keystore.key": papers.key.read_text(),
+        "ssl.keystore.certificate.chain": papers.certificate.read_text(),
+        "ssl.key.password": f"${{env:{BY_ENV}}}",
+    }, line
+
+
+def by_token(place: Place) -> str:
+    """A client whose token goes through the sidecar; returns the token."""
+    token, end = unsecured(ADMIN, time.time()), time.time() + 600
+    how: dict[str, Any] = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(place.ground.authority.pem)}
+    bearer = {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda config: (token, end)}
+    assert len(consumed(place.kafka, {**how, **bearer}, GROUP, "secured")) == 3
+    return token
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("secrets")
-    ground = Secured(folder)
+    ground = Secured(folder, clients="SASL_SSL")
+    (own, own_key), (seen, seen_key) = own_client(ground), seen_client(ground)
     (folder / "tokens").write_text(f"{TOKEN}\n{FORMER}\n")
     env = {
         **ENV,
         "SIDECAR_LOG__LEVEL": "debug",
-        "SIDECAR_COMMAND_CONFIG": str(ground.file("own", ground.java(ADMIN, ground.internal, "SCRAM-SHA-512"))),
-        "SIDECAR_BROKER_COMMAND_CONFIG": str(ground.file("seen", ground.java(ADMIN, ground.clients))),
+        "SIDECAR_COMMAND_CONFIG": str(ground.file("own", own)),
+        "SIDECAR_BROKER_COMMAND_CONFIG": str(ground.file("seen", seen)),
+        BY_ENV: secret_of("key"),
         "SIDECAR_ADMIN_ACCESS__TOKEN_FILE": str(folder / "tokens"),
     }
-    keys = []
+    keys = [own_key, seen_key]
     for name, prefix in (("listener", "SIDECAR_TLS__"), ("admin", "SIDECAR_ADMIN_ACCESS__TLS_")):
         papers = ground.authority.issue(name)
         keys.append(closed(papers, secret_of(f"{name}-key")))
@@ -117,6 +159,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         found = Place(kafka, ground, folder, tuple(keys))
         wait_until("the sidecar", found.ready, 60, [kafka.start_sidecar(kafka.nodes[0])])
         assert len(consumed(kafka, ground.client(ADMIN, "SASL_SSL", "SCRAM-SHA-512"), GROUP, "secured")) == 3
+        found.keys = (*found.keys, by_token(found))
         yield found
     finally:
         kafka.stop()
@@ -175,19 +218,48 @@ def test_commands_tell_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> No
         place.clean(result.output, marker)
 
 
+def test_neither_do_a_dump_and_the_audit(place: Place, tmp_path: Path) -> None:
+    """What they say, what Spark logs, and what they leave in files."""
+    reach = ["--command-config", str(place.folder / "own.properties")]
+    dump, lake = tmp_path / "state.jsonl", tmp_path / "lake"
+    words = {
+        "dump": ["state", "dump", str(dump), "--bootstrap", place.kafka.internal, *reach],
+        "audit": ["audit", "run", "--from", f"kafka://{place.kafka.internal}", "--lake", str(lake), *reach],
+    }
+    for how, marker in zip(words.values(), (str(dump), "records of"), strict=True):
+        command = [sys.executable, "-m", "sidecar.cli.main", *how]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stderr
+        place.clean(done.stdout + done.stderr, marker)
+    place.clean(dumped(dump), GROUP)
+    files = [path for path in lake.rglob("*") if path.is_file()]
+    place.clean("".join(path.read_bytes().decode("latin-1") for path in files), "PAR1")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("SIDECAR_ADMIN_ACCESS__TLS_KEY_PASSWORD_FILE", secret_of("wrong-key"), "tls_key"),
         ("SIDECAR_TLS__KEY_PASSWORD_FILE", secret_of("wrong-key"), "key"),
         ("SIDECAR_ADMIN_ACCESS__TOKEN_FILE", MARK, "at least 16 characters"),
+        (
+            "SIDECAR_BROKER_COMMAND_CONFIG",
+            f"security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.client.id=x\n"
+            f"sasl.oauthbearer.client.secret={MARK}\nsasl.oauthbearer.token.endpoint.url=http://x:{MARK}@127.0.0.1:1/\n",
+            "no token from http://127.0.0.1:1/",
+        ),
+        (
+            "SIDECAR_COMMAND_CONFIG",
+            f"security.protocol=SSL\nssl.keystore.location={{folder}}/keys.p12\nssl.keystore.password={MARK}\n",
+            "its password is another one",
+        ),
         ("SIDECAR_COMMAND_CONFIG", f"security.protocol=SASL_SSL\nsasl.jaas.config={MARK}\n", "sasl"),
     ],
 )
 def test_a_start_that_fails_tells_none(place: Place, tmp_path: Path, name: str, content: str, said: str) -> None:
     """Nor a traceback, which would be a bug."""
     given = tmp_path / "given"
-    given.write_text(content)
+    given.write_text(content.replace("{folder}", str(place.folder)))
     env = {**place.kafka.sidecar_settings(place.kafka.nodes[0]), name: str(given), "SIDECAR_BROKER_WAIT_MS": "1500"}
     env["SIDECAR_LISTEN"] = f"127.0.0.1:{place.kafka.nodes[0].peer_port}"
     command = [sys.executable, "-m", "sidecar.cli.main", "run"]

@@ -294,11 +294,12 @@ def test_a_wrong_source_says_what_to_write(uri: str, what: str) -> None:
 
 def test_client_settings_that_are_passed_on() -> None:
     login = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u", "kafka.sasl.password": "p"}
-    options = {"kafka.security.protocol": "SASL_SSL", **login, "topic": "t"}
+    options = {"kafka.security.protocol": "SASL_SSL", "topic": "t", **login}
     source = open_source("kafka://h:1,h:2", options)
     assert isinstance(source, KafkaSource)
     config = source.options.config()
     assert config["security.protocol"] == "SASL_SSL" and config["bootstrap.servers"] == "h:1,h:2"
+    assert (config["sasl.username"], config["sasl.password"]) == ("u", "p")
     assert "u" not in source.shown and source.shown.endswith("/t")
     with pytest.raises(AuditError, match=r"kafka\.isolation\.level"):
         open_source("kafka://h:1", {"kafka.isolation.level": "x"})

@@ -2,143 +2,90 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialAlteration,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from sidecar.audit import source_kafka
 from sidecar.audit.errors import AuditError
 from sidecar.audit.ingest import ingest
 from sidecar.audit.lake import Lake
 from sidecar.audit.source_uri import open_source
-from sidecar.drill.artifacts import java
-from sidecar.drill.local import LocalKafka
+from sidecar.process.rights import rights_of_the_audit
 from tests.audit.lake.making import log
 from tests.audit.lake.topics import Topics
+from tests.security.ground import Secured, secret_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.kafka
-TOPIC, AUDITOR, STRANGER, SECRET = "secured", "auditor", "stranger", "a-secret-of-the-auditor"
-RIGHTS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+TOPIC, AUDITOR, STRANGER = "secured", "auditor", "stranger"
 COUNT = 400
-LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+OPERATIONS = {"Read": AclOperation.READ, "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
+PARTLY = {f"without-{name}": name for name in OPERATIONS}
+"""User -> the right that they have not."""
 
 
 @dataclass(frozen=True)
-class Secured:
+class Place:
     address: str
-    certificate: Path
+    ground: Secured
 
-    def options(self, user: str = AUDITOR, password: str = SECRET) -> dict[str, str]:
-        return {
-            "kafka.security.protocol": "SASL_SSL",
-            "kafka.sasl.mechanism": "SCRAM-SHA-512",
-            "kafka.sasl.username": user,
-            "kafka.sasl.password": password,
-            "kafka.ssl.ca.location": str(self.certificate),
-        }
+    def options(self, user: str = AUDITOR, password: str = "") -> dict[str, str]:
+        how = self.ground.client(user, "SASL_SSL", "SCRAM-SHA-512")
+        more = {"sasl.password": password} if password else {}
+        return {f"kafka.{name}": value for name, value in {**how, **more}.items()}
 
     def java(self) -> dict[str, str]:
         """The same in the names of Kafka's own clients."""
-        login = f'{LOGIN} username="{AUDITOR}" password="{SECRET}";'
-        return {
-            "kafka.security.protocol": "SASL_SSL",
-            "kafka.sasl.mechanism": "SCRAM-SHA-512",
-            "kafka.sasl.jaas.config": login,
-            "kafka.ssl.truststore.type": "PEM",
-            "kafka.ssl.truststore.location": str(self.certificate),
-        }
-
-
-def keytool(*words: str) -> None:
-    subprocess.run([str(Path(shutil.which(java()) or java()).with_name("keytool")), *words], check=True)
-
-
-def certified(folder: Path) -> tuple[Path, Path]:
-    """The broker's key store, and its certificate as clients take it."""
-    store, certificate = folder / "broker.p12", folder / "broker.pem"
-    of_store = ("-keystore", str(store), "-storepass", "changeit", "-alias", "broker")
-    names = ("-dname", "CN=127.0.0.1", "-ext", "SAN=IP:127.0.0.1,DNS:localhost")
-    keytool(
-        "-genkeypair", "-keyalg", "RSA", "-keysize", "2048", "-validity", "2", "-storetype", "PKCS12", *names, *of_store
-    )
-    keytool("-exportcert", "-rfc", "-file", str(certificate), *of_store)
-    return store, certificate
+        how = self.ground.java(AUDITOR, "SASL_SSL", "SCRAM-SHA-512")
+        return {f"kafka.{name}": value for name, value in how.items()}
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("secured")
-    store, certificate = certified(folder)
-    login = f"{LOGIN};"
-    properties = {
-        "listener.security.protocol.map": "CLIENTS:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "listener.name.clients.ssl.keystore.location": str(store),
-        "listener.name.clients.ssl.keystore.password": "changeit",
-        "listener.name.clients.ssl.keystore.type": "PKCS12",
-        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "listener.name.clients.scram-sha-512.sasl.jaas.config": login,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    with LocalKafka(folder / "kafka", brokers=1, front="none", properties=properties) as kafka:
+    users = (AUDITOR, STRANGER, *PARTLY)
+    ground = Secured(folder, clients="SASL_SSL", internal="PLAINTEXT", users=users)
+    kafka = ground.start(brokers=1, front="none")
+    try:
         topics = Topics(kafka.internal)
         topics.create(TOPIC, 1)
         topics.write(TOPIC, {0: log(21, COUNT)})
-        admin = AdminClient({"bootstrap.servers": kafka.internal})
-        how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        users: list[UserScramCredentialAlteration] = [
-            UserScramCredentialUpsertion(name, how, SECRET.encode()) for name in (AUDITOR, STRANGER)
-        ]
-        for future in admin.alter_user_scram_credentials(users).values():
-            future.result(30)
-        acls = [
-            AclBinding(
-                *(ResourceType.TOPIC, TOPIC, ResourcePatternType.LITERAL, f"User:{AUDITOR}", "*"),
-                *(right, AclPermissionType.ALLOW),
-            )
-            for right in RIGHTS
-        ]
-        for done in admin.create_acls(acls).values():
-            done.result(30)
-        yield Secured(f"kafka://{kafka.bootstrap}/{TOPIC}", certificate)
+        (right,) = rights_of_the_audit(TOPIC)
+        for user in (AUDITOR, *PARTLY):
+            given = [OPERATIONS[o] for o in right.operations if o != PARTLY.get(user)]
+            ground.allow(kafka, user, [(ResourceType.TOPIC, right.name, operation) for operation in given])
+        yield Place(f"kafka://{kafka.bootstrap}/{TOPIC}", ground)
+    finally:
+        kafka.stop()
 
 
-def test_it_is_read_with_the_least_rights(secured: Secured, spark: SparkSession, tmp_path: Path) -> None:
-    """Read, Describe and DescribeConfigs of the topic, and nothing of any group."""
+def test_it_is_read_with_the_least_rights(secured: Place, spark: SparkSession, tmp_path: Path) -> None:
+    """Those that `sidecar acls --for-audit` prints: none of any group."""
     done = ingest(spark, secured.address, Lake.at(tmp_path / "lake"), secured.options())
     assert done.records == COUNT
 
 
-def test_javas_names_do_as_well(secured: Secured) -> None:
+def test_javas_names_do_as_well(secured: Place) -> None:
     assert open_source(secured.address, secured.java()).bounds() == {0: (0, COUNT)}
 
 
 @pytest.mark.parametrize(
     ("user", "password", "why"),
-    [(AUDITOR, "another-secret", "uthentication"), (STRANGER, SECRET, "uthoriz")],
+    [
+        (AUDITOR, "another-secret", "uthentication"),
+        (STRANGER, secret_of(STRANGER), "uthoriz"),
+        ("without-Read", secret_of("without-Read"), "uthoriz"),
+    ],
 )
 def test_who_may_not_is_told_why(
-    secured: Secured, monkeypatch: pytest.MonkeyPatch, user: str, password: str, why: str
+    secured: Place, monkeypatch: pytest.MonkeyPatch, user: str, password: str, why: str
 ) -> None:
     monkeypatch.setattr(source_kafka, "TIMEOUT_S", 5.0)
     with pytest.raises(AuditError, match=why) as raised:
@@ -146,7 +93,19 @@ def test_who_may_not_is_told_why(
     assert password not in str(raised.value)
 
 
-def test_a_certificate_that_nobody_vouches_for_ends_it(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_right_to_its_settings_it_is_told(secured: Place) -> None:
+    source = open_source(secured.address, secured.options("without-DescribeConfigs"))
+    assert isinstance(source, source_kafka.KafkaSource)
+    with pytest.raises(AuditError, match="DescribeConfigs is needed"):
+        source.setting("cleanup.policy")
+
+
+def test_an_option_that_the_client_does_not_know_is_told(secured: Place) -> None:
+    with pytest.raises(AuditError, match=r'No such configuration property: "default\.api\.timeout\.ms"'):
+        open_source(secured.address, {**secured.options(), "kafka.default.api.timeout.ms": "1"}).bounds()
+
+
+def test_a_certificate_that_nobody_vouches_for_ends_it(secured: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_kafka, "TIMEOUT_S", 5.0)
     options = {n: v for n, v in secured.options().items() if n != "kafka.ssl.ca.location"}
     with pytest.raises(AuditError, match="certificate"):
