@@ -33,4 +33,7 @@ with DAG(
         bash_command=f"sidecar audit report --lake {LAKE} --out {LAKE}/report.html",
         trigger_rule="all_done",
     )
-    audit >> [check, report]
+    maintain = BashOperator(
+        task_id="maintain", bash_command=f"sidecar audit maintain --lake {LAKE}", trigger_rule="all_done"
+    )
+    audit >> [check, report, maintain]

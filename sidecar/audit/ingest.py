@@ -37,7 +37,13 @@ def last_batch(lake: Lake) -> Batch:
     return NOTHING if said is None else Batch.of(said)
 
 
-def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> Batch:
+def ingest(
+    spark: SparkSession,
+    source_uri: str,
+    lake: Lake,
+    options: Mapping[str, str] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Batch:
     """Read what the lake does not have yet, as one batch. A batch that was begun and not ended is ended first, and then
     nothing more is read. Raises AuditError.
 
@@ -71,6 +77,8 @@ def ingest(spark: SparkSession, source_uri: str, lake: Lake, options: Mapping[st
                 return before
             plan = Plan(before.number + 1, source.shown, identity, ranges, lost)
             put_json(lake.record(plan.batch, plan=True), asdict(plan))
+        offsets = sum(end - begin for begin, end in plan.ranges.values())
+        say(f"batch {plan.batch}: reads {offsets:,} offsets of {len(plan.ranges)} partitions")
         return run_plan(spark, lake, plan, partial(_read_source, spark, source, plan))
 
 

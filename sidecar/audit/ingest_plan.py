@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.audit.errors import Misused, number
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_kafka import KafkaSource
 from sidecar.audit.source_uri import Source
@@ -93,12 +94,24 @@ def recreated(source: Source, before: Batch, identity: str, bounds: Mapping[int,
     return ""
 
 
+def starting_offsets(options: Mapping[str, str]) -> dict[int, int]:
+    """Where to begin with a partition; one that is missing: at its first record. Raises Misused."""
+    said = options.get("starting_offsets", "earliest")
+    if said == "earliest":
+        return {}
+    try:
+        return {int(p): int(n) for p, n in json.loads(said).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise Misused(
+            f'the option starting_offsets is earliest, or {{"partition": offset}} in JSON, not {said!r}'
+        ) from None
+
+
 def plan_ranges(
     before: Batch, bounds: Mapping[int, tuple[int, int]], options: Mapping[str, str]
 ) -> tuple[Ranges, Ranges]:
     """What to read of each partition, and what never will be read: it is gone already, or lies before the start."""
-    said = options.get("starting_offsets", "earliest")
-    starts = {} if said == "earliest" else {int(p): int(n) for p, n in json.loads(said).items()}
+    starts = starting_offsets(options)
     ranges, lost = {}, {}
     for p, (low, high) in bounds.items():
         have = before.position.get(p)
@@ -107,7 +120,7 @@ def plan_ranges(
             lost[p] = (have or 0, begin)
         if begin < high:
             ranges[p] = (begin, high)
-    return limited(ranges, int(options.get("max_records", "0"))), lost
+    return limited(ranges, number(options, "max_records", 0)), lost
 
 
 def limited(ranges: Ranges, most: int) -> Ranges:

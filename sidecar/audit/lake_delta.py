@@ -14,10 +14,11 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from sidecar.audit.columns import Table
-from sidecar.audit.lake_files import OPEN, FileInfo, Target, batch_name
+from sidecar.audit.lake_files import MERGED, OPEN, FileInfo, Target, batch_name
 
 APP = "group-state-audit"
 """In Delta's log each batch is a transaction of this application, with its number as version."""
+KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.appendOnly": "true"}
 
 
 class DeltaTables:
@@ -36,7 +37,7 @@ class DeltaTables:
                 mode="ignore",
                 partition_by=list(table.by) or None,
                 description=table.doc,
-                configuration={"delta.appendOnly": "true"} if table.layer == "bronze" else None,
+                configuration={**KEPT, **(APPEND_ONLY if table.layer == "bronze" else {})},
             )
 
     def target(self, table: Table, batch: int) -> Target:
@@ -54,19 +55,9 @@ class DeltaTables:
         log = DeltaTable(str(self.folder(table)))
         if _last(log) >= batch:
             return False
-        now = int(time.time() * 1000)
-        actions: list[Any] = [
-            AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, True, f.stats) for f in files
-        ]
-        actions += [RemoveAction(f.path, True, now, f.size, dict(f.partition)) for f in gone]
+        about = CommitProperties(app_transactions=[Transaction(APP, batch)])
         try:
-            log.create_write_transaction(
-                actions,
-                mode="append",
-                schema=log.schema(),
-                partition_by=list(table.by),
-                commit_properties=CommitProperties(app_transactions=[Transaction(APP, batch)]),
-            )
+            _write(log, table, _actions(files, gone, changes=True), about)
         except CommitFailedError:
             log.update_incremental()
             if _last(log) < batch:
@@ -78,10 +69,36 @@ class DeltaTables:
         """With paths that can be opened."""
         return delta_files(self.folder(table))
 
+    def place(self, table: Table, file: FileInfo) -> Path:
+        """Where a file lies whose path is as the log has it."""
+        return self.folder(table) / unquote(file.path)
+
     def open_files(self, table: Table) -> list[FileInfo]:
         """With paths as the log has them."""
         found = _open(self.folder(table))
         return [] if found is None else [f for f in _infos(found) if f.open]
+
+    def listed(self, table: Table) -> list[FileInfo]:
+        """With paths as the log has them."""
+        found = _open(self.folder(table))
+        return [] if found is None else _infos(found)
+
+    def merging(self, table: Table) -> Target:
+        """Where files go that take the place of several."""
+        return Target(table, str(self.folder(table)), MERGED)
+
+    def swap(self, target: Target, files: Sequence[FileInfo], gone: Sequence[FileInfo]) -> None:
+        """In one transaction, the same rows in other files."""
+        log = DeltaTable(str(self.folder(target.table)))
+        _write(log, target.table, _actions(files, gone, changes=False), None)
+
+    def pack(self, table: Table) -> None:
+        """A checkpoint in the place of all entries of the log so far; they go when they are so old."""
+        folder = self.folder(table)
+        if len(list((folder / "_delta_log").glob("*.json"))) > 1:
+            log = DeltaTable(str(folder))
+            log.create_checkpoint()
+            log.cleanup_metadata()
 
     def sweep(self, table: Table, batch: int) -> None:
         """Remove what a broken attempt at this batch has left."""
@@ -93,9 +110,23 @@ class DeltaTables:
     def vacuum(self, table: Table, hours: int) -> list[str]:
         """Remove files that the log does not name, or names as removed, once they are so old; return which."""
         found = _open(self.folder(table))
-        if found is None:
+        said: dict[str, Any] = {"retention_hours": hours, "enforce_retention_duration": False, "full": True}
+        # A vacuum is two entries in the log, also if it finds nothing.
+        if found is None or not found.vacuum(dry_run=True, **said):
             return []
-        return found.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        return found.vacuum(dry_run=False, **said)
+
+
+def _actions(files: Sequence[FileInfo], gone: Sequence[FileInfo], changes: bool) -> list[Any]:
+    now = int(time.time() * 1000)
+    added = [AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, changes, f.stats) for f in files]
+    return [*added, *(RemoveAction(f.path, changes, now, f.size, dict(f.partition)) for f in gone)]
+
+
+def _write(log: DeltaTable, table: Table, actions: list[Any], about: CommitProperties | None) -> None:
+    log.create_write_transaction(
+        actions, mode="append", schema=log.schema(), partition_by=list(table.by), commit_properties=about
+    )
 
 
 def delta_files(folder: Path) -> list[FileInfo]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,8 @@ LONGEST_STATISTIC = 64
 """A longer text as least or greatest value is left out."""
 OPEN = "open-"
 """Names of files that hold rows which a later batch replaces begin so."""
+MERGED = "merged-"
+"""Names of files that maintenance made of several begin so."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,12 @@ class Target:
 
 def batch_name(batch: int) -> str:
     return f"b{batch:08d}-"
+
+
+def batch_of(name: str) -> int | None:
+    """Of a file with this name; None: maintenance has made it of several."""
+    found = re.match(rf"(?:{OPEN})?b(\d{{8}})-", name)
+    return None if found is None else int(found[1])
 
 
 @dataclass

@@ -4,7 +4,8 @@
     silver/current/_batches/00000003.json       {"files": […], "gone": […]}
 
 A batch is written in a folder of its own, which gets its name by one rename; then its manifest is written. Readers read
-what the manifests name, so they never see a batch that is not complete.
+what the manifests name, so they never see a batch that is not complete. Maintenance puts a checkpoint in the place of
+all manifests so far, `00000003.checkpoint.json`: the files that count after batch 3, in the same form.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from sidecar.audit.columns import Table
-from sidecar.audit.lake_files import FileInfo, Target, batch_name
+from sidecar.audit.errors import AuditError
+from sidecar.audit.lake_files import MERGED, FileInfo, Target, batch_name
 
 MANIFESTS = "_batches"
 STAGED = "_staged-"
+CHECKPOINT = ".checkpoint"
+Manifest = tuple[int, Path]
 
 
 class ParquetTables:
@@ -42,7 +47,7 @@ class ParquetTables:
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
         found = self._manifests(table)
-        return int(found[-1].stem) if found else -1
+        return found[-1][0] if found else -1
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, gone: Sequence[FileInfo] = ()) -> bool:
         """False: this batch was committed before, and nothing was done."""
@@ -70,11 +75,39 @@ class ParquetTables:
     def files(self, table: Table) -> list[FileInfo]:
         """With paths that can be opened."""
         folder = self.folder(table)
-        return [replace(f, path=str(folder / f.path)) for f in self._listed(table)]
+        return [replace(f, path=str(folder / f.path)) for f in self.listed(table)]
+
+    def place(self, table: Table, file: FileInfo) -> Path:
+        """Where a file lies whose path is as the manifests have it."""
+        return self.folder(table) / file.path
 
     def open_files(self, table: Table) -> list[FileInfo]:
         """With paths as the manifests have them."""
-        return [f for f in self._listed(table) if f.open]
+        return [f for f in self.listed(table) if f.open]
+
+    def merging(self, table: Table) -> Target:
+        """Where files go that take the place of several."""
+        return Target(table, str(self.folder(table) / f"batch=merged-{uuid.uuid4().hex[:12]}"), MERGED)
+
+    def swap(self, target: Target, files: Sequence[FileInfo], gone: Sequence[FileInfo]) -> None:
+        """In one step, the same rows in other files."""
+        below = Path(target.folder).name
+        self._checkpoint(target.table, [replace(f, path=f"{below}/{f.path}") for f in files], {f.path for f in gone})
+
+    def pack(self, table: Table) -> None:
+        """One manifest in the place of all."""
+        if len(self._manifests(table)) > 1:
+            self._checkpoint(table, (), set())
+
+    def _checkpoint(self, table: Table, more: Sequence[FileInfo], gone: set[str]) -> None:
+        manifests = self._manifests(table)
+        files = [f for f in self.listed(table) if f.path not in gone]
+        folder, number = self.folder(table) / MANIFESTS, manifests[-1][0]
+        path = folder / f"{number:08d}{CHECKPOINT}.json"
+        put_json(path, {"files": [asdict(f) for f in (*files, *more)], "gone": []})
+        for old in folder.glob("*.json"):  # readers begin with the latest checkpoint
+            if old != path and int(old.name[:8]) <= number:
+                old.unlink(missing_ok=True)
 
     def sweep(self, table: Table, batch: int) -> None:
         """Remove what a broken attempt at this batch has left."""
@@ -89,19 +122,48 @@ class ParquetTables:
             if str(path) not in kept and path.stat().st_mtime <= before:
                 path.unlink()
                 removed.append(str(path))
+        for path in sorted(self.folder(table).rglob("*=*"), reverse=True):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
         return removed
 
-    def _manifests(self, table: Table) -> list[Path]:
-        return sorted((self.folder(table) / MANIFESTS).glob("*.json"))
+    def _manifests(self, table: Table) -> list[Manifest]:
+        """Those that count, with their numbers: from the last checkpoint on."""
+        found: list[Manifest] = []
+        # Of a batch the manifest comes first, and then a checkpoint, which has it.
+        paths = (self.folder(table) / MANIFESTS).glob("*.json")
+        for path in sorted(paths, key=lambda p: (p.name[:8], CHECKPOINT in p.name)):
+            if CHECKPOINT in path.name:
+                found.clear()
+            found.append((int(path.name[:8]), path))
+        return found
 
-    def _listed(self, table: Table) -> list[FileInfo]:
-        found: dict[str, FileInfo] = {}
-        for path in self._manifests(table):
-            said = json.loads(path.read_text())
-            for name in said["gone"]:
-                found.pop(name, None)
-            found.update((f["path"], FileInfo.of(f)) for f in said["files"])
-        return [found[name] for name in sorted(found)]
+    def listed(self, table: Table) -> list[FileInfo]:
+        """With paths as the manifests have them."""
+        while True:
+            manifests = self._manifests(table)
+            try:
+                return _applied([read_json(path) for _, path in manifests])
+            except FileNotFoundError:
+                if self._manifests(table) == manifests:  # else a checkpoint has come in between
+                    raise
+
+
+def _applied(manifests: Sequence[dict[str, Any]]) -> list[FileInfo]:
+    found: dict[str, FileInfo] = {}
+    for said in manifests:
+        for name in said["gone"]:
+            found.pop(name, None)
+        found.update((f["path"], FileInfo.of(f)) for f in said["files"])
+    return [found[name] for name in sorted(found)]
+
+
+def read_json(path: Path) -> Any:
+    """Raises AuditError if it is damaged, and FileNotFoundError."""
+    try:
+        return json.loads(path.read_text())
+    except ValueError as exc:
+        raise AuditError(f"{path} is damaged ({exc}): put it back from a backup, or fill another lake") from exc
 
 
 def put_json(path: Path, said: object) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from sidecar.audit.errors import AuditError
+from sidecar.audit.errors import AuditError, Misused, NoTopic
 from sidecar.audit.lake_parquet import put_json
 
 if TYPE_CHECKING:
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 Task = Callable[[Iterator[Any]], Iterable[str]]
 """Takes numbers, or Arrow batches; tells JSON. Must be a function of a module, or a `partial` of one."""
-TASK_SAID = re.compile(rf"(?:{re.escape(AuditError.__module__)}\.{AuditError.__name__}|^\w+(?=: \[Errno)): (.*)", re.M)
-"""In what Spark tells of a task that failed: the last line of its Python traceback. The others are OSErrors, such as
-of a full disk."""
+RAISED = (AuditError.__name__, Misused.__name__, NoTopic.__name__)
+TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.(?:{'|'.join(RAISED)}): (.*)")
+TASK_FAILED = re.compile(
+    r"^((?:FileNotFoundError|PermissionError|OSError|\w+(?=: \[Errno)|pyarrow\.lib\.ArrowInvalid): .*)$", re.MULTILINE
+)
+"""In what Spark tells of a task that failed: the last line of its Python traceback."""
 
 
 def numbered(spark: SparkSession, n: int, task: Task, tasks: int = 0) -> list[Any]:
@@ -44,9 +47,15 @@ def numbered(spark: SparkSession, n: int, task: Task, tasks: int = 0) -> list[An
         return [json.loads(t) for t in told.collect()]
     except (Py4JJavaError, PythonException) as exc:
         said = TASK_SAID.search(str(exc))
-        if said is None:
+        if said is not None:
+            raise AuditError(said[1]) from exc
+        failed = TASK_FAILED.search(str(exc))
+        if failed is None:
             raise
-        raise AuditError(said[1]) from exc
+        raise AuditError(
+            f"a task could not read or write its files ({failed[1]}): is the lake on a file system that all workers"
+            " share, with room on it, and are all its files there? `sidecar audit status` and `check` read them, too"
+        ) from exc
 
 
 def over_rows(rows: DataFrame, task: Task, folder: Path) -> list[Any]:

@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from sidecar.audit.errors import AuditError
+from sidecar.audit.errors import AuditError, number
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.gold.tasks import BETWEEN, ROWS_PER_TASK, Work, gold_of_units, planned
-from sidecar.audit.ingest import ingest, last_batch, waiting
-from sidecar.audit.ingest_plan import NOTHING, Batch
+from sidecar.audit.ingest import ingest, waiting
+from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import numbered
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.layers import BRONZE
 from sidecar.audit.moments import shown
+from sidecar.audit.shares import Share, can_be_made_anew, recorded, share
 from sidecar.audit.standing import Standing, reasons, standing, together
 
 if TYPE_CHECKING:
@@ -103,13 +104,13 @@ class Verdict:
 def audit(
     spark: SparkSession, source: str, lake: Lake, options: Mapping[str, str] | None = None, say: Say = lambda text: None
 ) -> Batch:
-    """Read what is new, and bring gold up to date. Raises AuditError."""
-    batch = ingest(spark, source, lake, options)
+    """Read what is new, and bring gold up to date: the batch is new if there was either to do. Raises AuditError."""
+    batch = ingest(spark, source, lake, options, say)
     lake = Lake.at(lake.base)  # the topic may have been re-created
     if batch.new:
-        say(f"batch {batch.number}: {batch.records:,} records of {batch.source}")
-    make_gold(spark, lake, say, options)
-    return last_batch(lake)
+        say(f"batch {batch.number}: {batch.records:,} records of {batch.source}; now its tables are made")
+    made = make_gold(spark, lake, say, options)
+    return replace(batch, new=batch.new or made > 0)
 
 
 def to_do(source: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
@@ -128,9 +129,10 @@ def make_gold(
     with lake.lock():
         lake.setup(list(GOLD.values()))
         while (n := _done(lake) + 1) <= lake.last_batch():
-            _batch(spark, lake, n, options or {})
+            part = share(lake, n)
+            _batch(spark, lake, part, options or {})
             made += 1
-            say(f"batch {n}: gold is up to date")
+            say(f"batch {part.batch}: gold is up to date")
     return made
 
 
@@ -145,22 +147,19 @@ def _up_to_date(lake: Lake) -> bool:
 
 def _done(lake: Lake) -> int:
     """The last batch that every table of gold has."""
-    return min(lake.committed(t) for t in GOLD.values())
-
-
-def _of(lake: Lake, batch: int) -> Batch:
-    said = lake.batch(batch)
-    return NOTHING if said is None else Batch.of(said)
+    return lake.done(list(GOLD.values()))
 
 
 def _left(lake: Lake, batch: int) -> Path:
     return lake.root / "_carried" / f"{batch:08d}"
 
 
-def _batch(spark: SparkSession, lake: Lake, n: int, options: Mapping[str, str]) -> None:
-    silver = {name: [f for f in lake.files(table, n) if f.rows] for name, table in SILVER_TABLES.items()}
-    carried = _carried(lake, n - 1)
+def _batch(spark: SparkSession, lake: Lake, part: Share, options: Mapping[str, str]) -> None:
+    n, silver = part.batch, part.silver
+    carried = {} if part.first else _carried(lake, n - 1)
     left = _left(lake, n)
+    if part.first and all(lake.committed(table) < 0 for table in GOLD.values()):
+        shutil.rmtree(left, ignore_errors=True)  # of a version before
     making = left.with_name(f"{left.name}.making")
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
@@ -175,10 +174,10 @@ def _batch(spark: SparkSession, lake: Lake, n: int, options: Mapping[str, str]) 
         {name: paths for name, (paths, _) in carried.items()},
         targets,
         options.get("memory_per_task", ""),
-        cuts=_of(lake, n).cuts(_of(lake, n - 1)),
+        cuts=part.cuts,
     )
     rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
-    files = _folded(spark, work, _spread(lake, n, rows), int(options.get("rows_per_task", ROWS_PER_TASK)))
+    files = _folded(spark, work, _spread(lake, n, rows), number(options, "rows_per_task", ROWS_PER_TASK))
     if not left.is_dir():
         _put_carried(making, files)
         making.rename(left)
@@ -209,7 +208,7 @@ def _between(work: Work) -> list[tuple[str, Target]]:
 def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:
     """About how many of the rows are of each state partition: as many as of the offsets that the lake has, and more of
     those that are new."""
-    now, before = _of(lake, n).position, _of(lake, n - 1).position
+    now, before = recorded(lake, n).position, recorded(lake, n - 1).position
     weights = {p: at + 10 * (at - before.get(p, 0)) for p, at in now.items()}
     total = sum(weights.values())
     return {p: rows * w // total for p, w in weights.items()} if total else {}
@@ -229,6 +228,7 @@ def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
     listed = folder / "files.json"
     said = json.loads(listed.read_text()) if listed.is_file() else {}
     if said.get("version") != CARRIED_VERSION:
+        can_be_made_anew(lake)
         raise AuditError(
             f"gold in {lake.root} was made by another version of this program: remove {lake.root / 'gold'} and"
             f" {folder.parent}, and run again. It is made anew from silver; nothing is lost."

@@ -11,8 +11,15 @@ from sidecar.audit.errors import AuditError
 from sidecar.audit.gold.tables import GOLD, INVARIANTS, once
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.runs import runs
+from sidecar.audit.runs import RUNS, runs
 
+MOMENTS = {
+    name
+    for table in (BRONZE, *SILVER_TABLES.values(), *GOLD.values(), RUNS)
+    for name in table.names
+    if name.endswith("ms") and f"{name.removesuffix('ms')}time" in table.names
+}
+"""Columns of Unix ms that are moments. What else ends in _ms is a duration."""
 Rows = list[dict[str, Any]]
 ZONED = "TIMESTAMP WITH TIME ZONE"
 WAIT_S = 30.0
@@ -63,10 +70,13 @@ def _opened(lake: Lake) -> Iterator[Any]:
 
     with duckdb.connect() as db:
         db.execute("set TimeZone = 'UTC'")
-        for name, query in at_one_batch(lake, lambda: {n: lake.sql(t) for n, t in GOLD.items()}).items():
-            db.execute(f'create view "{name}" as select * from {query}')
-        db.execute(f"create view runs as select * from {runs(lake)}")
-        yield db
+        try:
+            for name, query in at_one_batch(lake, lambda: {n: lake.sql(t) for n, t in GOLD.items()}).items():
+                db.execute(f'create view "{name}" as select * from {query}')
+            db.execute(f"create view runs as select * from {runs(lake)}")
+            yield db
+        except (duckdb.IOException, duckdb.InvalidInputException) as exc:
+            raise AuditError(f"a file of {lake.root} cannot be read: {exc}. Put it back from a backup.") from exc
 
 
 def at_one_batch(lake: Lake, read: Callable[[], Read]) -> Read:

@@ -33,13 +33,17 @@ def runs(lake: Lake) -> str:
     """The table in DuckDB, as what may follow FROM."""
     if lake.last_batch() < 0:
         return no_rows(RUNS)
-    files = str(lake.record(0)).replace("'", "''").replace(f"{0:08d}", "????????")
+    places = [str(lake.record(0)).replace(f"{0:08d}", "????????")]
+    if lake.packed.exists():
+        places.append(str(lake.packed))
+    files = ", ".join("'" + place.replace("'", "''") + "'" for place in places)
     types = {"number": "INTEGER", "source": "VARCHAR", "identity": "VARCHAR", "done_ms": "BIGINT", "ranges": MAPS}
     types |= {"lost": MAPS, "counts": "MAP(VARCHAR, BIGINT)"}
     listed = ", ".join(f"{name}: '{kind}'" for name, kind in types.items())
-    return f"""(SELECT number AS batch, source, identity, done_ms, to_timestamp(done_ms / 1000) AS done_time,
-        counts['{BRONZE.name}'] AS records, coalesce(counts['corrupt'], 0) AS unreadable,
+    return f"""(SELECT DISTINCT ON (batch) number AS batch, source, identity, done_ms,
+        to_timestamp(done_ms / 1000) AS done_time, counts['{BRONZE.name}'] AS records,
+        coalesce(counts['corrupt'], 0) AS unreadable,
         coalesce(list_sum([x[2] - x[1] for x in map_values(lost)]), 0)::BIGINT AS lost,
         [struct_pack(state_partition := e.key::INTEGER, from_offset := e.value[1], until_offset := e.value[2])
             for e in map_entries(ranges)]::{duck_type(many(READ))} AS ranges
-        FROM read_json('{files}', columns = {{{listed}}}) ORDER BY batch)"""
+        FROM read_json([{files}], columns = {{{listed}}}) ORDER BY batch)"""

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sidecar.audit.errors import AuditError
+
 if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
@@ -23,8 +25,6 @@ PREFERRED = {
     # A task whose Python worker dies is tried again; plain local[*] would end the job.
     "spark.master": "local[*,4]",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     # Just this number means no limit. With any other, Spark adds up the bytes of all columns after each row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
@@ -33,7 +33,11 @@ SUBMITTED = {"spark.master": "local[*]", "spark.app.name": "pyspark-shell"}
 ELSEWHERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR")
 """With one of these, the work may be for other machines, which do not find this one at its loopback address."""
 LOGGED = Path(__file__).with_name("log4j2.properties")
-LAUNCHED = {"spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGED.as_uri()}"}
+LAUNCHED = {
+    # It counts when the JVM is launched, which else takes this process for a shell and shows its progress.
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOGGED.as_uri()}",
+}
 """The records never go through the JVM, which only hands out tasks: its second compiler would take time from them."""
 
 
@@ -56,6 +60,7 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
 def _conf(said: Mapping[str, str]) -> SparkConf:
     """Of a new session. The JVM must run first: it alone knows what was configured elsewhere."""
     from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
 
     _find_python()
     if str(said.get("spark.master", "local")).startswith("local") and not any(n in os.environ for n in ELSEWHERE):
@@ -63,7 +68,10 @@ def _conf(said: Mapping[str, str]) -> SparkConf:
     launch = SparkConf(loadDefaults=False)
     for name, value in {**LAUNCHED, **said}.items():
         launch.set(name, value)
-    SparkContext._ensure_initialized(conf=launch)
+    try:
+        SparkContext._ensure_initialized(conf=launch)
+    except (PySparkRuntimeError, OSError) as exc:
+        raise AuditError(f"Spark did not start ({exc}): it needs Java 17 or later in PATH or JAVA_HOME") from exc
     conf = SparkConf()
     for name, value in PREFERRED.items():
         if conf.get(name) in (None, SUBMITTED.get(name)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.audit.bronze import bronze_batch
-from sidecar.audit.errors import AuditError
+from sidecar.audit.errors import AuditError, Misused, NoTopic, number
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.properties import librdkafka_of
 
@@ -30,6 +30,7 @@ FIXED = {
     "isolation.level": "read_committed",
 }
 """On these it depends what is read."""
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 LIBRARY = {"log_level": "2", "fetch.message.max.bytes": "8388608", "queued.min.messages": "50000"}
 
 
@@ -52,11 +53,11 @@ class KafkaOptions:
         try:
             librdkafka_of(client)
         except SecurityError as exc:
-            raise AuditError(f"--command-config or kafka.NAME=VALUE: {exc}") from None
+            raise Misused(f"--command-config or kafka.NAME=VALUE: {exc}") from None
         wrong = sorted(FIXED.keys() & client.keys())
         if wrong:
-            raise AuditError(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
-        size = int(options.get("records_per_task", RECORDS_PER_TASK))
+            raise Misused(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
+        size = number(options, "records_per_task", RECORDS_PER_TASK)
         return cls(bootstrap, topic or options.get("topic", TOPIC), client, max(1, size))
 
     def config(self) -> dict[str, Any]:
@@ -149,7 +150,7 @@ class KafkaSource:
         return f"kafka://{self.options.bootstrap}/{self.options.topic}"
 
     def identity(self) -> str:
-        """The topic's id: a topic that was re-created has another one. Empty if the brokers do not tell it."""
+        """The topic's id: a topic that was re-created has another one. Empty: its brokers give topics no ids."""
         from confluent_kafka import KafkaException, TopicCollection
         from confluent_kafka.admin import AdminClient
 
@@ -157,9 +158,10 @@ class KafkaSource:
         try:
             asked = admin.describe_topics(TopicCollection([self.options.topic]), request_timeout=TIMEOUT_S)
             found = asked[self.options.topic].result()
-        except KafkaException:
-            return ""
-        return str(found.topic_id)
+        except KafkaException as exc:
+            raise self._failed("its id", exc) from exc
+        told = str(found.topic_id)
+        return "" if told == NO_ID else told
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """First offset and the next one to be written, of each partition."""
@@ -168,18 +170,17 @@ class KafkaSource:
         trouble: list[str] = []
         consumer = self.options.consumer(trouble)
         try:
-            found = consumer.list_topics(self.options.topic, timeout=TIMEOUT_S).topics[self.options.topic]
-            if found.error is not None:
-                raise AuditError(f"{self.options.topic}: {found.error}")
             topic = self.options.topic
+            found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+            if found.error is not None:
+                raise KafkaException(found.error)
             return {
                 p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
                 for p in sorted(found.partitions)
             }
         except KafkaException as exc:
             consumer.poll(WAIT_S)  # it tells of connections only then
-            why = f": {trouble[-1]}" if trouble else ""
-            raise AuditError(f"{self.shown}: {exc.args[0].str()}{why}") from exc
+            raise self._failed("its offsets", exc, trouble) from exc
         finally:
             consumer.close()
 
@@ -193,13 +194,20 @@ class KafkaSource:
 
     def from_time(self, partitions: list[int], ms: int) -> dict[int, int]:
         """Of each partition an offset before which all records have an earlier log time."""
-        from confluent_kafka import OFFSET_END, TopicPartition
+        from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-        consumer = self.options.consumer()
+        trouble: list[str] = []
+        consumer = self.options.consumer(trouble)
         try:
             asked = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
             found = consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
+            wrong = next((t.error for t in found if t.error is not None), None)
+            if wrong is not None:
+                raise KafkaException(wrong)
             return {t.partition: (1 << 62 if t.offset in (-1, OFFSET_END) else t.offset) for t in found}
+        except KafkaException as exc:
+            consumer.poll(WAIT_S)
+            raise self._failed("offsets by their times", exc, trouble) from exc
         finally:
             consumer.close()
 
@@ -221,9 +229,38 @@ class KafkaSource:
             raise AuditError(f"settings of {self.options.topic}: {exc.args[0]}; DescribeConfigs is needed") from exc
         return None if entry is None else entry.value
 
-    def first_time(self, partition: int, offset: int, end: int) -> int | None:
-        """Log time of the first record from that offset on. None: there is none before `end`."""
-        for batch in KafkaSplit(self.options, partition, offset, end).batches():
-            found: int = batch["log_ms"][0].as_py()
+    def first_times(self, ranges: Ranges) -> dict[int, int]:
+        """Log time of the first record in the range of each partition. Without those that have none."""
+        from confluent_kafka import KafkaError, TopicPartition
+
+        name, waiting, found = self.options.topic, dict(ranges), dict[int, int]()
+        consumer = self.options.consumer()
+        try:
+            consumer.assign([TopicPartition(name, p, start) for p, (start, _) in ranges.items()])
+            end = time.monotonic() + TIMEOUT_S
+            while waiting:
+                for m in consumer.consume(len(waiting), timeout=WAIT_S):
+                    p, error = m.partition(), m.error()
+                    if p in waiting and error is None:
+                        if m.offset() < waiting[p][1]:
+                            found[p] = m.timestamp()[1]
+                        del waiting[p]
+                        consumer.pause([TopicPartition(name, p)])
+                    elif p in waiting and error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+                        del waiting[p]
+                if time.monotonic() > end:
+                    raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
             return found
-        return None
+        finally:
+            consumer.close()
+
+    def _failed(self, what: str, exc: Any, trouble: list[str] | None = None) -> AuditError:
+        """What is said of a failure. `trouble`: what the client said of its connections."""
+        from confluent_kafka import KafkaError
+
+        error = exc.args[0]
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return NoTopic(f"{self.shown}: there is no such topic")
+        denied = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        why = "; Describe and Read of the topic are needed" if denied else f": {trouble[-1]}" if trouble else ""
+        return AuditError(f"{self.shown}: {what} cannot be had: {error.str()}{why}")

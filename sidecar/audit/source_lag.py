@@ -19,7 +19,7 @@ WARN_AT = 0.5
 class Topic(Protocol):
     def bounds(self) -> dict[int, tuple[int, int]]: ...
     def setting(self, name: str) -> str | None: ...
-    def first_time(self, partition: int, offset: int, end: int) -> int | None: ...
+    def first_times(self, ranges: Mapping[int, tuple[int, int]]) -> dict[int, int]: ...
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,11 @@ def lags(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -
     """Of each partition. `position`: next offset that the lake needs; a partition that is missing has not begun."""
     now = int(time.time() * 1000) if now_ms is None else now_ms
     allowed = int(topic.setting(COMPACTION_LAG) or 0)
+    bounds = topic.bounds()
+    ahead = {p: (max(low, position.get(p, low)), high) for p, (low, high) in bounds.items()}
+    first = topic.first_times({p: (at, high) for p, (at, high) in ahead.items() if at < high})
     found = []
-    for p, (low, high) in sorted(topic.bounds().items()):
-        have = position.get(p, low)
-        at = max(low, have)
-        first = topic.first_time(p, at, high) if at < high else None
-        age = None if first is None else max(0, now - first)
-        found.append(Lag(p, max(0, high - at), max(0, low - have), age, allowed))
+    for p, (low, high) in sorted(bounds.items()):
+        age = max(0, now - first[p]) if p in first else None
+        found.append(Lag(p, max(0, high - ahead[p][0]), max(0, low - position.get(p, low)), age, allowed))
     return found
-
-
-def about_to_be_lost(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -> list[Lag]:
-    """The partitions whose history is about to be lost, or is already: an alert if there is any."""
-    return [lag for lag in lags(topic, position, now_ms) if lag.lost_soon]

@@ -5,13 +5,16 @@
 
 Options: `uri`; `topic`; `kafka.*`, passed through to the client; `records_per_task`. Of a stream also
 `starting_offsets` (earliest, or {"partition": offset}), `max_records` (of one batch), and `fail_on_data_loss` (true).
-Filters on state_partition, offset, group_id, log_ms and log_time leave out what cannot match; Spark still applies them.
+Filters leave out what cannot match, and Spark still applies them: state_partition and offset from all sources; of the
+topic also group_id (its one state partition), and a lower bound of log_ms and log_time; of a copy in folders by day and
+state partition also group_id (of a lake: its `coverage` knows the partition), day, and both bounds of log_ms and
+log_time. A dump is always read whole.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +30,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sidecar.audit.errors import AuditError
-from sidecar.audit.ingest_plan import limited
+from sidecar.audit.bronze import DAY_MS
+from sidecar.audit.errors import AuditError, number
+from sidecar.audit.ingest_plan import limited, starting_offsets
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.source_kafka import KafkaSource
-from sidecar.audit.source_uri import Source, open_source
+from sidecar.audit.source_uri import CopySource, Source, open_source
 from sidecar.core.placement import partition_for
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 Ranges = dict[int, tuple[int, int]]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FROM = (ds.GreaterThan, ds.GreaterThanOrEqual)
+UPTO = (ds.LessThan, ds.LessThanOrEqual)
 EXACTLY = (ds.EqualTo, ds.EqualNullSafe)
 
 
@@ -66,6 +71,7 @@ class Wanted:
         self.groups: set[str] | None = None
         self.low, self.high = 0, 1 << 62
         self.from_ms: int | None = None
+        self.to_ms: int | None = None
 
     def add(self, f: Filter) -> None:
         name = getattr(f, "attribute", ("",))[0]
@@ -78,9 +84,8 @@ class Wanted:
                 self.groups = values if self.groups is None else self.groups & values
         elif name == "offset" and isinstance(value, int):
             self._offset(f, value)
-        elif name in ("log_ms", "log_time") and isinstance(f, (*FROM, *EXACTLY)) and value is not None:
-            ms = value if isinstance(value, int) else _ms(value)
-            self.from_ms = ms if self.from_ms is None else max(ms, self.from_ms)
+        elif name in ("log_ms", "log_time", "day") and value is not None and not isinstance(f, ds.In):
+            self._time(f, *_ms(value))
 
     def _offset(self, f: Filter, value: int) -> None:
         if isinstance(f, (*FROM, *EXACTLY)):
@@ -88,8 +93,21 @@ class Wanted:
         if isinstance(f, (ds.LessThan, ds.LessThanOrEqual, *EXACTLY)):
             self.high = min(self.high, value + (not isinstance(f, ds.LessThan)))
 
+    def _time(self, f: Filter, first: int, last: int) -> None:
+        """`first`, `last`: the milliseconds that the value stands for, more than one for a day."""
+        if isinstance(f, (*FROM, *EXACTLY)):
+            self.from_ms = first if self.from_ms is None else max(first, self.from_ms)
+        if isinstance(f, (*UPTO, *EXACTLY)):
+            self.to_ms = last if self.to_ms is None else min(last, self.to_ms)
+
+    def days(self) -> tuple[str, str]:
+        """The first and the last day that are wanted, in ISO's form, which sorts by time."""
+        return _day(self.from_ms, "0000"), _day(self.to_ms, "9999-99-99")
+
     def of(self, source: Source, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
-        """The ranges that are left. A group's place and the order of times are only known of the topic itself."""
+        """The ranges that are left. A group's place and the order of times are only known of the topic itself. Only of
+        a lower bound of time: records need not be in the order of their times, and the broker tells the first one
+        that is as late, but not the last one that is as early."""
         kept = dict(bounds)
         if self.partitions is not None:
             kept = {p: r for p, r in kept.items() if p in self.partitions}
@@ -104,9 +122,20 @@ class Wanted:
         return {p: (a, b) for p, (a, b) in kept.items() if a < b}
 
 
-def _ms(value: datetime) -> int:
-    aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-    return (aware - EPOCH) // timedelta(milliseconds=1)
+def _ms(value: Any) -> tuple[int, int]:
+    """The first and the last millisecond of what the value of a filter stands for."""
+    if isinstance(value, int):
+        return value, value
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        ms = (aware - EPOCH) // timedelta(milliseconds=1)
+        return ms, ms
+    first = (value - EPOCH.date()).days * DAY_MS
+    return first, first + DAY_MS - 1
+
+
+def _day(ms: int | None, otherwise: str) -> str:
+    return otherwise if ms is None else (EPOCH + timedelta(milliseconds=ms)).date().isoformat()
 
 
 class RecordsReader(DataSourceReader):
@@ -121,6 +150,8 @@ class RecordsReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         source = _source(self.options)
+        if isinstance(source, CopySource):
+            source = replace(source, days=self.wanted.days(), groups=frozenset(self.wanted.groups or ()))
         return [SplitPartition(s) for s in source.splits(self.wanted.of(source, source.bounds()))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -143,13 +174,12 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the topic ended when a query began that reads only what is there."""
 
     def initialOffset(self) -> dict[str, Any]:
-        said = self.options.get("starting_offsets", "earliest")
-        starts = {} if said == "earliest" else {int(p): int(n) for p, n in json.loads(said).items()}
+        starts = starting_offsets(self.options)
         bounds = self.source.bounds()
         return self._offset({p: max(low, starts.get(p, low)) for p, (low, _) in bounds.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = int(self.options.get("max_records", "0"))
+        most = number(self.options, "max_records", 0)
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -165,14 +195,15 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset({p: high for p, (_, high) in self.source.bounds().items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begins, bounds = _next(start), None
+        begins, following = _next(start), _next(end)
         ranges: Ranges = {}
-        for p, b in _next(end).items():
-            if p not in begins:
-                bounds = bounds or self.source.bounds()
-                begins[p] = bounds[p][0]
-            if begins[p] < b:
-                ranges[p] = (begins[p], b)
+        bounds = self.source.bounds() if self._may_lose or following.keys() - begins.keys() else {}
+        for p, b in following.items():
+            begin = begins.get(p, 0)
+            if self._may_lose or p not in begins:
+                begin = max(begin, bounds[p][0])
+            if begin < b:
+                ranges[p] = (begin, b)
         return [SplitPartition(s) for s in self.source.splits(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -182,6 +213,10 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self.source.identity() if topic is None else topic
         return {"topic": known, "next": {str(p): n for p, n in sorted(following.items())}}
 
+    @property
+    def _may_lose(self) -> bool:
+        return self.options.get("fail_on_data_loss", "true").lower() == "false"
+
     def _ahead(self, start: dict[str, Any]) -> Ranges:
         """What has not been read yet. Raises AuditError if some of it is gone."""
         topic = self.source.identity()
@@ -190,7 +225,7 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, ranges = _next(start), {}
         for p, (low, high) in self.source.bounds().items():
             begin = begins.get(p, low)
-            if begin < low and self.options.get("fail_on_data_loss", "true").lower() != "false":
+            if begin < low and not self._may_lose:
                 raise AuditError(
                     f"{self.source.shown}: partition {p} begins at {low}, but {begin} was to be read next; what is "
                     "between is lost. To go on without it, set fail_on_data_loss to false"

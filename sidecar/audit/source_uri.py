@@ -115,6 +115,8 @@ class CopySource:
 
     scheme: str
     folder: Path
+    days: tuple[str, str] = ("", "9999-99-99")
+    groups: frozenset[str] = frozenset()
 
     @property
     def shown(self) -> str:
@@ -126,6 +128,21 @@ class CopySource:
         return Lake.at(str(self.folder)).identity() if is_lake(self.folder) else ""
 
     def files(self) -> list[ParquetFile]:
+        """Those that can have a record of these days, and of these groups (empty: of any)."""
+        found = [f for f in self._all() if self.days[0] <= (f.values.get("day") or self.days[0]) <= self.days[1]]
+        theirs = self._partitions()
+        return [f for f in found if not theirs or f.values.get("state_partition", "") in (*theirs, "")]
+
+    def _partitions(self) -> set[str]:
+        """State partitions of the groups; empty if they are not known."""
+        from sidecar.audit.lake import Lake, is_lake
+
+        if not self.groups or not is_lake(self.folder):
+            return set()
+        found = [Lake.at(str(self.folder)).partitions_of(group) for group in self.groups]
+        return set().union(*found) if all(found) else set()
+
+    def _all(self) -> list[ParquetFile]:
         from sidecar.audit.lake import Lake, is_lake
 
         if is_lake(self.folder):

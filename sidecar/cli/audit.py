@@ -85,6 +85,9 @@ def stream(
     option: Pairs = None,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="From one batch to the next.")] = 30.0,
     max_records: Annotated[int, typer.Option(min=0, help="Of one batch; 0: no limit.")] = 500_000,
+    maintain_every: Annotated[
+        int, typer.Option(metavar="BATCHES", min=0, help="Do what `maintain` does after so many batches; 0: never.")
+    ] = 100,
     metrics: Annotated[
         str,
         typer.Option(metavar="HOST:PORT", help="Where Prometheus finds its metrics; PORT alone: on 127.0.0.1."),
@@ -98,7 +101,7 @@ def stream(
     with _errors(), _spark() as spark:
         from sidecar.audit.continuous import Continuous
 
-        job = Continuous(spark, source, _lake(lake, format), options, every, _say)
+        job = Continuous(spark, source, _lake(lake, format), options, every, _say, maintain_every=maintain_every)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: job.stopped.set())
         if address is not None:
@@ -110,10 +113,12 @@ def stream(
 @contextmanager
 def _errors() -> Iterator[None]:
     """Around what reads the source or the lake, or fills it. Raises Failed."""
-    from sidecar.audit.errors import AuditError
+    from sidecar.audit.errors import AuditError, Misused
 
     try:
         yield
+    except Misused as exc:
+        raise Failed(USAGE, str(exc), "Mend the option, -O or --command-config. Nothing was read.") from None
     except AuditError as exc:
         then = "Check --from, --command-config and --lake. What was read before is kept; the next run goes on from it."
         raise Failed(UNREADABLE, str(exc), then) from None
@@ -150,6 +155,22 @@ def _serving(metrics: Metrics, host: str, port: int) -> int:
         return metrics.serve(host, port)
     except OSError as exc:
         raise Failed(USAGE, f"--metrics {host}:{port}: {exc.strerror}", "Name another port, or leave it out.") from None
+
+
+@audit.command()
+def maintain(
+    lake: LakePath = "out/audit/lake",
+    retention: Annotated[
+        int,
+        typer.Option(metavar="HOURS", min=0, help="How long files stay that were replaced: longer than any reader."),
+    ] = 168,
+) -> None:
+    """Put small files together, and remove what no reader needs. `run` and `stream` may go on meanwhile."""
+    into = _filled(lake)
+    with _errors():
+        from sidecar.audit.maintain import maintain as maintained
+
+        typer.echo(f"{maintained(into, retention)}.")
 
 
 @audit.command()
@@ -343,7 +364,10 @@ def _is_moment(name: str, value: Any) -> bool:
 
 
 def _is_time(name: str) -> bool:
-    return (name.endswith("_ms") and not name.endswith("_after_ms")) or name == "ms"
+    """It is a moment, and no duration: in a table it stands beside the same as TIMESTAMP."""
+    from sidecar.audit import query
+
+    return name in query.MOMENTS
 
 
 def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:

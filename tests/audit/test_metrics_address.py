@@ -51,6 +51,6 @@ def test_it_tells_numbers_and_no_names() -> None:
     metrics.told([Lag(partition=3, behind=1, gone=0, age_ms=5, allowed_ms=7)])
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics.serve('127.0.0.1', 0)}/metrics") as res:
         told = [line for line in res.read().decode().splitlines() if not line.startswith("#")]
-    assert len(told) == len(PER_PARTITION) + 9
+    assert len(told) == len(PER_PARTITION) + 10
     labels = {found[1] for line in told if (found := re.search(r"\{(.*)\}", line))}
     assert labels == {'partition="3"'}

@@ -106,9 +106,11 @@ def test_what_was_lost_is_told_until_the_end(spark: SparkSession, topics: Topics
     topics.write("gone", {0: entries[:30]})
     topics.forget("gone", 0, 10)
     lost: list[float | None] = []
+    said: list[str] = []
     job = Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.1)
 
     def say(text: str) -> None:
+        said.append(text)
         found = re.fullmatch(r"batch (\d): gold is up to date", text)
         if found is None:
             return
@@ -123,6 +125,7 @@ def test_what_was_lost_is_told_until_the_end(spark: SparkSession, topics: Topics
 
     job.say = say
     job.run()
+    assert "partition 0: 20 offsets were gone before they were read" in said
     assert lost[:2] == [0, 20] and (lost[2] or 0) >= 20, "these records have gaps in their revisions, too"
     assert (job.metrics.registry.get_sample_value("group_state_audit_lost_records") or 0) >= 20
 

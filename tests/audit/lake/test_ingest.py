@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql.datasource import GreaterThanOrEqual
+from pyspark.sql.types import StructType
 
 from sidecar.audit.continuous import Metrics
 from sidecar.audit.errors import AuditError
 from sidecar.audit.ingest import ingest, last_batch, stream
 from sidecar.audit.lake import Lake
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.pipeline import audit, make_gold
 from sidecar.audit.source_kafka import KafkaSource
-from sidecar.audit.source_lag import about_to_be_lost, lags
-from sidecar.audit.source_spark import records
+from sidecar.audit.source_lag import lags
+from sidecar.audit.source_spark import RecordsReader, SplitPartition, records
 from sidecar.audit.source_uri import dump, open_source
 from sidecar.core.placement import partition_for
 from sidecar.state.codec import Encoded
+from sidecar.state.keys import decode_key
 from tests.audit.lake.conftest import rows
 from tests.audit.lake.making import T0, bronze, log
+from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.topics import LAG_MS, Topics
 
 if TYPE_CHECKING:
@@ -43,7 +48,7 @@ def only_once(lake: Lake) -> int:
     return len(places)
 
 
-LOGS = {0: log(11, 700), 1: log(12, 500), 2: log(13, 50)}
+LOGS = {0: log(11, 700), 1: played(21, 700)[1][:500], 2: log(13, 50)}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +64,7 @@ def reference(filled: str, spark: SparkSession, tmp_path_factory: pytest.TempPat
     lake = Lake.at(tmp_path_factory.mktemp("reference") / "lake")
     done = ingest(spark, filled, lake, {"records_per_task": "300"})
     assert done.records == 1250 and done.position == {0: 700, 1: 500, 2: 50}
+    make_gold(spark, lake)
     return lake
 
 
@@ -93,6 +99,9 @@ def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSessi
     lake = Lake.at(tmp_path / "lake", "parquet")
     assert ingest(spark, uri, lake).records == 1250
     assert contents(lake) == contents(reference)
+    make_gold(spark, lake)
+    told = gold_of(lake)
+    assert told == gold_of(reference) and told["intervals"] and told["rebalances"]
     by_spark = [r.asDict(recursive=True) for r in records(spark, uri).orderBy("state_partition", "offset").collect()]
     assert [(r["offset"], r["key"], r["headers"]) for r in by_spark] == [
         (r["offset"], r["key"], r["headers"]) for r in contents(reference)["records"]
@@ -133,20 +142,21 @@ def test_filters_leave_out_what_cannot_match(topics: Topics, spark: SparkSession
     uri = topics.create("filters", 7)
     p = partition_for("g", 7)
     topics.write("filters", {p: log(3, 400), (p + 1) % 7: log(4, 200)})
+    theirs = sum(decode_key(e.key)[1] == "g" for e in log(3, 400))
     found = records(spark, uri, {"records_per_task": "100"})
     assert found.count() == 600
     assert found.rdd.getNumPartitions() == 6
     for condition, count, tasks in (
-        ("group_id = 'g'", None, 4),
+        ("group_id = 'g'", theirs, 4),
         (f"state_partition = {p} AND offset >= 250 AND offset < 260", 10, 1),
         (f"state_partition IN ({p}) AND offset > 250 AND offset <= 260", 10, 1),
-        (f"state_partition = {p} AND log_ms >= {T0 + 300}", 100, None),
-        (f"state_partition = {p} AND log_time >= timestamp_millis({T0 + 300})", 100, None),
-        ("state_partition = 99", 0, None),
+        (f"state_partition = {p} AND log_ms >= {T0 + 300}", 100, 2),
+        (f"state_partition = {p} AND log_time >= timestamp_millis({T0 + 300})", 100, 2),
+        ("state_partition = 99", 0, 0),
     ):
         some = found.filter(condition)
-        assert count is None or some.count() == count, condition
-        assert tasks is None or some.rdd.getNumPartitions() == tasks, condition
+        assert some.count() == count, condition
+        assert some.rdd.getNumPartitions() == max(tasks, 1), condition
 
 
 @pytest.mark.kafka
@@ -245,10 +255,10 @@ def test_history_that_is_about_to_be_lost(topics: Topics) -> None:
         (50, 0, 1000, LAG_MS),
         (0, 0, None, LAG_MS),
     ]
-    assert not about_to_be_lost(source, {}, now_ms=T0 + 1000)
-    late = about_to_be_lost(source, {0: 10}, now_ms=T0 + LAG_MS)
+    assert not any(lag.lost_soon for lag in early)
+    late = [lag for lag in lags(source, {0: 10}, now_ms=T0 + LAG_MS) if lag.lost_soon]
     assert [(lag.partition, lag.behind) for lag in late] == [(0, 40)]
-    assert not about_to_be_lost(source, {0: 50}, now_ms=T0 + LAG_MS)
+    assert not any(lag.lost_soon for lag in lags(source, {0: 50}, now_ms=T0 + LAG_MS))
     metrics = Metrics()
     metrics.told(late)
     assert metrics.registry.get_sample_value("group_state_audit_lag_records", {"partition": "0"}) == 40
@@ -305,3 +315,36 @@ def test_client_settings_with_javas_names() -> None:
     assert "sasl.jaas.config" not in config
     with pytest.raises(AuditError, match="needs a username and a password"):
         open_source("kafka://h:1", said | {"kafka.sasl.jaas.config": "PlainLoginModule required;"})
+
+
+def test_a_day_and_a_group_of_a_lake_are_read_without_the_rest(spark: SparkSession, tmp_path: Path) -> None:
+    day = 86_400_000
+    first, second = log(3, 100, groups=("one",)), log(4, 60, groups=("two",))
+    dump([bronze(first[:50], 0), bronze(first[50:], 0, first=50, ms=T0 + day), bronze(second, 1)], tmp_path / "a.jsonl")
+    lake = Lake.at(tmp_path / "lake")
+    audit(spark, f"file://{tmp_path}/a.jsonl", lake)
+    files = {(dict(f.partition)["day"], dict(f.partition)["state_partition"]): f.path for f in lake.files(BRONZE)}
+    days = sorted({str(d) for d, _ in files})
+    assert set(files) == {(days[0], "0"), (days[1], "0"), (days[0], "1")}
+    assert lake.partitions_of("one") == {"0"}
+
+    uri = f"delta://{lake.base}"
+    for condition, wanted in (
+        (f"log_ms >= {T0 + day}", {(days[1], "0")}),
+        (f"log_ms < {T0 + day // 2}", {(days[0], "0"), (days[0], "1")}),
+        (f"day = date'{days[1]}'", {(days[1], "0")}),
+        (f"log_time <= timestamp_millis({T0 + 1000}) AND group_id = 'two'", {(days[0], "1")}),
+        ("group_id = 'one'", {(days[0], "0"), (days[1], "0")}),
+    ):
+        some = records(spark, uri).filter(condition)
+        assert some.rdd.getNumPartitions() == len(wanted), condition
+        assert some.count() == lake.read(spark, BRONZE).filter(condition).count() > 0, condition
+    reader = RecordsReader({"uri": uri}, StructType())
+    reader.pushFilters([GreaterThanOrEqual(("log_time",), datetime.fromtimestamp((T0 + day) / 1000, UTC))])
+    (one,) = reader.partitions()
+    assert isinstance(one, SplitPartition) and one.split.file.path == files[days[1], "0"]
+    assert lake.read(spark, BRONZE, group="two").count() == sum(decode_key(e.key)[1] == "two" for e in second)
+    theirs = lake.files(BRONZE, group="two")
+    assert [f.path for f in theirs] == [files[days[0], "1"]]
+    last = date.fromisoformat(str(days[1]))
+    assert [f.path for f in lake.files(BRONZE, days=(last, last))] == [files[days[1], "0"]]

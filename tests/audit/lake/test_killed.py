@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -23,6 +24,7 @@ from deltalake import DeltaTable
 
 from sidecar.audit import ingest as ingests
 from sidecar.audit import lake_delta, lake_parquet, pipeline
+from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest import ingest
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import TableWriter
@@ -206,47 +208,89 @@ def gone(processes: list[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=60)
 
 
-def test_kill_9_of_drivers_and_workers(tmp_path: Path) -> None:
-    r = random.Random(time.time_ns())
-    parts, each = 4, 2_000
-    (tmp_path / "in").mkdir()
-    for q in range(parts):
-        entries = played(20 + q, 2_500)[1][:each]
-        assert len(entries) == each
-        dump([bronze(entries, q)], tmp_path / "in" / f"{q}.jsonl")
-    source, lake = f"file://{tmp_path}/in", tmp_path / "lake"
-    format = r.choice(("delta", "parquet"))
-    killed = 0
-    for i in range(ROUNDS):
-        p = start(source, lake, format)
-        assert p.stdout is not None
-        family = psutil.Process(p.pid).children(recursive=True)
-        if i % 2:  # a worker: its task is tried again, or the job fails and the next run goes on
-            until = time.monotonic() + r.uniform(0.2, 3)
-            while time.monotonic() < until or not workers(p):
-                if p.poll() is not None:
-                    break
-                time.sleep(0.02)
-            for w in workers(p)[:1]:
-                w.send_signal(signal.SIGKILL)
-                killed += 1
-            time.sleep(r.uniform(0, 1))
-        else:
-            time.sleep(r.uniform(0, 4))
-        if p.poll() is None:
-            p.kill()
-            killed += 1
-        p.wait()
-        gone(family)
-    p = start(source, lake, format)
-    p.communicate(timeout=120)
-    assert p.returncode == 0 and killed
-    found = contents(Lake.at(lake))
+def in_the_middle(folder: Path) -> bool:
+    """Of a batch: it is planned and not recorded, or gold does not have it yet."""
+    lake = Lake.at(folder)
+    n = lake.last_batch()
+    return lake.batch(n + 1, plan=True) is not None or (n >= 0 and lake.done(list(GOLD.values())) < n)
+
+
+PARTS, EACH = 4, 2_000
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("source")
+    for q in range(PARTS):
+        entries = played(20 + q, 2_500)[1][:EACH]
+        assert len(entries) == EACH
+        dump([bronze(entries, q)], folder / f"{q}.jsonl")
+    return f"file://{folder}"
+
+
+@pytest.fixture(scope="module")
+def whole(source: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """Gold of one run that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("whole") / "lake"
+    p = start(source, folder, "delta")
+    p.communicate(timeout=240)
+    assert p.returncode == 0
+    return gold_of(Lake.at(folder))
+
+
+def nothing_is_lost_or_doubled(folder: Path, whole: dict[str, list[dict[str, Any]]]) -> None:
+    found = contents(Lake.at(folder))
     places = [(row["state_partition"], row["offset"]) for row in found["records"]]
-    assert places == [(q, o) for q in range(parts) for o in range(each)]
+    assert places == [(q, o) for q in range(PARTS) for o in range(EACH)]
     silver = sorted((row["state_partition"], row["offset"]) for n in SILVER_TABLES for row in found[n])
     assert silver == places
-    whole = start(source, tmp_path / "whole", format)
-    whole.communicate(timeout=120)
-    assert whole.returncode == 0
-    assert gold_of(Lake.at(lake)) == gold_of(Lake.at(tmp_path / "whole"))
+    assert gold_of(Lake.at(folder)) == whole
+
+
+@pytest.mark.timeout(3000)
+def test_kill_9_of_drivers(source: str, whole: dict[str, list[dict[str, Any]]], tmp_path: Path) -> None:
+    """Each is killed in the middle of a batch. Those that had ended a batch just then do not count."""
+    r, killed, lakes = random.Random(time.time_ns()), 0, 0
+    while killed < ROUNDS:
+        lakes += 1
+        lake, format, ended = tmp_path / str(lakes), r.choice(("delta", "parquet")), False
+        while not ended:
+            p = start(source, lake, format)
+            family = psutil.Process(p.pid).children(recursive=True)
+            until = time.monotonic() + r.uniform(0, 4)
+            while p.poll() is None and (killed == ROUNDS or time.monotonic() < until or not in_the_middle(lake)):
+                time.sleep(0.02)
+            p.kill()
+            ended = p.wait() == 0
+            gone(family)
+            killed += not ended and in_the_middle(lake)
+        nothing_is_lost_or_doubled(lake, whole)
+    print(f"{killed} drivers were killed in the middle of a batch, over {lakes} lakes")
+    assert killed == ROUNDS
+
+
+@pytest.mark.timeout(3000)
+def test_kill_9_of_workers(source: str, whole: dict[str, list[dict[str, Any]]], tmp_path: Path) -> None:
+    """The tasks are tried again, and the same driver ends the batch."""
+    r, killed, lakes = random.Random(time.time_ns()), 0, 0
+    while killed < ROUNDS:
+        lakes += 1
+        lake, failed = tmp_path / str(lakes), 0
+        p = start(source, lake, r.choice(("delta", "parquet")))
+        assert p.stdout is not None
+        while p.poll() is None:
+            if killed < ROUNDS:
+                until = time.monotonic() + r.uniform(0, 1.5)
+                while p.poll() is None and (time.monotonic() < until or not (in_the_middle(lake) and workers(p))):
+                    time.sleep(0.01)
+                for w in workers(p):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        w.send_signal(signal.SIGKILL)
+            said = p.stdout.readline().split()
+            if said:
+                assert said[0] == "done"
+                killed, failed = killed + (int(said[2]) > failed), int(said[2])
+        assert p.wait() == 0, "a driver has given up"
+        nothing_is_lost_or_doubled(lake, whole)
+    print(f"in {killed} batches tasks lost their workers and were tried again, over {lakes} lakes")
+    assert killed >= ROUNDS

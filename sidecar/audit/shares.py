@@ -1,0 +1,87 @@
+"""What a batch of gold is made of: the new rows of silver's batch of the same number.
+
+Maintenance puts the files of former batches together. Where gold is made anew after that, its first batch takes all of
+them at once. That cannot be done where offsets were lost between two of them: what is known before the loss and after
+it must not be put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sidecar.audit.errors import AuditError
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.ingest_plan import NOTHING, Batch, Ranges
+from sidecar.audit.lake import Lake
+from sidecar.audit.lake_files import FileInfo, batch_of
+from sidecar.audit.lake_parquet import read_json
+from sidecar.audit.layers import SILVER_TABLES
+
+
+@dataclass(frozen=True)
+class Share:
+    """`cuts`: of state partitions, the offsets right before these rows that were never read; `first`: nothing is
+    carried over from a batch before."""
+
+    batch: int
+    silver: Mapping[str, list[FileInfo]]
+    cuts: Ranges
+    first: bool
+
+
+def recorded(lake: Lake, batch: int) -> Batch:
+    said = lake.batch(batch)
+    return NOTHING if said is None else Batch.of(said)
+
+
+def share(lake: Lake, n: int) -> Share:
+    """Of the next batch; `n`: its number, if gold has taken all before. Raises AuditError."""
+    if n == 0 and put_together(lake):
+        begun = max(lake.committed(table) for table in GOLD.values())
+        n = lake.last_batch() if begun < 0 else begun  # who died in the middle of it is followed by the same
+        silver = {
+            name: [f for f in lake.files(table) if (batch_of(Path(f.path).name) or 0) <= n and f.rows]
+            for name, table in SILVER_TABLES.items()
+        }
+        return Share(n, silver, _begins(lake, n), True)
+    silver = {name: [f for f in lake.files(table, n) if f.rows] for name, table in SILVER_TABLES.items()}
+    return Share(n, silver, recorded(lake, n).cuts(recorded(lake, n - 1)), n == 0)
+
+
+def can_be_made_anew(lake: Lake) -> None:
+    """Raises AuditError if gold cannot."""
+    if put_together(lake):
+        _begins(lake, lake.last_batch())
+
+
+def put_together(lake: Lake) -> bool:
+    """Whether rows or records of some batches cannot be told apart any more."""
+    files = (f for table in SILVER_TABLES.values() for f in lake.files(table))
+    return lake.packed.exists() or any(batch_of(Path(f.path).name) is None for f in files)
+
+
+def _begins(lake: Lake, upto: int) -> Ranges:
+    """Offsets before those where reading of a state partition began. Raises AuditError if others were lost."""
+    found: Ranges = {}
+    for said in _records(lake, upto):
+        for p, (begin, end) in said["lost"].items():
+            if begin:
+                raise AuditError(
+                    f"gold of {lake.root} cannot be made anew: maintenance has put batches together between which"
+                    f" records were lost. Fill another lake from this one: `sidecar audit run --from"
+                    f" {lake.format}://{lake.base} --lake FOLDER`."
+                )
+            found[int(p)] = (begin, end)
+    return found
+
+
+def _records(lake: Lake, upto: int) -> Iterator[Mapping[str, Any]]:
+    if lake.packed.exists():
+        yield from read_json(lake.packed)
+    for n in range(upto + 1):
+        said = lake.batch(n)
+        if said is not None:
+            yield said

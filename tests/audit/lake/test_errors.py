@@ -1,0 +1,94 @@
+"""What can be expected to fail is an AuditError, with what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sidecar.audit import ingest as ingests
+from sidecar.audit import pipeline, query
+from sidecar.audit.errors import AuditError, Misused
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.lake import Lake
+from sidecar.audit.layers import BRONZE
+from sidecar.audit.source_uri import dump, open_source
+from sidecar.cli.exits import Code
+from sidecar.cli.main import app
+from tests.audit.lake.making import bronze
+from tests.audit.lake.test_killed import here
+from tests.audit.lake.test_pipeline import played
+
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    for where in (ingests, pipeline):
+        monkeypatch.setattr(where, "numbered", here)
+    dump([bronze(played(6, 40)[1], 0)], tmp_path / "a.jsonl")
+    made = Lake.at(tmp_path / "lake", "parquet")
+    pipeline.audit(SPARK, f"file://{tmp_path}/a.jsonl", made)
+    return made
+
+
+def test_a_record_of_a_batch_that_is_damaged(lake: Lake) -> None:
+    lake.record(0).write_text('{"number": 0')
+    with pytest.raises(AuditError, match=r"00000000\.json is damaged .* backup"):
+        lake.identity()
+
+
+def test_a_file_of_a_table_that_is_gone(lake: Lake) -> None:
+    for table in (BRONZE, GOLD["intervals"]):
+        Path(lake.files(table)[0].path).unlink()
+        with pytest.raises(AuditError, match=rf"{table.name} cannot be read.*backup"):
+            lake.read_arrow(table)
+    with pytest.raises(AuditError, match=r"(?s)cannot be read.*backup"):
+        query.ask(lake, "select * from intervals")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_records": "abc"}, "max_records is a number, not 'abc'"),
+        ({"max_records": "-1"}, "max_records is a number"),
+        ({"starting_offsets": "latest"}, "starting_offsets is earliest, or"),
+        ({"starting_offsets": "[1]"}, "starting_offsets is earliest, or"),
+    ],
+)
+def test_an_option_that_cannot_be(options: dict[str, str], said: str, tmp_path: Path) -> None:
+    dump([bronze(played(6, 20)[1], 0)], tmp_path / "a.jsonl")
+    with pytest.raises(Misused, match=said):
+        ingests.waiting(f"file://{tmp_path}/a.jsonl", Lake.at(tmp_path / "lake"), options)
+
+
+def test_an_option_of_the_topic_that_cannot_be() -> None:
+    with pytest.raises(Misused, match="records_per_task is a number"):
+        open_source("kafka://h:1", {"records_per_task": "many"})
+
+
+def test_the_command_tells_wrong_usage_from_what_cannot_be_read(tmp_path: Path) -> None:
+    said = ["audit", "run", "--lake", str(tmp_path / "lake"), "--from"]
+    wrong = CliRunner().invoke(app, [*said, "kafka://h:1", "-O", "records_per_task=many"])
+    missing = CliRunner().invoke(app, [*said, f"file://{tmp_path}/none"])
+    assert (wrong.exit_code, missing.exit_code) == (Code.USAGE, Code.UNREACHED)
+
+
+def test_a_moment_is_told_from_a_duration() -> None:
+    assert {"from_ms", "ms", "complete_since_ms"} <= query.MOMENTS
+    assert not {"at_most_ms", "settled_after_ms", "session_timeout_ms"} & query.MOMENTS
+
+
+def test_without_java(tmp_path: Path) -> None:
+    code = (
+        "from sidecar.audit.errors import AuditError\nfrom sidecar.audit.session import session\n"
+        "try:\n    session()\nexcept AuditError as exc:\n    print(exc)"
+    )
+    env = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60, check=True)
+    assert "it needs Java 17 or later" in done.stdout

@@ -1,0 +1,310 @@
+"""Maintenance of a lake: fewer files, the same rows; killed at any point, nothing is lost and nothing is doubled."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from sidecar.audit import ingest as ingests
+from sidecar.audit import lake_parquet, pipeline, query
+from sidecar.audit import maintain as maintains
+from sidecar.audit.continuous import Continuous
+from sidecar.audit.errors import AuditError
+from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.lake import Lake
+from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.maintain import TABLES, maintain
+from sidecar.audit.source_uri import dump
+from sidecar.drill.processes import wait_until
+from tests.audit.lake.making import bronze
+from tests.audit.lake.test_killed import Died, Steps, contents, here
+from tests.audit.lake.test_pipeline import gold_of, played
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCHES = 6
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
+STRIDE = 61
+FORMATS = ("delta", "parquet")
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is done in this process."""
+    for where in (ingests, pipeline):
+        monkeypatch.setattr(where, "numbered", here)
+
+
+def told(lake: Lake) -> dict[str, Any]:
+    """All that it says."""
+    runs = query.ask(lake, "select * from runs order by batch")
+    return {"records": contents(lake), "gold": gold_of(lake), "runs": runs, "verdict": pipeline.verdict(lake)}
+
+
+def files_of(lake: Lake) -> int:
+    return sum(1 for p in lake.base.rglob("*") if p.is_file())
+
+
+def listed(lake: Lake) -> int:
+    return sum(len(lake.files(t)) for t in TABLES)
+
+
+def batches(lake: Lake, folder: Path, upto: int = BATCHES, most: int = 20) -> None:
+    """As many as that, from a dump that has more."""
+    while lake.last_batch() + 1 < upto:
+        pipeline.audit(SPARK, f"file://{folder}/all.jsonl", lake, {"max_records": str(most)})
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("source")
+    # Two state partitions, and a day that ends within.
+    dump(
+        [bronze(played(6 + p, 120)[1][:300], p, ms=1_760_000_000_000 + (p << 27)) for p in (0, 1)], folder / "all.jsonl"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def filled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lake]:
+    """A lake of each format, of several batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        for where in (ingests, pipeline):
+            patch.setattr(where, "numbered", here)
+        found = {}
+        for format in FORMATS:
+            found[format] = Lake.at(tmp_path_factory.mktemp("filled") / format, format)
+            batches(found[format], source)
+    return found
+
+
+def copied(lake: Lake, to: Path) -> Lake:
+    shutil.copytree(lake.base, to)
+    return Lake.at(to)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_same_rows_in_fewer_files(
+    format: str, filled: dict[str, Lake], source: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = copied(filled[format], tmp_path / "lake")
+    wanted, before = told(lake), (files_of(lake), listed(lake))
+    reader = [f.path for f in lake.files(BRONZE)]
+    maintain(lake)
+    assert told(lake) == wanted
+    assert all(Path(p).exists() for p in reader), "who has begun to read goes on with what was replaced"
+    assert len(lake.files(BRONZE)) == len({f.partition for f in lake.files(BRONZE)}), "one file for each folder"
+    done = maintain(lake, hours=0)
+    assert done.merged == 0 and done.removed > 0 and done.packed == 0
+    assert told(lake) == wanted and query.broken(lake) == {}
+    assert not any(Path(p).exists() for p in reader)
+    after = (files_of(lake), listed(lake))
+    print(f"{format}, {BATCHES} batches: files {before[0]} -> {after[0]}, of them read {before[1]} -> {after[1]}")
+    assert after[1] * 2 < before[1] and (format == "delta" or after[0] * 3 < before[0]), "Delta keeps its log for days"
+    for name in ("intervals", "coverage"):
+        assert lake.read(spark, GOLD[name]).count() == len(wanted["gold"][name]), "Spark reads it as well"
+    assert lake.read(spark, BRONZE).count() == len(wanted["records"]["records"])
+    batches(lake, source, BATCHES + 3)
+    maintain(lake, hours=0)
+    batches(lake, source, BATCHES + 5)
+    whole = copied(filled[format], tmp_path / "whole")
+    batches(whole, source, BATCHES + 5)
+    assert contents(lake) == contents(whole) and gold_of(lake) == gold_of(whole)
+    assert [r["batch"] for r in query.ask(lake, "select batch from runs order by 1")] == list(range(BATCHES + 5))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_gold_still_has_to_take_is_left_as_it_is(format: str, source: Path, tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path / "lake", format)
+    batches(lake, source, 3)
+    for _ in range(3):
+        ingests.ingest(SPARK, f"file://{source}/all.jsonl", lake, {"max_records": "20"})
+    maintain(lake, hours=0)
+    pipeline.make_gold(SPARK, lake)
+    whole = Lake.at(tmp_path / "whole", format)
+    batches(whole, source, 6)
+    assert gold_of(lake) == gold_of(whole)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_death_before_and_after_every_step(
+    format: str, filled: dict[str, Lake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, steps, deaths = told(filled[format]), Steps(monkeypatch), 0
+    for owner, name in ((maintains, "put_json"), (Path, "unlink"), (DeltaTable, "create_checkpoint")):
+        steps._wrap(monkeypatch, owner, name)
+    steps._wrap(monkeypatch, DeltaTable, "vacuum")
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # the machine does not die here
+    for k in range(random.randrange(STRIDE), 100_000, STRIDE):
+        lake = copied(filled[format], tmp_path / "lake")
+        steps.left = k
+        try:
+            maintain(lake, hours=0)
+        except Died:
+            deaths += 1
+        else:
+            break
+        steps.left = -1
+        assert told(lake) == wanted, f"step {k}"
+        maintain(lake, hours=0)
+        assert told(lake) == wanted, f"step {k}"
+        shutil.rmtree(lake.base)
+    print(f"{format}: died at {deaths} steps")
+    assert deaths > 3
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_kill_9_in_the_middle(format: str, filled: dict[str, Lake], tmp_path: Path) -> None:
+    wanted, r = told(filled[format]), random.Random(time.time_ns())
+    for n in range(ROUNDS):
+        lake = copied(filled[format], tmp_path / str(n))
+        command = [sys.executable, "-m", "sidecar.cli.main", "audit", "maintain", "--lake", str(lake.base)]
+        some = r.randrange(1, 9)
+        with subprocess.Popen([*command, "--retention", "0"], stdout=subprocess.DEVNULL) as p:
+            while len(list(lake.base.rglob("*merged-*.parquet"))) < some:
+                assert p.poll() is None, "it has ended before it could be killed"
+            p.kill()
+            assert p.wait() == -signal.SIGKILL
+        assert told(lake) == wanted
+        maintain(lake, hours=0)
+        assert told(lake) == wanted and len(lake.files(BRONZE)) == len({f.partition for f in lake.files(BRONZE)})
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_batches_go_on_meanwhile(format: str, filled: dict[str, Lake], source: Path, tmp_path: Path) -> None:
+    lake, ended, rounds = copied(filled[format], tmp_path / "lake"), threading.Event(), 0
+
+    def over_and_over() -> None:
+        nonlocal rounds
+        while not ended.is_set():
+            maintain(Lake.at(lake.base), hours=1)
+            rounds += 1
+
+    thread = threading.Thread(target=over_and_over)
+    thread.start()
+    try:
+        batches(lake, source, BATCHES + 4)
+        wait_until("two rounds", lambda: rounds > 1, 60)
+    finally:
+        ended.set()
+        thread.join()
+    whole = copied(filled[format], tmp_path / "whole")
+    batches(whole, source, BATCHES + 4)
+    assert contents(lake) == contents(whole) and gold_of(lake) == gold_of(whole)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_gold_is_made_anew_of_batches_that_were_put_together(
+    format: str, filled: dict[str, Lake], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another version of this program asks for it. Whoever dies in the middle of it is followed by the same."""
+    lake = copied(filled[format], tmp_path / "lake")
+    maintain(lake, hours=0)
+    wanted, steps = told(lake), Steps(monkeypatch)
+    for kept in (True, False):
+        shutil.rmtree(lake.root / "gold")
+        if not kept:
+            shutil.rmtree(lake.root / "_carried")
+        steps.left = random.randrange(20, 90)
+        with pytest.raises(Died):
+            pipeline.make_gold(SPARK, lake)
+        steps.left = -1
+        batches(lake, source, BATCHES + 1)
+        whole = copied(filled[format], tmp_path / f"whole{kept}")
+        batches(whole, source, BATCHES + 1)
+        assert gold_of(lake) == gold_of(whole) and pipeline.verdict(lake) == pipeline.verdict(whole)
+        assert query.broken(lake) == {}
+        shutil.rmtree(lake.base)
+        lake = copied(filled[format], lake.base)
+        maintain(lake, hours=0)
+        assert told(lake) == wanted
+
+
+PARTS = [(0, 120), (150, 200), (200, 240), (290, 340)]
+"""Between the first two, and between the last two, offsets are gone."""
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("first", [0, 5_000])
+def test_what_was_lost_or_never_read_stays_told(format: str, first: int, tmp_path: Path) -> None:
+    entries = played(6, 300)[1][:345]
+    assert len(entries) == 345
+    kept, whole = Lake.at(tmp_path / "lake", format), Lake.at(tmp_path / "whole", format)
+    for begin, end in PARTS:
+        dump([bronze(entries[begin:end], 0, first + begin)], tmp_path / "a.jsonl")
+        for lake in (kept, whole):
+            pipeline.audit(SPARK, f"file://{tmp_path}/a.jsonl", lake)
+        maintain(kept, hours=0)
+        one, other = told(kept), told(whole)
+        for row in (*one["runs"], *other["runs"]):
+            del row["done_ms"], row["done_time"]
+        assert one == other
+    assert kept.packed.exists()
+    found = pipeline.verdict(kept).standing
+    assert (found.lost, found.not_read) == (80, first) and not found.complete
+    assert sum(r["lost"] for r in query.ask(kept, "select lost from runs")) == 80 + first
+    refused = rf"Fill another lake from this one: .*--from {format}://{kept.base} "
+    dump([bronze(entries[340:345], 0, first + 340)], tmp_path / "a.jsonl")
+    next(kept.root.rglob("files.json")).write_text('{"version": 0}')
+    with pytest.raises(AuditError, match=refused):
+        pipeline.audit(SPARK, f"file://{tmp_path}/a.jsonl", kept)
+    shutil.rmtree(kept.root / "gold")
+    with pytest.raises(AuditError, match=refused):
+        pipeline.make_gold(SPARK, kept)
+
+
+def test_a_stream_that_finds_nothing_new_maintains_nothing(
+    filled: dict[str, Lake], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, seen = list[int](), list[float | None]()
+    lake = copied(filled["parquet"], tmp_path / "lake")
+    monkeypatch.setattr("sidecar.audit.continuous.maintain", lambda lake: done.append(lake.last_batch()))
+    while pipeline.to_do(f"file://{source}/all.jsonl", lake):
+        batches(lake, source, lake.last_batch() + 2, 300)
+    end, wanted = lake.last_batch(), pipeline.verdict(lake)
+    job = Continuous(SPARK, f"file://{source}/all.jsonl", lake, {}, every_s=0.1, maintain_every=end + 1)
+
+    def waits(s: float) -> bool:
+        seen.append(job.metrics.registry.get_sample_value("group_state_audit_records"))
+        if len(seen) == 3:
+            job.stopped.set()
+        return True
+
+    monkeypatch.setattr(job.stopped, "wait", waits)
+    job.run()
+    assert done == [] and seen == [wanted.records] * 3 and lake.last_batch() == end
+
+
+def test_a_batch_reads_only_the_last_record_of_those_before(
+    filled: dict[str, Lake], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = copied(filled["parquet"], tmp_path / "lake")
+    maintain(lake)
+    read, real = list[str](), lake_parquet.read_json
+
+    def counted(path: Path) -> Any:
+        read.append(str(path))
+        return real(path)
+
+    for where in ("sidecar.audit.lake.read_json", "sidecar.audit.lake_parquet.read_json"):
+        monkeypatch.setattr(where, counted)
+    batches(lake, source, BATCHES + 1)
+    pipeline.verdict(lake)
+    records = {p for p in read if p.startswith(str(lake.record(0).parent))}
+    assert records <= {str(lake.record(n, plan)) for n in (BATCHES - 1, BATCHES) for plan in (False, True)}
+    most = max(len([p for p in set(read) if f"/{t.layer}/{t.name}/" in p]) for t in [BRONZE, *SILVER_TABLES.values()])
+    assert most <= 2, "the checkpoint, and what came since"
