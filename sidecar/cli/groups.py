@@ -188,6 +188,8 @@ class _Desk:
                 error = exc.args[0]
                 if error.code() >= 0 and error.code() not in PASSING:
                     self.refused(error.str(), MAY_ALTER)
+            if error.code() < 0:
+                self._anew()
             if heard():
                 return
             if time.monotonic() >= self._until:
@@ -197,7 +199,15 @@ class _Desk:
 
     def look(self) -> dict[str, str]:
         """What is said of this group that only sidecars know."""
-        found = self._result(self._admin.describe_configs([self._resource()], request_timeout=ANSWER_S))
+        until = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                found = self._result(self._admin.describe_configs([self._resource()], request_timeout=GLANCE_S))
+                break
+            except Failed as failed:
+                if failed.code is not Code.UNREACHED or time.monotonic() >= until:
+                    raise
+            self._anew()
         return {n: e.value or "" for n, e in found.items() if n.startswith("sidecar.")}
 
     def glance(self) -> dict[str, str]:
@@ -207,8 +217,15 @@ class _Desk:
         (future,) = self._admin.describe_configs([self._resource()], request_timeout=GLANCE_S).values()
         try:
             return {n: e.value or "" for n, e in future.result().items() if n.startswith("sidecar.")}
-        except KafkaException:
+        except KafkaException as exc:
+            if exc.args[0].code() < 0:
+                self._anew()
             return {}
+
+    def _anew(self) -> None:
+        """librdkafka asks the controller about groups' settings, which a broker of KRaft says is any broker that lives.
+        That one's sidecar may be down, and only a new client is told of another broker."""
+        self._admin = self.client.admin(self.bootstrap, cf.DESK)
 
     def nobody(self) -> bool:
         """Whether the group has no members, wherever it is. False, if nobody can tell just now."""

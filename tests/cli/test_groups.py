@@ -84,6 +84,25 @@ def test_a_rebalance_that_nobody_confirmed_is_said_again_only_if_it_is_not_recor
     assert sidecars.said == times
 
 
+class Deaf(Sidecars):
+    """A client that was told of a controller whose sidecar is down."""
+
+    def describe_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
+        return {resources[0]: ended(KafkaException(KafkaError(KafkaError._TIMED_OUT)))}
+
+
+def test_another_client_is_asked_where_one_waits_for_a_sidecar_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: with one of three sidecars down `groups release` said "recorded and goes on" when it was done."""
+    told = {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
+    sidecars = Sidecars(told=told, act=carried_out)
+    clients: list[Sidecars] = [Deaf(), Deaf(), sidecars]
+    monkeypatch.setattr(admin, "AdminClient", lambda config: clients.pop(0))
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    done = CliRunner().invoke(app, ["groups", "rebalance", "g", "--bootstrap", "here:1", "--timeout", "5"])
+    assert (done.exit_code, done.output.strip()) == (0, "g was assigned anew, in epoch or generation 8.")
+    assert clients == []
+
+
 def test_what_takes_too_long_is_said_to_go_on_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def told() -> dict[str, str]:
         return {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
