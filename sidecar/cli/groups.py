@@ -208,6 +208,7 @@ class _Desk:
                 if failed.code is not Code.UNREACHED or time.monotonic() >= until:
                     raise
             self._anew()
+            time.sleep(LOOK_S)
         return {n: e.value or "" for n, e in found.items() if n.startswith("sidecar.")}
 
     def glance(self) -> dict[str, str]:
