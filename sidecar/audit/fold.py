@@ -18,8 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assigned
+from sidecar.state.codec import OWNER_CLAIM
 from sidecar.state.fold import UNFENCED, Claims
 
+OWNING = frozenset({OWNER_CLAIM, "member", "current", "classic_group", "classic_member", "classic_assignment"})
+"""Kinds of records that say who owns what; the fold learns nothing from others."""
 Place = tuple[str, str, int]
 """Group id, topic id in hex (or the name, of a classic group), partition."""
 
@@ -178,7 +181,7 @@ class Fold:
         self._exact = self._count(row)
         body = json.loads(row["body"]) if row["body"] and kind != "schema" else {}
         member = (row["group_id"], row["sub_id"])
-        if kind == "owner_claim" and not tomb:
+        if kind == OWNER_CLAIM and not tomb:
             self._owners.claim(epoch)
         elif kind == "member":
             if tomb:

@@ -6,6 +6,7 @@ Who owned what comes from the fold of the audit; the rest is told record by reco
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +42,30 @@ class History:
     intervals: list[Interval] = field(default_factory=list)
 
 
+def ownership(rows: Iterable[Row]) -> list[History]:
+    """Of each group in these rows of one partition, in the order of the log, who owned what, from one fold. Of the
+    events only those of its coordinators are there."""
+    claimed: list[Event] = []
+    unreadable: Counter[str] = Counter()
+    told, fold = _Told("", claimed), None
+    groups: set[str] = set()
+    times: dict[int, int] = {}
+    for row in rows:
+        times[row["offset"]] = row["time_ms"]
+        groups.add(row["group_id"])
+        if "problem" in row:
+            unreadable[row["group_id"]] += 1
+            continue
+        fold = fold or Fold(row["partition"])
+        fold.add(row)
+        if row["kind"] == OWNER_CLAIM:
+            told.record(row)
+    found = {g: History(g, claimed, unreadable=unreadable[g] + unreadable[""]) for g in sorted(groups - {""})}
+    if fold is not None:
+        _add_ownership(found, fold, times)
+    return list(found.values())
+
+
 def history(group_id: str, rows: Iterable[Row]) -> History:
     """`rows`: of the group's partition, in the order of the log; those of other groups do not count."""
     found = History(group_id)
@@ -68,12 +93,7 @@ def history(group_id: str, rows: Iterable[Row]) -> History:
             claims.claim(epoch)
         told.record(row)
     if fold is not None:
-        result = fold.result
-        gaps = [g for g in result.gaps if g.group_id == group_id]
-        found.missing = sum(g.missing for g in gaps)
-        if gaps:
-            found.complete_ms = times[max(g.offset for g in gaps)]
-        found.intervals = [i for i in result.intervals if i.group_id == group_id]
+        _add_ownership({group_id: found}, fold, times)
         found.events += _moves(found.intervals)
         found.events += [
             Event(
@@ -83,11 +103,22 @@ def history(group_id: str, rows: Iterable[Row]) -> History:
                 o.second,
                 f"{o.topic}-{o.partition}, also {o.first}'s{'' if o.proven else ', or records are missing'}",
             )
-            for o in result.overlaps
+            for o in fold.result.overlaps
             if o.group_id == group_id
         ]
     found.events.sort(key=lambda e: e.offset)
     return found
+
+
+def _add_ownership(found: Mapping[str, History], fold: Fold, times: Mapping[int, int]) -> None:
+    """`times`: of all records that the fold was given, by offset."""
+    for gap in fold.result.gaps:
+        if (of := found.get(gap.group_id)) is not None:
+            of.missing += gap.missing
+            of.complete_ms = max(of.complete_ms or 0, times[gap.offset])
+    for interval in fold.result.intervals:
+        if (of := found.get(interval.group_id)) is not None:
+            of.intervals.append(interval)
 
 
 def _moves(intervals: Sequence[Interval]) -> list[Event]:

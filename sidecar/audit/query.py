@@ -59,6 +59,7 @@ COVERAGE = """
         coalesce(complete_since_ms, first_ms) as complete_since_ms
     from coverage
     where case when $group is null then scope = 'partition' else scope = 'group' and group_id = $group end
+        and first_ms <= $until and last_ms >= $since
     order by state_partition, group_id
 """
 

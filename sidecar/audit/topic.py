@@ -57,6 +57,18 @@ class Taken:
     def rows(self) -> list[Row]:
         return [row_of(self.partition, raw, self.schemas) for raw in self.records]
 
+    def about_topic(self, topic: str) -> list[Row]:
+        """The records of groups that name this topic, or a longer name with this one in it, with all claims.
+
+        A name stands in a value as it is, so the other groups' values need no decoding."""
+        name = topic.encode()
+        groups = {r.key.group_id for r in self.records if r.key is not None and r.value is not None and name in r.value}
+        return [
+            row_of(self.partition, raw, self.schemas)
+            for raw in self.records
+            if raw.key is None or raw.key.group_id in groups or raw.key.kind == OWNER_CLAIM
+        ]
+
 
 class Reader:
     """Use as a context manager."""
@@ -104,11 +116,6 @@ class Reader:
         """The same, as it is. Raises TopicError."""
         p = partition_for(group_id, self.partitions())
         return self.taken(p, lambda key: key.group_id == group_id or key.kind == OWNER_CLAIM)
-
-    def rows(self, partition: int, wanted: Any = lambda key: True) -> Iterator[Row]:
-        """Those whose key is `wanted`. A record that cannot be read is a row with a `problem`. Raises TopicError."""
-        taken = self.taken(partition, wanted)
-        return (row_of(partition, raw, taken.schemas) for raw in taken.records)
 
     def taken(self, partition: int, wanted: Any = lambda key: True, after: Taken | None = None) -> Taken:
         """The records whose key is `wanted` or cannot be read, as they are, and all schemas; those that have come

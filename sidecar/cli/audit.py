@@ -233,25 +233,33 @@ def overlaps(
 
 
 @audit.command()
-def coverage(lake: LakePath = "out/audit/lake", group: Group = None, output: Format = Output.TABLE) -> None:
-    """What was read, what is missing, and since when the history is complete."""
+def coverage(
+    lake: LakePath = "out/audit/lake",
+    group: Group = None,
+    since: Since = None,
+    until: Until = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """What was read, what is missing, and since when the history is complete: of what has records in that time."""
     from sidecar.audit import query
 
-    _show(_filled(lake), query.COVERAGE, {"group": group}, output)
+    _show(_filled(lake), query.COVERAGE, _between(group, since, until), output)
 
 
 @audit.command()
-def check(lake: LakePath = "out/audit/lake") -> None:
+def check(lake: LakePath = "out/audit/lake", output: Format = Output.TABLE) -> None:
     """Try what must hold of the tables of gold. Exit code 1 if something does not."""
     from sidecar.audit import query
 
     with _errors():
         found = query.broken(_filled(lake))
-    for name, (sentence, count) in found.items():
-        typer.echo(f"{name}: {count} rows say otherwise. {sentence}")
+    rows = [{"invariant": name, "rows": count, "broken": sentence} for name, (sentence, count) in found.items()]
+    if rows or output is not Output.TABLE:
+        print_rows(rows, output)
     if found:
         raise typer.Exit(FINDINGS)
-    typer.echo("All that must hold does.")
+    if output is Output.TABLE:
+        typer.echo("All that must hold does.")
 
 
 @audit.command()
@@ -262,20 +270,23 @@ def report(
         "out/audit/report.html"
     ),
     trace: Annotated[Path | None, typer.Option(help="Also write a trace for Perfetto: JSON.")] = None,
+    since: Since = None,
+    until: Until = None,
 ) -> None:
-    """Draw it: a page for the browser, of all groups or of one."""
+    """Draw it: a page for the browser, of all groups or of one, of all time or of some."""
     import json
 
     from sidecar.audit.gold.tables import GOLD
-    from sidecar.audit.page import build, view
+    from sidecar.audit.page import Period, build, view
     from sidecar.audit.page import trace as traced
     from sidecar.audit.query import at_one_batch
 
     found = _filled(lake)
     with _errors():
         tables = at_one_batch(found, lambda: {name: found.read_arrow(table) for name, table in GOLD.items()})
-    title = f"Group {group}" if group else "Groups"
-    shown = view(tables, group=group, title=title, until_ms=int(time.time() * 1000))
+    title, now_ms = f"Group {group}" if group else "Groups", int(time.time() * 1000)
+    asked = None if since is None and until is None else Period(moment_of(since, 0), moment_of(until, now_ms))
+    shown = view(tables, group=group, title=title, until_ms=now_ms, period=asked)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(build(shown))
     typer.echo(f"the page: {out}")

@@ -93,7 +93,9 @@ def owner(
 
 def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[list[dict[str, Any]], list[History]]:
     """Of a partition in each group, or in the one that is named; of a group, whose name goes before that."""
+    from sidecar.audit.fold import OWNING
     from sidecar.audit.history import history as told_by
+    from sidecar.audit.history import ownership
 
     place = place_of(what)
     named = group if group is not None else what
@@ -105,12 +107,14 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
         nobody = [{**dict.fromkeys(OWNED, ""), "group": named, **_coordinator(of_group, at_ms)}]
         there = place is None and any(e.what != "coordinator" and e.ms <= at_ms for e in of_group.events)
         return found or (nobody if there else []), [of_group]
-    rows: list[dict[str, Any]] = []
+    rows, groups = [], []
     for p in range(reader.partitions()):
-        records = list(reader.rows(p))
-        for group_id in sorted({r["group_id"] for r in records} - {""}):
-            rows += _at(told_by(group_id, records), at_ms, place)
-    return rows, []
+        taken = reader.taken(p, lambda key: key.kind in OWNING)
+        for of_some_group in ownership(taken.about_topic(place[0])):
+            if here := list(_at(of_some_group, at_ms, place)):
+                rows += here
+                groups.append(of_some_group)
+    return rows, groups
 
 
 def place_of(text: str) -> tuple[str, int] | None:
@@ -177,9 +181,10 @@ def _warn(found: History) -> None:
     if found.missing:
         since = f"what was before {shown(found.complete_ms or 0)}"
         typer.echo(
-            f"Compaction took {found.missing} records of this group: {since} may be incomplete. "
+            f"Compaction took {found.missing} records of group {found.group_id}: {since} may be incomplete. "
             "`sidecar audit` keeps them, if it ran in time.",
             err=True,
         )
     if found.unreadable:
-        typer.echo(f"{found.unreadable} records cannot be read; the others do not say what they said.", err=True)
+        told = f"{found.unreadable} records of group {found.group_id} cannot be read"
+        typer.echo(f"{told}; the others do not say what they said.", err=True)

@@ -10,6 +10,7 @@ from sidecar.audit.page import findings, verdict
 from sidecar.audit.page.groups import Groups
 from sidecar.audit.page.kinds import Finding, handed_over
 from sidecar.audit.page.pack import NONE, Rows, Texts, after, deltas
+from sidecar.audit.page.period import Period
 from sidecar.audit.page.source import Budget, Source
 from sidecar.core.owner import RENEWED
 
@@ -35,18 +36,22 @@ def view(
     checks: Sequence[tuple[str, object, bool | None]] = (),
     title: str,
     until_ms: int,
+    period: Period | None = None,
     budget: Budget | None = None,
 ) -> dict[str, Any]:
     """`tables`: Arrow tables by their name in gold. `group`: only that one; None: all of them.
 
     `checks`: what was found elsewhere, as label, value and whether it is good; one that is not is a fault.
-    `until_ms`: when the audit looked. The axis ends there, or with the last record or mark if that was before."""
+    `until_ms`: when the audit looked. The axis ends there, or with the last record or mark if that was before.
+    `period`: only what touches it; the verdict is about it too."""
     budget = budget or Budget()
-    source = Source(tables, group)
+    source = Source(tables, group, period)
     texts = Texts(budget.reasons)
     covered = verdict.coverage(source.rows("coverage", shared=True), group)
-    end = _end(covered, marks, until_ms)
+    end = _end(covered, marks, until_ms if period is None else min(until_ms, period.until_ms))
     left_out = [f"The table {n} is not there: what it would show is not on this page." for n in source.absent]
+    if period is not None:
+        left_out.append(f"Only the time {period.words} is shown, with what reaches into it.")
     groups = Groups(source, covered, texts, budget, end)
     found = findings.findings(source, groups, end)
     listed = findings.pack(found, groups, texts, budget.findings, left_out)
@@ -57,12 +62,14 @@ def view(
         left_out.append(f"{texts.left_out} reasons of intervals, members or claims: see those of the rebalances.")
     absent = [n for n in NEEDED if n in source.absent]
     parts = {p for p, _ in groups.keys} | {c["sp"] for c in coordinators}
+    begin = _begin(packed, coordinators, found, covered, marks, end)
+    failed = [c[0] for c in checks if c[2] is False]
     return {
         "version": VERSION,
         "title": title,
-        "from": _begin(packed, coordinators, found, covered, marks, end),
+        "from": begin if period is None else max(begin, min(period.since_ms, end - 1)),
         "until": end,
-        "verdict": verdict.verdict(covered, found, parts, groups.keys, absent, [c[0] for c in checks if c[2] is False]),
+        "verdict": verdict.verdict(covered, found, parts, groups.keys, absent, failed, period),
         "groups": packed,
         "coordinators": coordinators,
         "findings": listed,

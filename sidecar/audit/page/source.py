@@ -9,6 +9,7 @@ from typing import Any
 from sidecar.audit.columns import BYTES, TIME
 from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.page.pack import Rows, rows
+from sidecar.audit.page.period import Period, within
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Budget:
 
 
 class Source:
-    """The tables, all of them or what concerns one group, as columns."""
+    """The tables, all of them or what concerns one group or some time, as columns."""
 
-    def __init__(self, tables: Mapping[str, Any], group: str | None) -> None:
-        self._tables = tables
+    def __init__(self, tables: Mapping[str, Any], group: str | None, period: Period | None = None) -> None:
+        self._tables = tables if period is None else within(tables, period)
         self.group = group
         self.absent = [name for name in GOLD if name not in tables]
         self._homes = self._partitions_of(group)

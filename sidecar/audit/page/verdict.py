@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from sidecar.audit.page.kinds import FAULT, KINDS, NOTE, POSSIBLE, Finding
 from sidecar.audit.page.pack import NONE, Rows
+from sidecar.audit.page.period import Period, stamp
 from sidecar.audit.standing import COLUMNS, Standing, reasons, standing, together
 
 
@@ -71,10 +71,6 @@ def coverage(table: Rows, group: str | None) -> Coverage:
     return found
 
 
-def stamp(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
 def verdict(
     covered: Coverage,
     found: Sequence[Finding],
@@ -82,11 +78,13 @@ def verdict(
     groups: Iterable[tuple[int, str]],
     absent: Sequence[str],
     failed: Sequence[str] = (),
+    period: Period | None = None,
 ) -> dict[str, Any]:
     """`state`: `findings`, `unknown` or `clean`. `since`: complete from then on; NONE: that is not known.
 
     A state partition or a group that no row of the coverage speaks of is unknown, not fine.
-    `absent`: tables that are needed and not there. `failed`: names of checks elsewhere that found a fault."""
+    `absent`: tables that are needed and not there. `failed`: names of checks elsewhere that found a fault. `period`:
+    what was `found` is of that time; what is missing from before does not count."""
     grave = {g: sum(f.grave == g for f in found) for g in (FAULT, POSSIBLE, NOTE)}
     grave[FAULT] += len(failed)
     unreadable = sum(f.kind == "unreadable" for f in found)
@@ -97,6 +95,8 @@ def verdict(
     blind = {str(p) for p in partitions if p not in covered.partitions}
     blind |= {g for p, g in groups if covered.of((p, g)) is None}
     now = together(c.standing for c in (covered.partitions or covered.groups).values())
+    if period is not None and now.since_known and now.since_ms is not None and now.since_ms <= period.since_ms:
+        now = Standing()
     since = covered.first_ms if now.complete else now.since_ms if now.since_known else None
     known = bool(covered.partitions or covered.groups) and not blind and not absent
     complete = known and now.complete and not unreadable
@@ -119,7 +119,7 @@ def verdict(
         "records": sum(c.records for c in (covered.partitions or covered.groups).values()),
         "missing": now.missing,
         "lost": now.lost + now.not_read,
-        **_words(state, grave, faults, since if known else None, lack, reasons(now, unreadable), now.complete),
+        **_words(state, grave, faults, since if known else None, lack, reasons(now, unreadable), now.complete, period),
     }
 
 
@@ -142,6 +142,7 @@ def _words(
     lack: str,
     why: list[str],
     whole: bool,
+    period: Period | None,
 ) -> dict[str, str]:
     """The verdict as a head and a sentence, so that the page and its readers say the same. `why`: not everything is
     known; `whole`: but that is no matter of time."""
@@ -156,7 +157,7 @@ def _words(
         head = "Cannot know everything" if why else "Cannot rule it out"
     else:
         head = f"Cannot know before {stamp(since)}"
-    parts = []
+    parts = [] if period is None else [f"Of the time {period.words}:"]
     if state == "clean":
         parts.append(
             "No partition had two owners, no fenced coordinator wrote, no epoch went back, every record was read."

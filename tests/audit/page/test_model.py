@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.audit.page import Budget, Mark, build, view
+from sidecar.audit.page import Budget, Mark, Period, build, view
 from sidecar.audit.page.groups import longest_shared, union
 from sidecar.audit.page.pack import Bar, Texts, deltas, merged, shares
 from tests.audit.page.example import example
@@ -319,3 +319,39 @@ def test_small_helpers() -> None:
     assert (spare.spare("abc"), spare.spare("de"), spare.spare("abc"), spare(None), spare.left_out) == (0, -1, 0, -1, 1)
     lanes, grain = merged([[Bar(0, 10, 0), Bar(10, 20, 1)], [Bar(5, None, 2)]], 1, 100)
     assert ([len(lane) for lane in lanes], grain) == ([1, 1], 1000)
+
+
+def between(since: int, until: int) -> Period:
+    return Period(BEGIN + since, BEGIN + until)
+
+
+def test_of_a_period_only_what_touches_it_is_shown() -> None:
+    lasted = [row("intervals", ms, to, member_id=m) for m, ms, to in (("a", 0, 9), ("b", 0, 10), ("c", 20, None))]
+    turns = [
+        row("rebalances", 0, epoch=1, superseded=True),
+        row("rebalances", 5, epoch=2, settled_ms=BEGIN + 10),
+        row("rebalances", 6, epoch=3, settled_ms=BEGIN + 7),
+        row("rebalances", 7, epoch=4),
+        row("rebalances", 21, epoch=5),
+    ]
+    found = seen(owned(*lasted, row("intervals", 21), rebalances=turns), period=between(10, 20))
+    (g,) = found["groups"]
+    assert sorted(g["epochs"]["epoch"]) == [2, 4]
+    assert len(g["own"]["t"]) == 2, "b, which ended as it began, and c, which began as it ended"
+    assert (found["from"], found["until"]) == (BEGIN + 10, BEGIN + 20)
+    assert any("is shown" in line for line in found["leftOut"])
+
+
+def test_the_verdict_on_a_period_counts_what_was_in_it() -> None:
+    rows = owned(row("intervals"), stale_writes=[row("stale_writes", 5)])
+    assert seen(rows, period=between(5, 9))["verdict"]["head"] == "1 finding"
+    clean = seen(rows, period=between(6, 9))["verdict"]
+    assert clean["head"] == "Clean"
+    assert clean["text"].startswith("Of the time from 2025-11-23 00:00:00 UTC until 2025-11-23 00:00:00 UTC: ")
+
+
+@pytest.mark.parametrize(("since", "head"), [(39_999, "Cannot know before 2025-11-23 00:00:40 UTC"), (40_000, "Clean")])
+def test_what_was_missing_before_a_period_does_not_count(since: int, head: str) -> None:
+    gap = covered(UNTIL, missing=3, whole_from_ms=BEGIN + 40_000, whole_from_offset=40)
+    found = seen(owned(row("intervals"), coverage=[gap]), period=between(since, UNTIL))
+    assert found["verdict"]["head"] == head
