@@ -8,6 +8,7 @@ import time
 import urllib.parse
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -262,10 +263,12 @@ def test_adopt_and_release(place: Place) -> None:
     assert reasons(place, CONFIG, "theirs", "sidecar.managed") == [f"changed by {BY_COMMAND}"] * 2
 
 
-def test_rebalance_and_delete(place: Place) -> None:
+@contextmanager
+def joined(place: Place, group: str, **more: str) -> Iterator[None]:
+    """A member of this group has an assignment. `more`: its properties."""
     kafka, ground = place
     how = ground.client(ADMIN, ground.clients, "SCRAM-SHA-256")
-    config = {"bootstrap.servers": kafka.bootstrap, "group.id": "managed-live", "group.protocol": "consumer", **how}
+    config = {"bootstrap.servers": kafka.bootstrap, "group.id": group, "group.protocol": "consumer", **how, **more}
     member = Consumer({**config, "log_level": 2})
 
     def assigned() -> bool:
@@ -275,12 +278,18 @@ def test_rebalance_and_delete(place: Place) -> None:
     try:
         member.subscribe(["orders"])
         wait_until("an assignment", assigned, 30)
+        yield
+    finally:
+        member.close()
+
+
+def test_rebalance_and_delete(place: Place) -> None:
+    kafka, _ = place
+    with joined(place, "managed-live"):
         run(place, "rebalance", "managed-live", "--reason", "lag is uneven")
         shown = kafka.get(kafka.nodes[0], "/api/v1/group?" + urllib.parse.urlencode({"id": "managed-live"}))
         assert shown["rebalances"][0]["why"].startswith(f"lag is uneven (changed by {BY_COMMAND}, 20")
         assert shown["rebalances"][-1]["joined"]["count"] == 1
-    finally:
-        member.close()
     assert any(BY_COMMAND in why for why in reasons(place, "group", "managed-live"))
     admin = client(place, "PLAIN", "the broom")
     until = time.monotonic() + 20
@@ -297,23 +306,10 @@ def test_rebalance_and_delete(place: Place) -> None:
 
 
 def test_a_static_member_that_is_removed(place: Place) -> None:
-    kafka, ground = place
-    how = ground.client(ADMIN, ground.clients, "SCRAM-SHA-256")
-    config = {"bootstrap.servers": kafka.bootstrap, "group.id": "managed-static", "group.protocol": "consumer", **how}
-    member = Consumer({**config, "group.instance.id": "i-1", "log_level": 2})
-
-    def assigned() -> bool:
-        member.poll(0.1)
-        return bool(member.assignment())
-
-    try:
-        member.subscribe(["orders"])
-        wait_until("an assignment", assigned, 30)
+    with joined(place, "managed-static", **{"group.instance.id": "i-1"}):
         run(place, "rebalance", "managed-static", "--remove-instance", "i-1")
         want = f"left: removed by the administrator (removed by {BY_COMMAND})"
         assert any(want in why for why in reasons(place, "group", "managed-static"))
-    finally:
-        member.close()
 
 
 def test_no_secret_came_into_records_or_log(place: Place) -> None:
