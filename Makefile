@@ -31,12 +31,14 @@ test: $(READY)
 	$(BIN)/python -m tools.house --check
 	$(BIN)/mypy
 	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+	@$(BIN)/python -m sidecar.drill.archive $(KAFKA)
 	@test "$$SIDECAR_WITHOUT_GO" = 1 || $(BIN)/python -m tools.deploy_tools build
 	$(BIN)/pytest $(ARGS)
 
 # The drills of procedures (docs/procedures.md) that take minutes each; CI plays them once a night.
 long: $(READY)
 	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+	@$(BIN)/python -m sidecar.drill.archive $(KAFKA)
 	$(BIN)/pytest -m long $(ARGS)
 
 bench: $(READY)

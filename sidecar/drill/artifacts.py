@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import zlib
 from pathlib import Path
 
 KAFKA = "4.3.1"
@@ -40,6 +41,19 @@ def java() -> str:
     return found
 
 
+def archive_file(version: str) -> Path:
+    """Where the archive of this Kafka's classes is for this Java, if archive.py has made it."""
+    binary = Path(java()).resolve()
+    which = zlib.crc32(f"{binary} {binary.stat().st_mtime_ns}".encode())
+    return cache_dir() / f"kafka-{version}" / f"classes-{which:08x}.jsa"
+
+
+def class_archive(version: str) -> tuple[str, ...]:
+    """Options of a JVM that takes the classes from there. It says nothing if it cannot, and loads them as ever."""
+    file = archive_file(version)
+    return (f"-XX:SharedArchiveFile={file}", "-Xlog:disable") if file.exists() else ()
+
+
 def kafka_libs(version: str = KAFKA) -> Path:
     """Return the folder with the jars of this Kafka version, which are fetched if they are not there yet."""
     target = cache_dir() / f"kafka-{version}" / "libs"
@@ -47,6 +61,8 @@ def kafka_libs(version: str = KAFKA) -> Path:
         return target
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
+    for old in target.parent.glob("*.jsa"):  # of other jars
+        old.unlink()
     if shutil.which("mvn"):
         _with_maven(version, target)
     else:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 
-from sidecar.drill.artifacts import KAFKA, java, kafka_libs
+from sidecar.drill.artifacts import KAFKA, class_archive, java, kafka_libs
 from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
 from sidecar.drill.secured import private
 from sidecar.kafka.security import OPEN, Security
@@ -210,7 +210,7 @@ class LocalKafka:
             f"-Dlog4j2.configurationFile={self.folder}/log4j2.xml",
             f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",
         ]
-        return [java(), *opts, *log, "-cp", f"{self.libs}/*", main]
+        return [java(), *opts, *class_archive(self.version), *log, "-cp", f"{self.libs}/*", main]
 
     def _config(self, node: Broker) -> Path:
         return self.folder / f"broker-{node.node_id}.properties"
@@ -363,7 +363,7 @@ class LocalKafka:
     def tool(self, main: str, *args: str, name: str = "", lines: bool = False, jvm: tuple[str, ...] = JVM) -> Process:
         """Make a process of one of Kafka's own Java programs, in the default version. It is not started yet."""
         log = f"-Dlog4j2.configurationFile={self.folder}/log4j2.xml"
-        command = [java(), *jvm, log, "-cp", f"{self.tools}/*", main, *args]
+        command = [java(), *jvm, *class_archive(KAFKA), log, "-cp", f"{self.tools}/*", main, *args]
         return Process(name or main.rsplit(".", 1)[-1], command, self.folder / f"{name or main}.log", lines=lines)
 
     def run_tool(self, main: str, *args: str, timeout_s: float = 60) -> tuple[int, str]:
