@@ -259,7 +259,7 @@ def test_ctrl_c_is_130(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) 
         ("--help",),
         ("--version",),
         ("config", "settings"),
-        ("config", "settings", "-o", "csv"),
+        ("config", "settings", "tls", "-o", "csv"),
         ("acls", "--principal", "User:x"),
     ],
     ids=" ".join,
@@ -270,7 +270,10 @@ def test_it_is_141_and_quiet_where_nobody_reads_the_output(words: tuple[str, ...
     os.close(reads)
     try:
         command = [str(Path(sys.executable).parent / "sidecar"), *words]
-        done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        done = subprocess.run(
+            command, stdout=writes, stderr=subprocess.PIPE, env=env, text=True, check=False, timeout=60
+        )
     finally:
         os.close(writes)
     assert (done.returncode, done.stderr) == (Code.UNREAD, "")
