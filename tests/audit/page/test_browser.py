@@ -18,6 +18,7 @@ import pytest
 from sidecar.audit.page import build, trace, view
 from tests.audit.page.example import example, large
 from tests.audit.page.rows import BEGIN, covered, row, tables
+from tests.page.browser import small
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -244,18 +245,10 @@ def test_fingers_zoom_pan_choose_and_scroll(open_page: Open) -> None:
     assert page.locator("#detail").is_visible()
 
 
-SMALL = """() => [...document.querySelectorAll('button, select, input, summary, a[href]')].map(c => {
-  const box = c.getBoundingClientRect(), lane = c.closest('#labels'), least = lane ? 23 : 40;
-  const small = box.width && !c.closest('.skip') && (box.height < least || box.width < least);
-  return small ? `${Math.round(box.width)} x ${Math.round(box.height)}: ${c.outerHTML.slice(0, 120)}` : '';
-}).filter(Boolean)"""
-"""Controls that are small for a finger: below 40 px. Names of lanes are as high as lanes, 24 px with their border."""
-
-
 def test_controls_are_large_enough_for_fingers(open_page: Open) -> None:
     page = open_page(size="phone", has_touch=True, is_mobile=True)
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES["phone"][0], "wider than the window"
-    assert page.evaluate(SMALL) == []
+    assert small(page) == []
     group(page, "payments")
     page.locator("#findings-list a").first.tap()
     settled(page)
@@ -263,11 +256,11 @@ def test_controls_are_large_enough_for_fingers(open_page: Open) -> None:
     page.locator(".owner").first.tap()
     page.fill("#search", "payments")
     assert page.locator(".owner").count() and page.locator("#filters .chip").count() and page.locator("#detail").count()
-    assert page.evaluate(SMALL) == []
+    assert small(page) == []
     assert page.evaluate("[...document.querySelectorAll('#hits li')].every(l => l.offsetHeight >= 40)")
     assert page.evaluate(OUTSIDE) == []
     page.locator("#help-open").tap()
-    assert page.evaluate(SMALL) == []
+    assert small(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES["phone"][0], "wider than the window"
 
 
