@@ -98,9 +98,11 @@ def open_page(browser: Browser, page_file: Path) -> Iterator[Open]:
 
 
 def settled(page: Page) -> None:
-    """Past the next two frames, and the moment after which address and table follow."""
-    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    page.wait_for_timeout(250)
+    """Past the next two frames, and past the timer after which address and table follow: 180 ms, and the page's timers
+    come in their order."""
+    page.evaluate(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 181))))"
+    )
 
 
 def axis(page: Page) -> tuple[int, int]:
