@@ -174,14 +174,18 @@ class _Desk:
         return ConfigResource(ResourceType.GROUP, self.group, incremental_configs=ops or None)
 
     def say(self, name: str, value: str, heard: Callable[[], bool]) -> None:
-        """Until it is recorded. `heard`: whether it is, though nobody answered."""
+        """Until it is recorded. `heard`: whether it is, though nobody answered.
+
+        Only a sidecar that has just answered a question is told. One that is down is found so in GLANCE_S: a question
+        may be given up early and asked again, a change that is given up may still be recorded."""
         from confluent_kafka import KafkaException
 
         while True:
-            (future,) = self._admin.incremental_alter_configs(
-                [self._resource(**{name: value})], request_timeout=ANSWER_S
-            ).values()
             try:
+                self._ask()
+                (future,) = self._admin.incremental_alter_configs(
+                    [self._resource(**{name: value})], request_timeout=ANSWER_S
+                ).values()
                 future.result()
                 return
             except KafkaException as exc:
@@ -215,13 +219,16 @@ class _Desk:
         """The same while something is waited for: nothing, if nobody can tell just now."""
         from confluent_kafka import KafkaException
 
-        (future,) = self._admin.describe_configs([self._resource()], request_timeout=GLANCE_S).values()
         try:
-            return {n: e.value or "" for n, e in future.result().items() if n.startswith("sidecar.")}
+            return {n: e.value or "" for n, e in self._ask().items() if n.startswith("sidecar.")}
         except KafkaException as exc:
             if exc.args[0].code() < 0:
                 self._anew()
             return {}
+
+    def _ask(self) -> Any:
+        (future,) = self._admin.describe_configs([self._resource()], request_timeout=GLANCE_S).values()
+        return future.result()
 
     def _anew(self) -> None:
         """librdkafka asks the controller about groups' settings, which a broker of KRaft says is any broker that lives.

@@ -6,6 +6,8 @@ installed.
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 import traceback
 from typing import Any, NoReturn
@@ -25,13 +27,24 @@ class Program(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()  # what cannot be written at the very end would be told on stderr
         except KeyboardInterrupt:  # older versions of typer end with 1
             raise typer.Exit(int(Code.INTERRUPTED)) from None
+        except BrokenPipeError as exc:  # a connection's is one, too, and typer takes any for stdout's
+            if not _unread():
+                _broken(exc)
+            raise typer.Exit(int(Code.UNREAD)) from None
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().main(*args, **kwargs)
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError) and end.code == 1:  # rich ends the program by itself
+                end.code = int(Code.UNREAD)
+            raise
         except Failed as failed:
             _end(failed)
         except ModuleNotFoundError as exc:
@@ -47,6 +60,22 @@ class Program(TyperGroup):
 def say(failed: Failed) -> None:
     typer.echo(failed.what, err=True)
     typer.echo(failed.then, err=True)
+
+
+def _unread() -> bool:
+    """Whether nobody reads stdout any more. If so, what is left in its buffer goes nowhere."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):  # it is no file
+        return False
+    poll = select.poll()
+    poll.register(number, 0)
+    if not poll.poll(0):
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+    return True
 
 
 def _end(failed: Failed) -> NoReturn:

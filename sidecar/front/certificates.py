@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from sidecar.front.refusals import ServerContext
 from sidecar.link.ports import Figures, Logger
 
 SOON_S = 14 * 86_400
@@ -41,7 +42,7 @@ class TlsError(Exception):
 
 def read_context(s: TlsSettings) -> ssl.SSLContext:
     """Raises TlsError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = s.min_version
     context.options |= ssl.OP_NO_RENEGOTIATION
     if s.ciphers:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from sidecar.front.certificates import Certificates
 from sidecar.front.front import Front
+from sidecar.front.refusals import ARRIVING
 from sidecar.front.session import Session
 from sidecar.link.ports import Figures, Logger, Tasks
 
@@ -219,6 +220,7 @@ class TlsListener:
 
     async def _shake(self, arrival: _Arrival) -> None:
         arrival.begun = True
+        ARRIVING.set(arrival.sock)
         left_s = max(arrival.until_s - self._loop.time(), 0.001)
         try:
             await self._loop.connect_accepted_socket(

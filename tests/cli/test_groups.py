@@ -103,6 +103,17 @@ def test_another_client_is_asked_where_one_waits_for_a_sidecar_that_is_down(monk
     assert clients == []
 
 
+def test_nothing_is_said_to_a_sidecar_that_does_not_answer_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change waits for 30 s for its answer, a question for 5."""
+    deaf, sidecars = Deaf(), Sidecars(act=there)
+    clients: list[Sidecars] = [deaf, sidecars]
+    monkeypatch.setattr(admin, "AdminClient", lambda config: clients.pop(0))
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    done = CliRunner().invoke(app, ["groups", "adopt", "g", "--bootstrap", "here:1", "--timeout", "5"])
+    assert (done.exit_code, done.output.strip()) == (0, "g is with the sidecars now.")
+    assert (deaf.said, sidecars.said) == (0, 1)
+
+
 def test_what_takes_too_long_is_said_to_go_on_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def told() -> dict[str, str]:
         return {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
@@ -161,6 +172,7 @@ def test_a_group_has_no_members_only_where_somebody_says_so(
 
 @pytest.mark.parametrize(("code", "exit_code"), [(BROKEN, 3), (NOT_ALLOWED, 1)])
 def test_nobody_answering_is_no_refusal(monkeypatch: pytest.MonkeyPatch, code: int, exit_code: int) -> None:
+    monkeypatch.setattr(module, "ANSWER_S", 0.3)
     sidecars = Sidecars()
     failed = {"g": ended(KafkaException(KafkaError(code)))}
     monkeypatch.setattr(sidecars, "describe_configs", lambda resources, request_timeout: failed)

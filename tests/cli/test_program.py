@@ -253,6 +253,40 @@ def test_ctrl_c_is_130(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) 
     assert call(*words, "--watch", "1").exit_code == Code.INTERRUPTED
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("--version",),
+        ("config", "settings"),
+        ("config", "settings", "tls", "-o", "csv"),
+        ("acls", "--principal", "User:x"),
+    ],
+    ids=" ".join,
+)
+def test_it_is_141_and_quiet_where_nobody_reads_the_output(words: tuple[str, ...]) -> None:
+    """By rich, by typer, by a buffer that is written at the end. `--version` ends before there is a command."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        command = [str(Path(sys.executable).parent / "sidecar"), *words]
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        done = subprocess.run(
+            command, stdout=writes, stderr=subprocess.PIPE, env=env, text=True, check=False, timeout=60
+        )
+    finally:
+        os.close(writes)
+    assert (done.returncode, done.stderr) == (Code.UNREAD, "")
+
+
+def test_a_connection_that_broke_is_not_taken_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*args: Any) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(Reader, "__enter__", breaks)
+    assert call("history", "g", *AT).exit_code == Code.BROKEN
+
+
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("words", [("history", "g"), ("owner", "g")], ids=" ".join)
 def test_history_and_owner_can_be_watched(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,17 @@ def blocking(port: int, context: ssl.SSLContext) -> None:
         pass
 
 
+def refusal(port: int, context: ssl.SSLContext) -> str:
+    """What a client is told. In TLS 1.3 its own part of the handshake is done by then, and it reads."""
+    with (
+        pytest.raises(ssl.SSLError) as refused,
+        socket.create_connection(("127.0.0.1", port), 10) as sock,
+        context.wrap_socket(sock, server_hostname="localhost") as speaks,
+    ):
+        speaks.recv(1)
+    return refused.value.reason
+
+
 async def ended(sock: socket.socket) -> bytes:
     """What such a client still hears before its connection ends."""
     loop, heard = asyncio.get_running_loop(), b""
@@ -269,6 +280,31 @@ def test_clients_need_a_certificate_if_they_are_asked_for_one(
         assert "TLS handshake failed" in place.desk.lines.events("warning")
 
     play(loops, TlsSettings(papers.certificate, papers.key, clients_from=authority.pem), test)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_is_told_why_its_handshake_failed(
+    loops: Loops, papers: Papers, authority: Authority, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """By an alert of TLS. Without it the connection just closes, as if the sidecar had ended."""
+
+    async def test(place: Place) -> None:
+        async def told(own: Papers | None, last: ssl.TLSVersion) -> str:
+            context = trusting(papers, own)
+            context.maximum_version = last
+            return await asyncio.to_thread(refusal, place.port, context)
+
+        newest = version is ssl.TLSVersion.TLSv1_3
+        none = "TLSV13_ALERT_CERTIFICATE_REQUIRED" if newest else "SSLV3_ALERT_HANDSHAKE_FAILURE"
+        assert await told(None, version) == none
+        stranger = Authority(tmp_path, "strangers").issue("stranger")
+        assert await told(stranger, version) == "TLSV1_ALERT_UNKNOWN_CA"
+        if newest:
+            assert await told(None, ssl.TLSVersion.TLSv1_2) == "TLSV1_ALERT_PROTOCOL_VERSION"
+        await until(lambda: place.count("client_certificate") == 2 and place.settled)
+
+    settings = TlsSettings(papers.certificate, papers.key, clients_from=authority.pem, min_version=version)
+    play(loops, settings, test)
 
 
 def test_what_does_not_come_about_is_counted_by_cause(loops: Loops, papers: Papers, tmp_path: Path) -> None:

@@ -23,6 +23,12 @@ FLAGS = (
 )
 SIZES = {"phone": (320, 640), "tablet": (1024, 768), "desktop": (1920, 1080)}
 
+SMALL = """() => [...document.querySelectorAll('button, select, input, summary, a[href]')].map(c => {
+  const box = c.getBoundingClientRect(), lane = c.closest('#labels'), least = lane ? 23 : 40;
+  const small = box.width && !c.closest('.skip') && (box.height < least || box.width < least);
+  return small ? `${Math.round(box.width)} x ${Math.round(box.height)}: ${c.outerHTML.slice(0, 120)}` : '';
+}).filter(Boolean)"""
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
@@ -71,6 +77,12 @@ class Eyes:
 def fits(page: Page) -> bool:
     """Whether nothing is wider than the window."""
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+def small(page: Page) -> list[str]:
+    """Controls that are small for a finger: below 40 px. Names of lanes in the audit's page are as high as lanes, which
+    are 24 px with their border."""
+    return list(page.evaluate(SMALL))
 
 
 def until(page: Page, true: str, seconds: float = 10) -> None:

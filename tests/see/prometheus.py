@@ -44,7 +44,7 @@ def hurried(rules: str) -> str:
         was, then = BOUNDS.get(rule.get("alert", ""), ("", ""))
         assert was in rule["expr"], (rule["alert"], was)
         bounded = rule["expr"].replace(was, then) if was else rule["expr"]
-        rule["expr"] = re.sub(r"\[(5m|10m|1h)\]", f"[{WINDOW}]", bounded)
+        rule["expr"] = re.sub(r"\[(2m|5m|10m|1h)\]", f"[{WINDOW}]", bounded)
         if "for" in rule:
             rule["for"] = HELD
     return yaml.safe_dump(found, sort_keys=False)

@@ -152,7 +152,7 @@ function showList(told, problem) {
   set($('groups-none'), problem || (view.search || view.kind || view.state ? 'No group fits.' : 'There are no groups yet.'));
   rows($('groups'), groups.map(g => [
     null, [g.kind, 'less'], [g.state, STATE_CLASS[g.state] ?? 'busy'], [g.members, 'number'], [g.epoch, 'number less'],
-    [known(g.lag), 'number less'], [g.owner === null ? 'nobody' : g.owner, 'number less'], [ago(g.changed_ms), 'less'],
+    [known(g.lag), 'number less'], [g.owner === null ? 'nobody' : g.owner, 'number less'], [ago(g.changed_ms), 'moment less'],
     [g.why, 'why less']]));
   groups.forEach((g, i) => {
     const cell = $('groups').rows[i].cells[0];

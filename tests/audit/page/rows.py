@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -38,10 +39,9 @@ DEFAULTS: Row = {
 }
 
 
-def row(table: str, ms: int = 0, to_ms: int | None = None, **values: Any) -> Row:
-    """`ms`, `to_ms`: after BEGIN. What a table calls `from_`, `to_` or nothing at all is made from them."""
+@cache
+def _sane(table: str) -> Row:
     made: Row = {}
-    offset, to_offset = values.pop("offset", ms), values.pop("to_offset", to_ms)
     for c in GOLD[table].columns:
         if c.name in DEFAULTS:
             made[c.name] = DEFAULTS[c.name]
@@ -49,6 +49,19 @@ def row(table: str, ms: int = 0, to_ms: int | None = None, **values: Any) -> Row
             made[c.name] = None
         else:
             made[c.name] = 0 if c.type in (INT, LONG) else False if c.type == FLAG else ""
+    return made
+
+
+@cache
+def _times(table: str) -> list[tuple[str, str]]:
+    """Columns with a time, each with the one that has it in milliseconds."""
+    return [(n, f"{n[:-4]}ms") for n in _sane(table) if n.endswith("_time") or n == "time"]
+
+
+def row(table: str, ms: int = 0, to_ms: int | None = None, **values: Any) -> Row:
+    """`ms`, `to_ms`: after BEGIN. What a table calls `from_`, `to_` or nothing at all is made from them."""
+    made = dict(_sane(table))
+    offset, to_offset = values.pop("offset", ms), values.pop("to_offset", to_ms)
     begin = "from_" if "from_offset" in made and table != "second_owners" else "log_" if table == "unreadable" else ""
     given = {"offset": offset, f"{begin}offset": offset, f"{begin}ms": BEGIN + ms, f"{begin}written_ms": BEGIN + ms}
     if to_offset is not None:
@@ -62,10 +75,10 @@ def row(table: str, ms: int = 0, to_ms: int | None = None, **values: Any) -> Row
     for name, value in (given | values).items():
         if name in made:
             made[name] = value
-    for name in [n for n in made if n.endswith("_time") or n == "time"]:
-        ms_of = made.get(f"{name[:-4]}ms")
+    for name, of in _times(table):
+        ms_of = made.get(of)
         made[name] = None if ms_of is None else ms_of * 1000
-    unknown = set(values) - set(made)
+    unknown = values.keys() - made.keys()
     assert not unknown, f"{table} has no {unknown}"
     return made
 

@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from sidecar.audit.page import build, trace, view
 from tests.audit.page.example import example, large
 from tests.audit.page.rows import BEGIN, covered, row, tables
+from tests.page.browser import small
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -29,6 +31,7 @@ FLAGS = (
 )
 SIZES = {"desktop": (1440, 900), "tablet": (820, 1180), "phone": (390, 844)}
 Open = Callable[..., "Page"]
+Point = tuple[float, float]
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,14 @@ def page_file(folder: Path, shown: dict[str, Any]) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def large_file(folder: Path) -> Path:
+    rows, until = large()
+    path = folder / "large.html"
+    path.write_text(build(view(rows, title="Large", until_ms=until)), encoding="utf-8")
+    return path
+
+
 @pytest.fixture
 def open_page(browser: Browser, page_file: Path) -> Iterator[Open]:
     """Opens a page, and at the end wants that it never complained and asked for nothing."""
@@ -87,9 +98,11 @@ def open_page(browser: Browser, page_file: Path) -> Iterator[Open]:
 
 
 def settled(page: Page) -> None:
-    """Past the next two frames, and the moment after which address and table follow."""
-    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    page.wait_for_timeout(250)
+    """Past the next two frames, and past the timer after which address and table follow: 180 ms, and the page's timers
+    come in their order."""
+    page.evaluate(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 181))))"
+    )
 
 
 def axis(page: Page) -> tuple[int, int]:
@@ -125,6 +138,132 @@ def test_it_opens_at_every_size(open_page: Open, size: str, scheme: str) -> None
         " return new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size }"
     )
     assert drawn > 20, "the canvas is all but empty"
+
+
+OUTSIDE = """() => [...document.querySelectorAll('button, select, input, summary')].filter(c => {
+  const box = c.getBoundingClientRect();
+  return box.width && !c.closest('.scroll-x, .skip') && (box.left < 0 || box.right > innerWidth);
+}).map(c => c.outerHTML)"""
+"""Controls that are beside the window. Tables scroll by themselves."""
+COVERED = """(lane) => {
+  const name = document.querySelector(`#labels button[title="${lane}"]`), box = name.getBoundingClientRect();
+  return !name.contains(document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2));
+}"""
+"""Whether what is told of a lane lies over it, or it is out of the window."""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_zoom_pan_and_search_at_every_size(open_page: Open, size: str) -> None:
+    page = open_page(size=size)
+    group(page, "payments")
+    begin, end = axis(page)
+    page.click("#zoom-in")
+    page.click("#zoom-in")
+    settled(page)
+    nearer = axis(page)
+    assert nearer[1] - nearer[0] == pytest.approx((end - begin) / 4, rel=0.01)
+    page.locator("#lanes").scroll_into_view_if_needed()
+    box = page.locator("#lanes").bounding_box()
+    assert box and box["width"] > SIZES[size][0] * 0.4, "the names leave too little for the lanes"
+    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 40, steps=4)
+    page.mouse.up()
+    settled(page)
+    assert axis(page)[0] - nearer[0] == pytest.approx((nearer[1] - nearer[0]) / 2, rel=0.05)
+    page.click("#whole")
+    settled(page)
+    assert axis(page) == (begin, end)
+    page.fill("#search", "payments-2-a7f1")
+    assert page.evaluate(OUTSIDE) == []
+    page.locator("#hits li").first.click()
+    settled(page)
+    assert "Member m2, payments-2" in page.inner_text("#detail")
+    detail = page.locator("#detail").bounding_box()
+    assert detail and detail["x"] >= 0 and detail["x"] + detail["width"] <= SIZES[size][0]
+    assert page.evaluate(COVERED, "payments-2") is False
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0], "wider than the window"
+
+
+class Fingers:
+    """On a screen, by events of the DevTools protocol: Playwright itself has a tap only."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._to = page.context.new_cdp_session(page)
+
+    def _touch(self, kind: str, fingers: dict[int, Point]) -> None:
+        points = [{"x": x, "y": y, "id": n} for n, (x, y) in fingers.items()]
+        self._to.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    def go(self, *ways: tuple[Point, Point], lift: bool = True) -> None:
+        """Each finger from one point to another, all at once."""
+        for n in range(len(ways)):
+            self._touch("touchStart", {m: ways[m][0] for m in range(n + 1)})
+        for part in (0.25, 0.5, 0.75, 1.0):
+            at = {n: (a + (c - a) * part, b + (d - b) * part) for n, ((a, b), (c, d)) in enumerate(ways)}
+            self._touch("touchMove", at)
+        if lift:
+            self._touch("touchEnd", {})
+            settled(self._page)
+
+    def lift_second(self, there: Point, first_goes: Point) -> None:
+        self._touch("touchEnd", {1: there})
+        self._touch("touchMove", {0: first_goes})
+        self._touch("touchEnd", {})
+        settled(self._page)
+
+
+def test_fingers_zoom_pan_choose_and_scroll(open_page: Open) -> None:
+    page = open_page(size="phone", has_touch=True, is_mobile=True)
+    group(page, "clickstream")
+    page.evaluate("document.getElementById('timeline').scrollIntoView()")
+    box = page.locator("#lanes").bounding_box()
+    assert box
+    fingers, (x, y, wide) = Fingers(page), (box["x"], box["y"] + 60, box["width"])
+    begin, end = axis(page)
+    fingers.go(((x + wide * 0.4, y), (x + wide * 0.3, y)), ((x + wide * 0.6, y), (x + wide * 0.7, y)), lift=False)
+    settled(page)
+    nearer = axis(page)
+    assert nearer[1] - nearer[0] == pytest.approx((end - begin) / 2, rel=0.05)
+    assert sum(nearer) / 2 == pytest.approx((begin + end) / 2, abs=(end - begin) / 50), "not where the fingers are"
+    fingers.lift_second((x + wide * 0.7, y), (x + wide * 0.4, y))
+    moved = axis(page)
+    assert moved[1] - moved[0] == nearer[1] - nearer[0], "the finger that stays takes the zoom back"
+    assert nearer[0] - moved[0] == pytest.approx((nearer[1] - nearer[0]) / 10, rel=0.2)
+    fingers.go(((x + wide * 0.8, y), (x + wide * 0.3, y)))
+    assert axis(page)[0] - moved[0] == pytest.approx((moved[1] - moved[0]) / 2, rel=0.1)
+    before = axis(page)
+    fingers.go(((x + wide * 0.5, y + 200), (x + wide * 0.5, y)))
+    page.wait_for_function("document.getElementById('scroll').scrollTop > 50")
+    assert axis(page) == before, "who scrolls the lanes does not pan"
+    ruler = page.locator("#axis").bounding_box()
+    assert ruler
+    fingers.go(((x + wide * 0.25, ruler["y"] + 20), (x + wide * 0.75, ruler["y"] + 20)))
+    assert axis(page)[1] - axis(page)[0] == pytest.approx((before[1] - before[0]) / 2, rel=0.1)
+    page.touchscreen.tap(x + wide / 2, y)
+    settled(page)
+    assert page.locator("#detail").is_visible()
+
+
+def test_controls_are_large_enough_for_fingers(open_page: Open) -> None:
+    page = open_page(size="phone", has_touch=True, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == SIZES["phone"][0], "wider than the window"
+    assert small(page) == []
+    group(page, "payments")
+    page.locator("#findings-list a").first.tap()
+    settled(page)
+    assert page.evaluate(COVERED, "payments-events-3") is False
+    page.locator(".owner").first.tap()
+    page.fill("#search", "payments")
+    assert page.locator(".owner").count() and page.locator("#filters .chip").count() and page.locator("#detail").count()
+    assert small(page) == []
+    assert page.evaluate("[...document.querySelectorAll('#hits li')].every(l => l.offsetHeight >= 40)")
+    assert page.evaluate(OUTSIDE) == []
+    page.locator("#help-open").tap()
+    assert small(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == SIZES["phone"][0], "wider than the window"
 
 
 def test_keys_zoom_and_pan(open_page: Open) -> None:
@@ -360,17 +499,46 @@ def test_hostile_names_are_shown_and_do_nothing(open_page: Open, folder: Path) -
     assert page.locator("img").count() == 0
 
 
-def test_a_large_page_stays_usable(open_page: Open, folder: Path) -> None:
-    """1,000 partitions, 30 days, 200,000 intervals. Its limits are far above usual times."""
-    rows, until = large()
-    path = folder / "large.html"
-    path.write_text(build(view(rows, title="Large", until_ms=until)), encoding="utf-8")
-    assert path.stat().st_size < 15_000_000
-    page = open_page(path=path)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_large_page_stays_usable(open_page: Open, large_file: Path, size: str) -> None:
+    """1,000 partitions, 30 days, 200,000 intervals. Times are those of the processor, as others may use the machine.
+
+    What comes within 0.1 s is felt to come at once: 0.2 s are that for the picture, and as much for the table that
+    follows it. Ten seconds are what people wait: 3 s here are ten on a machine a third as fast. Usual are 0.06 and
+    0.6 s."""
+    assert large_file.stat().st_size < 15_000_000, "it can be attached to a mail"
+    page = open_page(path=large_file, size=size)
+    clock = page.context.new_cdp_session(page)
+    clock.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def used() -> float:
+        return float(
+            next(m["value"] for m in clock.send("Performance.getMetrics")["metrics"] if m["name"] == "ThreadTime")
+        )
+
+    assert used() < 3
     assert page.inner_text("#verdict-head") == "Clean"
-    before = axis(page)
-    press(page, "+", "+", "c", "ArrowRight")
-    assert axis(page)[1] - axis(page)[0] < (before[1] - before[0]) / 3
-    assert float(page.evaluate("document.body.dataset.paint")) < 2000
-    assert int(page.evaluate("document.body.dataset.ready")) < 30_000
-    assert page.locator("#labels li").count() < 200
+    press(page, "c")
+    page.evaluate("byId('scroll').scrollTop = 2_000")
+    settled(page)
+    shown, bars, wide = page.evaluate(
+        "[lanesBetween(2000, 2000 + byId('scroll').clientHeight).length, hits.length, laneWidth()]"
+    )
+    assert shown > 40 and bars < shown * (wide / 6 + 1), "bars on less than 6 px are not drawn one by one"
+    whole, steps = axis(page), {}
+    for n, key in enumerate(("+", "ArrowRight", "c", "+", "-", "c", "+", "/")):
+        before = used()
+        press(page, key)
+        if key == "/":
+            page.keyboard.type("events-77")
+            settled(page)
+        steps[n, key] = used() - before
+    assert median(steps.values()) < 0.2 and max(steps.values()) < 1, steps
+    assert page.locator("#hits li").count() > 10
+    assert axis(page)[1] - axis(page)[0] == pytest.approx((whole[1] - whole[0]) / 4, rel=0.01)
+    page.evaluate("zoom(1 / 1024)")
+    settled(page)
+    assert page.evaluate("hits.filter(h => h.ref.startsWith('own')).every(h => h.many === 1)"), (
+        "near enough to see each"
+    )
+    assert page.locator("#labels li").count() < 200, "names of lanes out of view are not in the document"

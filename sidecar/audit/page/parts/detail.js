@@ -145,9 +145,11 @@ function goToFinding(i) {
   state.selected = `find.0.${i}`;
   lookAt(findings.t[i], findings.end[i]);
   showDetail();
-  reveal(findings.p[i] >= 0 && findings.k[i] !== undefined ? lanes.find(l => l.key === `p${findings.p[i]}`) : null);
-  toTimeline();
+  const lane = findings.p[i] >= 0 ? lanes.find(l => l.key === `p${findings.p[i]}`) : null;
+  reveal(lane);
+  toTimeline(lane);
   markFinding();
+  return lane;
 }
 
 // Scrolls a lane into view, or to the top where there is none.

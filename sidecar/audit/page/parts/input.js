@@ -66,7 +66,8 @@ function release(event, target) {
     const [a, b] = [timeAt(drag.x), timeAt(event.clientX)];
     look(Math.min(a, b), Math.max(a, b));
   } else if (drag && !drag.moved && target === canvas) choose(hitAtPoint(event));
-  if (!pointers.size) drag = null;
+  // The finger that stays after a pinch goes on from where the pinch has led.
+  drag = pointers.size ? { x: [...pointers.values()][0], a: state.a, b: state.b, range: false, moved: true, apart: 0 } : null;
 }
 
 // A click selects a bar; on a run of narrow ones it zooms to them, unless they are all of one moment.

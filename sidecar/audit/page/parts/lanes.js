@@ -84,10 +84,10 @@ function groupLanes(n) {
     { key: 'epochs', label: word, layers: [layer('epoch', n, e.a, e.b)], since },
     { key: 'settling', label: 'settling', layers: [layer('settle', n, e.a, e.settledAt)], since },
   ];
-  const members = memberLanes(g).filter(matches), places = placeLanes(g).filter(matches);
+  const members = memberLanes(g).filter(matches), places = placeLanes(g).filter(matches), several = new Set(g.lives.m).size;
   return [
     ...fixed,
-    ...section('members', 'Members', members, `${new Set(g.lives.m).size} in ${members.length} lanes`),
+    ...section('members', 'Members', members, several === members.length ? several : `${several} in ${members.length} lanes`),
     ...section('places', 'Partitions', places),
   ];
 }

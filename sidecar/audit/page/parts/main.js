@@ -18,10 +18,14 @@ function layout() {
   byId('frame').style.setProperty('--bar', `${scroll.offsetWidth - scroll.clientWidth}px`);
 }
 
-// Brings the lanes into the window where they are not all in it.
-function toTimeline() {
+// Brings the lanes into the window where they are not all in it, and one of them out from under what is told of it: on a
+// small window that lies over the lanes.
+function toTimeline(lane) {
   const box = byId('timeline').getBoundingClientRect();
   if (box.top < 0 || box.bottom > innerHeight) byId('timeline').scrollIntoView({ block: 'start' });
+  if (!lane || byId('detail').hidden || getComputedStyle(byId('detail')).position !== 'fixed') return;
+  const scroll = byId('scroll'), bottom = scroll.getBoundingClientRect().top + lane.y + lane.height - scroll.scrollTop;
+  window.scrollBy(0, Math.max(bottom + 8 - byId('detail').getBoundingClientRect().top, 0));
 }
 
 function showCrumbs() {

@@ -187,6 +187,10 @@ function paintOwned(n, id, x, y, w, h) {
   }
   pen.globalAlpha = state.owner >= 0 && state.owner !== m ? 0.45 : 1;
   paintEnds(own.f[id], own.d[id], x, y, w, h);
+  if (h < 12 || w < 16) { // no room for words, and to measure them takes most of the time
+    pen.globalAlpha = 1;
+    return;
+  }
   const name = ownerName(g, m);
   pen.font = '11px system-ui, sans-serif';
   const words = w > 90 && pen.measureText(name).width < w - 50 ? `${ownerLabel(m)} ${name}` : ownerLabel(m), wide = pen.measureText(words).width;

@@ -37,6 +37,7 @@ function goToLane(n, key) {
   const lane = lanes.find(l => l.key === key);
   if (lane) pressLane(lane);
   reveal(lane);
+  return lane;
 }
 
 // Shows the whole life of a member, with the others faint.
@@ -46,11 +47,12 @@ function goToMember(n, m) {
   state.filter = '';
   rebuild();
   const g = group(n), life = g.lives.m.indexOf(m);
-  if (life < 0) return;
+  if (life < 0) return undefined;
   lookAt(g.lives.a[life], g.lives.b[life]);
   select(`life.${n}.${life}`);
   const at = whereIs(state.selected);
   reveal(at && at.lane);
+  return at && at.lane;
 }
 
 function showHits() {
@@ -78,8 +80,7 @@ function take(i) {
   closeHits();
   byId('search').value = '';
   byId('scroll').focus({ preventScroll: true });
-  if (hit) hit.go();
-  toTimeline();
+  toTimeline(hit && hit.go());
 }
 
 function closeHits() {
