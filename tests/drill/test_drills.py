@@ -78,6 +78,7 @@ def test_the_owner_is_killed_and_the_judge_finds_what_is_planted_afterwards(grou
     assert {len(lines) for lines in lost.values()} == {1}, lost
 
 
+@pytest.mark.long
 def test_the_owner_is_stopped(ground: Ground) -> None:
     played(only("stop"), ground)
 
@@ -89,6 +90,7 @@ if has_history():
         played(only("rolling-upgrade"), ground)
 
 
+@pytest.mark.long
 def test_the_state_topic_is_restored_from_a_dump(ground: Ground) -> None:
     played(only("restore"), ground)
 
