@@ -55,6 +55,7 @@ MEANING: dict[str, str] = {
     "settings of the state topic not read": "The brokers did not tell them; nobody knows whether the topic keeps its records. On a cluster with ACLs, DESCRIBE_CONFIGS of it is missing.",
     "stored patterns count, not the sidecar's own": "Patterns are stored in the state topic, and they differ from this sidecar's settings. Make them equal, so that nobody is surprised.",
     "the broker allows no session so long; it is halved": "`group.max.session.timeout.ms` is lower than `offsets.placeholder_session_timeout_ms`. Make them fit.",
+    "the broker does not tell of a group": "The broker that keeps the group's offsets is asked whether it has members of it; until it answers, joins wait. It is asked again; a warning if that has gone on for some seconds. `problem` says why; on a cluster with ACLs, READ of the group is missing.",
     "the broker does not tell its settings; the sidecar's own apply": "Kafka's settings of groups could not be read. On a cluster with ACLs, DESCRIBE_CONFIGS of the cluster is missing.",
     "the broker does not tell its settings of groups; they do not count": "Groups have settings at the broker that the sidecar may not read; `group_id` is one of them. On a cluster with ACLs, DESCRIBE_CONFIGS of these groups is missing.",
     "the coordinator is gone": "Of a front in a process of its own: the other process ended or was cut off. Clients wait; start it.",
@@ -116,6 +117,5 @@ MEANING: dict[str, str] = {
     "settings not read": "The broker's settings were not answered; the last ones count.",
     "state tail": "What the client that reads the state topic says: mostly that a broker is gone.",
     "takeover failed, trying again": "If it stays, `partitions cannot be taken over` is logged.",
-    "the broker does not tell of a group": "It is asked again.",
     "the lease is not confirmed": "The commit by which a sidecar proves its lease was not answered; the next one may be.",
 }

@@ -55,7 +55,7 @@ def own_rights(
         Right("cluster", "kafka-cluster", ("DescribeConfigs",), "the broker's settings of groups count here, too"),
         Right("topic", OFFSETS, ("Describe",), "which broker keeps the offsets of which group"),
         *_all("topic", topics, ("Describe",), "partitions of the topics that groups subscribe to"),
-        *_all("group", groups, ("Read",), "the placeholder in the broker's group, without which no member commits"),
+        *_all("group", groups, ("Read",), "the placeholder in the broker's group, and whether that has other members"),
         *_all("group", groups, ("DescribeConfigs",), "settings of groups that stand at the brokers"),
     )
 
