@@ -17,6 +17,17 @@ def acls(
         bool, typer.Option(help="Only what the principal of `broker_command_config` needs, if it is another one.")
     ] = False,
     for_audit: Annotated[bool, typer.Option(help="Only what the principal of the audit needs.")] = False,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PREFIX", help="How the names of managed groups begin, instead of all. May be repeated."),
+    ] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PREFIX", help="How the names of the topics that they read begin, instead of all."),
+    ] = None,
+    beside_only: Annotated[
+        bool, typer.Option(help="Without what groups need whose owner is not beside the broker that has their offsets.")
+    ] = False,
     topic: Annotated[str, typer.Option(help="The setting state.topic.")] = "__group_state",
     owners_group: Annotated[str, typer.Option(help="The setting ownership.group.")] = "__group_state_owners",
 ) -> None:
@@ -27,8 +38,11 @@ def acls(
         raise Failed(Code.USAGE, f"{principal!r} is no principal.", f"Write --principal User:{principal}.")
     if for_clients_listener and for_audit:
         raise Failed(Code.USAGE, "--for-clients-listener and --for-audit are two questions.", "Give one of them.")
-    rights = rights_of_the_audit(topic) if for_audit else rights_of(topic, owners_group)
-    if for_clients_listener:
-        rights = seen_by_clients()
+    if for_audit:
+        rights = rights_of_the_audit(topic)
+    elif for_clients_listener:
+        rights = seen_by_clients(topic, topics or ())
+    else:
+        rights = rights_of(topic, owners_group, groups or (), topics or (), elsewhere=not beside_only)
     for line in commands(rights, principal, bootstrap, command_config):
         typer.echo(line)

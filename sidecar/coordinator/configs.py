@@ -21,11 +21,12 @@ from sidecar.coordinator.written import Written
 from sidecar.core import config as cf
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
-from sidecar.core.errors import TEXT, Code, CoordinatorError
+from sidecar.core.errors import TEXT, Code, CoordinatorError, name_of
 from sidecar.core.events import Answer, Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.placement import partition_for
 from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import BrokerConnection
 from sidecar.link.messages import (
     AlterReply,
     AlterSettings,
@@ -143,6 +144,7 @@ class Configs:
         self._effective: dict[str, int | bool] | None = None
         self.groups = GroupConfigs({CONSUMER: self._make, CLASSIC: self._make_classic})
         self._refused = ""
+        self._refused_groups: dict[str, int] = {}
 
     def poll(self) -> None:
         self.wanted.set()
@@ -378,19 +380,7 @@ class Configs:
         found = {c.name: (c.value, c.config_source) for c in result.configs if c.value is not None}
         had = self.authorizer
         self.authorizer = bool(found.pop(AUTHORIZER, ("", 0))[0])
-        groups: dict[str, dict[str, str]] = {}
-        try:
-            listed = await conn.request(lr, "ListConfigResources", lr.ListConfigResourcesRequest([cf.GROUP]), low=1)
-            wanted = [r.resource_name for r in listed.config_resources if self.managed(r.resource_name)]
-        except WireError:
-            wanted = []  # a broker that has no settings of groups
-        if wanted:
-            asked = [dc.DescribeConfigsResource(cf.GROUP, g, list(cf.SETTINGS)) for g in wanted]
-            res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=asked))
-            for r in res.results:
-                own = {c.name: c.value for c in r.configs if c.config_source == cf.GROUP_CONFIG and c.value is not None}
-                if own:
-                    groups[r.resource_name] = own
+        groups = await self._of_groups(conn)
         self._known.set()
         changed = found != self._broker or groups != self._broker_groups
         if changed:
@@ -400,6 +390,35 @@ class Configs:
             self._broker, self._broker_groups = found, groups
             self.changed()
         return changed or had != self.authorizer
+
+    async def _of_groups(self, conn: BrokerConnection) -> dict[str, dict[str, str]]:
+        """What managed groups have at the broker. Raises ConnectionLost, TimeoutError, WireError."""
+        try:
+            listed = await conn.request(lr, "ListConfigResources", lr.ListConfigResourcesRequest([cf.GROUP]), low=1)
+            wanted = [r.resource_name for r in listed.config_resources if self.managed(r.resource_name)]
+        except WireError:
+            return {}  # a broker that has no settings of groups
+        if not wanted:
+            return {}
+        asked = [dc.DescribeConfigsResource(cf.GROUP, g, list(cf.SETTINGS)) for g in wanted]
+        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=asked))
+        refused = {r.resource_name: r.error_code for r in res.results if r.error_code != Code.NONE}
+        if refused and self._refused_groups != refused:
+            group_id, code = next(iter(refused.items()))
+            self._log.warning(
+                "the broker does not tell its settings of groups; they do not count",
+                groups=len(refused),
+                group_id=group_id,
+                error=name_of(code),
+            )
+        self._refused_groups = refused
+        own = {
+            r.resource_name: {
+                c.name: c.value for c in r.configs if c.config_source == cf.GROUP_CONFIG and c.value is not None
+            }
+            for r in res.results
+        }
+        return {group_id: settings for group_id, settings in own.items() if settings}
 
 
 def _not_available(event: Event) -> Answer:

@@ -44,6 +44,7 @@ LANE = -5
 """The connection to each broker over which groups are described."""
 ANSWER_S = 5.0
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0
+SAY_AGAIN_MS = 5_000
 TROUBLE = (ConnectionLost, TimeoutError, WireError)
 COORDINATORS_OWN = (1 << 16) - 1
 """In the place of a front's number: this coordinator asks itself."""
@@ -126,6 +127,7 @@ class Moves:
         self._sent_away: set[str] = set()
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._last = 0
+        self._said_ms = -SAY_AGAIN_MS
         self.forced = Forced(rules, self._arrived, self.ask, ports.store, log, tasks)
         figures("patterns_differ").set_function(lambda: len(rules.differing()))
         figures("groups_leaving").set_function(lambda: len(self.rules.kept))
@@ -347,14 +349,21 @@ class Moves:
                     await self._decide(group_id, found)
                     break
                 except TROUBLE as exc:
-                    problem = str(exc) or "timed out"
-                    self._log.debug("the broker does not tell of a group", group_id=group_id, problem=problem)
+                    self._not_told(group_id, str(exc) or "timed out", again=pause_s == PAUSE_MAX_S)
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
         finally:
             del self._intakes[group_id]
         self._go_on(intake.parked)
         self._ports.drain()
+
+    def _not_told(self, group_id: str, problem: str, again: bool) -> None:
+        """Members wait for it. `again`: for some seconds already, and somebody has to hear of it."""
+        if not again or now().mono_ms - self._said_ms < SAY_AGAIN_MS:
+            self._log.debug("the broker does not tell of a group", group_id=group_id, problem=problem)
+            return
+        self._said_ms, waiting = now().mono_ms, len(self._intakes)
+        self._log.warning("the broker does not tell of a group", group_id=group_id, groups=waiting, problem=problem)
 
     async def _described(self, group_id: str) -> Native:
         node_id = self._ports.leader_of(self._service.partition_of(group_id))

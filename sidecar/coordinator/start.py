@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sidecar.coordinator.writer import BATCH_BYTES
-from sidecar.core.errors import Code
+from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.kafka.net import BrokerConnection
 from sidecar.kafka.security import OPEN, Security
@@ -18,6 +18,7 @@ from sidecar.wire.primitives import WireError
 OFFSETS = "__consumer_offsets"
 RETRY_S = 0.1
 SAY_AGAIN_S = 5.0
+NO_LEADERS = "it has partitions without a leader, or this principal may not DESCRIBE it"
 
 
 class StartError(Exception):
@@ -113,6 +114,8 @@ async def offsets_leaders(s: StartSettings, control: Control, cluster: Cluster, 
             await cluster.coordinator(s.owners_group, 0)
         except ConnectionLost as exc:
             tell(str(exc))
+        else:
+            tell(NO_LEADERS)
         await asyncio.sleep(RETRY_S)
         await _look_again(control, tell)
     return leaders
@@ -154,7 +157,7 @@ async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: 
     if code == Code.NONE:
         log.info("created the state topic", topic=s.topic, partitions=partitions, replicas=replicas)
     elif code != Code.TOPIC_ALREADY_EXISTS:
-        log.warning("could not create the state topic, trying again", topic=s.topic, error_code=code)
+        log.warning("could not create the state topic, trying again", topic=s.topic, error=name_of(code))
         await asyncio.sleep(0.5)
 
 

@@ -186,8 +186,10 @@ class Tail:
         log: StateLog,
         listener: Listener,
         security: Mapping[str, Any] | None = None,
+        group: str = "",
     ) -> None:
-        """`security`: properties of librdkafka."""
+        """`security`: properties of librdkafka; `group`: one that this principal may READ. It is never joined, but
+        librdkafka asks for its coordinator, again and again where it is refused."""
         self.topic = topic
         self._log = log
         self._listener = listener
@@ -198,7 +200,7 @@ class Tail:
             **(security or {}),
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
-            "group.id": f"{topic}-tail-is-no-group",
+            "group.id": group or f"{topic}-tail-is-no-group",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",

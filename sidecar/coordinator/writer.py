@@ -198,10 +198,10 @@ class FencedWriter:
     async def _remedy(self) -> str:
         """What an operator can do where no transaction coordinator comes."""
         try:
+            if not await self._cluster.has_no(TRANSACTIONS):
+                return ""
             view = await self._cluster.refresh([TRANSACTIONS])
         except (ConnectionLost, TimeoutError, WireError):
-            return ""
-        if view.leaders.get(TRANSACTIONS):
             return ""
         return (
             f". There is no topic {TRANSACTIONS}: the brokers make it with transaction.state.log.replication.factor "

@@ -246,6 +246,11 @@ class Cluster:
         parts = sorted(res.topics[0].partitions, key=lambda p: p.partition_index)
         return [tuple(p.replica_nodes) for p in parts]
 
+    async def has_no(self, topic: str) -> bool:
+        """Whether the brokers say that it is not there; of a topic that this principal may not describe they do not."""
+        res = await self._metadata([topic])
+        return [t.error_code for t in res.topics] == [Code.UNKNOWN_TOPIC_OR_PARTITION]
+
     async def create_topic(
         self,
         name: str,

@@ -156,7 +156,7 @@ class Coordination:
         follow = follower_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, app.edges.new_tail
         if secured := app.reach.librdkafka():
-            new_tail = partial(new_tail, security=secured)
+            new_tail = partial(new_tail, security=secured, group=s.ownership.group)
         self.follower = Follower(
             follow, leaders, control, cluster, configs, state, made, app.log, app.tasks, new_tail, peers
         )

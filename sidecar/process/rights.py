@@ -1,16 +1,22 @@
 """What a sidecar's own principal must be allowed to do at the brokers, and nothing more.
 
 Each row says what it is for. `sidecar acls` prints them as the commands of Kafka's own tool, and
-tests/security/test_rights.py runs sidecars that have these rights only.
+tests/security/test_rights.py runs sidecars that have these rights only, and sidecars that lack one of them.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ANY = "*"
+OFFSETS = "__consumer_offsets"
+IMPLIED = {
+    "Describe": frozenset(("Describe", "Read", "Write", "Delete", "Alter", "All")),
+    "DescribeConfigs": frozenset(("DescribeConfigs", "AlterConfigs", "All")),
+}
+"""By which operations an operation is granted, where by more than itself and ALL (Kafka's StandardAuthorizer)."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +31,21 @@ class Right:
     prefixed: bool = False
 
 
-def rights_of(topic: str, owners_group: str) -> tuple[Right, ...]:
+def rights_of(
+    topic: str, owners_group: str, groups: Sequence[str] = (), topics: Sequence[str] = (), elsewhere: bool = True
+) -> tuple[Right, ...]:
     """Of the principal in `command_config`, which may be that in `broker_command_config`, too. The names are those of
-    the settings `state.topic` and `ownership.group`."""
-    return own_rights(topic, owners_group) + rights_for_clients_elsewhere()
+    the settings `state.topic` and `ownership.group`. `groups`, `topics`: how the names of managed groups begin, and
+    those of the topics that they read; none: all. `elsewhere`: also `rights_for_clients_elsewhere`.
+
+    What one right includes is not named again: READ of all topics is READ of the state topic."""
+    found = own_rights(topic, owners_group, groups, topics)
+    return tuple(_each_once(found + (rights_for_clients_elsewhere(groups, topics) if elsewhere else ())))
 
 
-def own_rights(topic: str, owners_group: str) -> tuple[Right, ...]:
+def own_rights(
+    topic: str, owners_group: str, groups: Sequence[str] = (), topics: Sequence[str] = ()
+) -> tuple[Right, ...]:
     """Without them a sidecar does not serve."""
     return (
         Right("topic", topic, ("Read", "Write", "DescribeConfigs"), "the state, and how it is kept"),
@@ -39,25 +53,52 @@ def own_rights(topic: str, owners_group: str) -> tuple[Right, ...]:
         Right("transactional-id", f"{topic}-", ("Write",), "the fence of each partition of the state", prefixed=True),
         Right("group", owners_group, ("Read",), "the sidecars' own group: who owns what"),
         Right("cluster", "kafka-cluster", ("DescribeConfigs",), "the broker's settings of groups count here, too"),
-        Right("topic", ANY, ("Describe",), "partitions of the topics that groups subscribe to"),
+        Right("topic", OFFSETS, ("Describe",), "which broker keeps the offsets of which group"),
+        *_all("topic", topics, ("Describe",), "partitions of the topics that groups subscribe to"),
+        *_all("group", groups, ("Read",), "the placeholder in the broker's group, and whether that has other members"),
+        *_all("group", groups, ("DescribeConfigs",), "settings of groups that stand at the brokers"),
     )
 
 
-def rights_for_clients_elsewhere() -> tuple[Right, ...]:
-    """For a group whose owner is not beside the broker that keeps its offsets. They include some of `own_rights`, which
-    are what is left for whoever does not give these."""
+def rights_for_clients_elsewhere(groups: Sequence[str] = (), topics: Sequence[str] = ()) -> tuple[Right, ...]:
+    """For a group whose owner is not beside the broker that keeps its offsets, as after a sidecar has died. Who does
+    not give them has groups that work while the sidecar beside each broker runs."""
     return (
-        Right("topic", ANY, ("Read",), "commits of clients whose own broker does not keep the offsets of their group"),
-        Right("group", ANY, ("Read",), "the placeholder in the broker's group, and those commits"),
-        Right("group", ANY, ("Delete",), "DeleteGroups and OffsetDelete of such clients"),
-        Right("group", ANY, ("DescribeConfigs",), "settings of groups that stand at the brokers"),
+        *_all("topic", topics, ("Read",), "commits of clients whose own broker does not keep their group's offsets"),
+        *_all("group", groups, ("Delete",), "DeleteGroups and OffsetDelete of such clients"),
         Right("transactional-id", ANY, ("Write",), "transactional commits of such clients"),
     )
 
 
-def seen_by_clients() -> tuple[Right, ...]:
+def seen_by_clients(topic: str, topics: Sequence[str] = ()) -> tuple[Right, ...]:
     """Of the principal in `broker_command_config`, if it is another one: it reads Metadata."""
-    return (Right("topic", ANY, ("Describe",), "partitions of the topics that groups subscribe to"),)
+    found = (
+        Right("topic", topic, ("Describe",), "whether the state topic is there"),
+        Right("topic", OFFSETS, ("Describe",), "which broker keeps the offsets of which group"),
+        *_all("topic", topics, ("Describe",), "partitions of the topics that groups subscribe to"),
+    )
+    return tuple(_each_once(found))
+
+
+def _all(kind: str, begins: Sequence[str], operations: tuple[str, ...], why: str) -> list[Right]:
+    """Of all whose names begin so."""
+    if not begins:
+        return [Right(kind, ANY, operations, why)]
+    return [Right(kind, name, operations, why, prefixed=True) for name in dict.fromkeys(begins)]
+
+
+def _each_once(rights: Sequence[Right]) -> Iterator[Right]:
+    """Without what another one includes."""
+    for r in rights:
+        left = tuple(o for o in r.operations if not any(_includes(by, r, o) for by in rights if by is not r))
+        if left:
+            yield replace(r, operations=left)
+
+
+def _includes(by: Right, r: Right, operation: str) -> bool:
+    if by.kind != r.kind or not IMPLIED.get(operation, {operation}).intersection(by.operations):
+        return False
+    return by.name == ANY or (r.name.startswith(by.name) if by.prefixed else not r.prefixed and by.name == r.name)
 
 
 def rights_of_the_audit(topic: str) -> tuple[Right, ...]:

@@ -194,9 +194,9 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
         c.rights,
         with_(rights=Rights(True, "User:s", ("User:x",))),
         Status.FAIL,
-        "User:s lacks: Read of topic __group_state",
+        "User:s lacks: Write of topic __group_state",
     ),
-    (c.rights, acls(*enough(host="10.0.0.1")), Status.WARN, "User:s has from some hosts only: Read of topic"),
+    (c.rights, acls(*enough(host="10.0.0.1")), Status.WARN, "User:s has from some hosts only: Write of topic"),
     (
         c.rights,
         acls(*enough(), grant("topic", STATE, "Write", allow=False, host="10.0.0.9")),

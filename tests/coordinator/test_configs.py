@@ -152,6 +152,23 @@ def test_settings_that_the_broker_keeps_for_a_group_count_until_the_group_has_it
     run(test)
 
 
+def test_settings_of_groups_that_the_broker_keeps_to_itself_are_said_once() -> None:
+    async def test(house: House, front: Heard) -> None:
+        house.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
+        of_a_group: Callable[[Any], bool] = lambda req: req.resources[0].resource_type == GROUP  # noqa: E731
+        house.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.GROUP_AUTHORIZATION_FAILED, 2, of_a_group)
+        for _ in range(2):
+            await house.configs.refresh(house.cluster)
+        assert config(house).heartbeat_interval_ms == 5_000
+        told = "the broker does not tell its settings of groups; they do not count"
+        assert house.lines.events("warning") == [told]
+        assert house.lines.fields(told) == {"groups": 1, "group_id": "g", "error": "GROUP_AUTHORIZATION_FAILED"}
+        await house.configs.refresh(house.cluster)
+        assert config(house).heartbeat_interval_ms == 6_000
+
+    run(test)
+
+
 def test_a_broker_without_settings_of_groups_is_fine() -> None:
     async def test(house: House, front: Heard) -> None:
         del house.brokers.versions[Api.LIST_CONFIG_RESOURCES]

@@ -135,6 +135,16 @@ def test_without_a_transaction_coordinator_the_error_names_the_remedy(monkeypatc
     assert "transaction.state.log.replication.factor" in text and "cannot with 1 broker(s)" in text
 
 
+def test_nor_where_the_topic_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a sidecar that may not DESCRIBE the topic said that it is not there."""
+    monkeypatch.setattr(module, "INIT_S", 0.02)
+    brokers = FakeBrokers()
+    brokers.faults.fail(Api.METADATA, Code.TOPIC_AUTHORIZATION_FAILED, times=10_000)
+    brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.CONCURRENT_TRANSACTIONS, times=10_000)
+    with pytest.raises(WriteLost, match=r"^InitProducerId: CONCURRENT_TRANSACTIONS$"):
+        init(brokers)
+
+
 def test_with_the_topic_there_is_no_remedy_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INIT_S", 0.02)
     brokers = FakeBrokers()

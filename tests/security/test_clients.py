@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # type: ignore[attr-defined]
 
 from sidecar.drill.local import LocalKafka
-from sidecar.drill.processes import wait_until
+from sidecar.drill.processes import Process, wait_until
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import metadata as md
 from tests.clients.conftest import ENV
@@ -28,6 +29,8 @@ from tests.security.raw import RawClient, plain
 pytestmark = pytest.mark.kafka
 DAY_MS = 86_400_000
 REAUTH_MS, CACHE_MS, RECORDS = 4_000, 1_000, 20
+SESSIONS = 2.2
+"""So many of them a member is watched: two must have been renewed."""
 GROUPS, CONSOLE = (
     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "org.apache.kafka.tools.consumer.ConsoleConsumer",
@@ -265,46 +268,47 @@ def test_nothing_is_served_before_a_client_has_authenticated(place: Guarded) -> 
 
 
 # ---- sessions that end (KIP-368)
-@pytest.mark.parametrize("protocol", ["consumer", "classic"])
-def test_members_outlive_their_sessions(place: Guarded, protocol: str) -> None:
-    """They authenticate again on the same connections; nothing is revoked, and no connection is lost."""
+def test_members_outlive_their_sessions(place: Guarded) -> None:
+    """Of librdkafka with both protocols, and of Java: they authenticate again on the same connections; nothing is
+    revoked, and no connection is lost."""
     lost: list[Any] = []
     before = place.closed_by_broker()
-    config = place.librdkafka("Diana", "SCRAM-SHA-256", **{"group.protocol": protocol})
-    consumer = read_all(f"managed-long-{protocol}", lost, **config)
-    until = time.monotonic() + 3.2 * REAUTH_MS / 1000
+    members = []
+    for protocol in ("consumer", "classic"):
+        config = place.librdkafka("Diana", "SCRAM-SHA-256", **{"group.protocol": protocol})
+        members.append(read_all(f"managed-long-{protocol}", lost, **config))
+    java, heard = java_member(place, "managed-java-long")
+    until = time.monotonic() + SESSIONS * REAUTH_MS / 1000
     while time.monotonic() < until:
-        message = consumer.poll(0.2)
-        assert message is None or message.error() is None, message.error()
-    assert not lost and len(consumer.assignment()) == 3
+        for consumer in members:
+            message = consumer.poll(0.1)
+            assert message is None or message.error() is None, message.error()
+    assert not lost and [len(consumer.assignment()) for consumer in members] == [3, 3]
+    assert java.alive
     assert place.closed_by_broker() == before
-    consumer.close()
+    for consumer in members:
+        consumer.close()
+    java.stop(timeout_s=15)
+    events = "".join([*heard, *java.stdout])
+    assert events.count('"partitions_assigned"') == 1 and "lost" not in events, events
 
 
-def test_a_java_member_outlives_its_sessions(place: Guarded) -> None:
-    how = place.java("long", "Diana", "PLAIN")
-    group = "managed-java-long"
-    before = place.closed_by_broker()
+def java_member(place: Guarded, group: str) -> tuple[Process, list[str]]:
+    """It has partitions. Also what it has said."""
     member = place.kafka.tool(
         "org.apache.kafka.tools.VerifiableConsumer",
         *("--bootstrap-server", place.kafka.bootstrap, "--topic", TOPIC, "--group-id", group),
-        *("--group-protocol", "consumer", "--reset-policy", "earliest", "--command-config", how),
+        *("--group-protocol", "consumer", "--reset-policy", "earliest"),
+        *("--command-config", place.java("long", "Diana", "PLAIN")),
         name=f"verifiable-{place.protocol}",
         lines=True,
     ).start()
     heard = []
-    assert member.stdout is not None
     for line in member.stdout:
         heard.append(line)
         if "partitions_assigned" in line and TOPIC in line:
             break
-    time.sleep(3.2 * REAUTH_MS / 1000)
-    assert member.alive
-    assert place.closed_by_broker() == before
-    member.stop(timeout_s=15)
-    heard += list(member.stdout)
-    events = "".join(heard)
-    assert events.count('"partitions_assigned"') == 1 and "lost" not in events, events
+    return member, heard
 
 
 def heartbeats_until_the_end(place: Guarded, direct: bool, again_s: float) -> tuple[float, int]:
@@ -333,27 +337,33 @@ def heartbeats_until_the_end(place: Guarded, direct: bool, again_s: float) -> tu
     return float("inf"), answers
 
 
-def test_who_does_not_authenticate_again_is_not_served_for_ever(place: Guarded) -> None:
+def test_only_who_authenticates_again_is_served_on(place: Guarded) -> None:
     """The front answers steady heartbeats by itself, but not for longer than the broker's word is kept."""
-    ended_s, answers = heartbeats_until_the_end(place, False, 0.1)
+    with ThreadPoolExecutor(3) as pool:
+        through, direct = (pool.submit(heartbeats_until_the_end, place, direct, 0.1) for direct in (False, True))
+        again = pool.submit(served_on, place)
+    ended_s, answers = through.result()
     assert REAUTH_MS / 1000 * 0.8 <= ended_s <= (REAUTH_MS + CACHE_MS) / 1000 + 1.0, ended_s
     assert answers > 20
-    ended_s, _ = heartbeats_until_the_end(place, True, 0.1)
+    ended_s, _ = direct.result()
     assert REAUTH_MS / 1000 * 0.8 <= ended_s <= REAUTH_MS / 1000 + 1.0, "and so does the broker"
+    assert again.result() == {0, 1}
 
 
-def test_a_raw_client_that_does_is_served_on(place: Guarded) -> None:
-    """Between two of its heartbeats, and with a handshake of either version."""
+def served_on(place: Guarded) -> set[int]:
+    """A raw client that authenticates again between two of its heartbeats, in turns with a handshake of either
+    version. Returns the versions."""
     client = place.raw()
     assert client.handshake("PLAIN", 1) == 0
     client.authenticate(plain("Diana"))
     req = join_request("managed-again", "AAAAAAAAAAAAAAAAAAAAAA", [TOPIC])
     res = client.call(ch, "ConsumerGroupHeartbeat", 68, 1, req, True)
-    until, version = time.monotonic() + 3 * REAUTH_MS / 1000, 0
+    until, version, had = time.monotonic() + SESSIONS * REAUTH_MS / 1000, 0, set()
     again = time.monotonic() + 1.5
     while time.monotonic() < until:
         if time.monotonic() > again:
             version, again = 1 - version, time.monotonic() + 1.5
+            had.add(version)
             assert client.handshake("PLAIN", version) == 0
             if version:
                 assert client.authenticate(plain("Diana")).error_code == 0
@@ -364,6 +374,7 @@ def test_a_raw_client_that_does_is_served_on(place: Guarded) -> None:
         assert res.error_code == 0, res
         time.sleep(0.1)
     client.close()
+    return had
 
 
 # ---- delegation tokens, quotas

@@ -9,15 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sidecar.cli.doctor.model import Grant, Rights
-from sidecar.process.rights import Right, rights_of
+from sidecar.process.rights import IMPLIED, Right, rights_of
 
 ANY = "*"
 EVERYBODY = "User:*"
-IMPLIED = {
-    "Describe": frozenset(("Describe", "Read", "Write", "Delete", "Alter", "All")),
-    "DescribeConfigs": frozenset(("DescribeConfigs", "AlterConfigs", "All")),
-}
-"""By which operations an operation is granted, where by more than itself and ALL."""
 
 
 @dataclass(frozen=True, slots=True)
