@@ -18,12 +18,15 @@ from sidecar.audit.lake_files import MERGED, OPEN, FileInfo, Target, batch_name
 
 APP = "group-state-audit"
 """In Delta's log each batch is a transaction of this application, with its number as version."""
-KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.appendOnly": "true"}
+KEPT = {"delta.logRetentionDuration": "interval 7 days", "delta.checkpointInterval": "10"}
+"""Whoever opens a table reads its log from the last checkpoint on, and a batch is an entry in the log of each table."""
+APPEND_ONLY = {"delta.appendOnly": "true"}
 
 
 class DeltaTables:
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._opened: dict[Path, DeltaTable] = {}
 
     def folder(self, table: Table) -> Path:
         return self.root / table.layer / table.name
@@ -40,19 +43,36 @@ class DeltaTables:
                 configuration={**KEPT, **(APPEND_ONLY if table.layer == "bronze" else {})},
             )
 
+    def _log(self, table: Table) -> DeltaTable | None:
+        """As it is now. It is opened once: a batch looks into each log several times, and to open one takes ten times
+        as long as to look for what is new in it."""
+        folder = self.folder(table)
+        if not (folder / "_delta_log").is_dir():
+            self._opened.pop(folder, None)
+            return None
+        known = self._opened.get(folder)
+        if known is not None:
+            known.update_incremental()
+            return known
+        found = _open(folder)
+        if found is not None:
+            self._opened[folder] = found
+        return found
+
     def target(self, table: Table, batch: int) -> Target:
         return Target(table, str(self.folder(table)), batch_name(batch))
 
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
-        found = _open(self.folder(table))
+        found = self._log(table)
         return -1 if found is None else _last(found)
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, gone: Sequence[FileInfo] = ()) -> bool:
         """False: this batch was committed before, and nothing was done."""
         table = target.table
         self.create(table)
-        log = DeltaTable(str(self.folder(table)))
+        log = self._log(table)
+        assert log is not None
         if _last(log) >= batch:
             return False
         about = CommitProperties(app_transactions=[Transaction(APP, batch)])
@@ -67,7 +87,7 @@ class DeltaTables:
 
     def files(self, table: Table) -> list[FileInfo]:
         """With paths that can be opened."""
-        return delta_files(self.folder(table))
+        return _with_places(self.folder(table), self._log(table))
 
     def place(self, table: Table, file: FileInfo) -> Path:
         """Where a file lies whose path is as the log has it."""
@@ -75,12 +95,11 @@ class DeltaTables:
 
     def open_files(self, table: Table) -> list[FileInfo]:
         """With paths as the log has them."""
-        found = _open(self.folder(table))
-        return [] if found is None else [f for f in _infos(found) if f.open]
+        return [f for f in self.listed(table) if f.open]
 
     def listed(self, table: Table) -> list[FileInfo]:
         """With paths as the log has them."""
-        found = _open(self.folder(table))
+        found = self._log(table)
         return [] if found is None else _infos(found)
 
     def merging(self, table: Table) -> Target:
@@ -131,12 +150,13 @@ def _write(log: DeltaTable, table: Table, actions: list[Any], about: CommitPrope
 
 def delta_files(folder: Path) -> list[FileInfo]:
     """The files of any Delta table, with paths that can be opened."""
-    found = _open(folder)
-    if found is None:
+    return _with_places(folder, _open(folder))
+
+
+def _with_places(folder: Path, log: DeltaTable | None) -> list[FileInfo]:
+    if log is None:
         return []
-    return [
-        FileInfo(str(folder / unquote(f.path)), f.size, f.rows, f.partition, f.stats, f.open) for f in _infos(found)
-    ]
+    return [FileInfo(str(folder / unquote(f.path)), f.size, f.rows, f.partition, f.stats, f.open) for f in _infos(log)]
 
 
 def _infos(log: DeltaTable) -> list[FileInfo]:
