@@ -1,10 +1,11 @@
 """Increments of a lake while Spark is warm: what `sidecar audit stream` does every so often.
 
     python -m benchmarks.audit_warm SOURCE LAKE --first 1000000 --increment 10000 --count 3
-    python -m benchmarks.audit_warm SOURCE LAKE --first 1000 --increment 1000 --count 299 --maintain
+    python -m benchmarks.audit_warm made out/bench/audit/lake-300 --first 30 --increment 30 --count 299 --maintain
 
-One session takes the first records as one batch, and then the increments, each as a batch. With `--maintain` the lake
-is then looked at, maintained, and looked at again: its files, and how long a question takes. The last line is JSON.
+One session takes the first records as one batch, and then the increments, each as a batch. The source `made` has as
+many as that, of a few groups. With `--maintain` the lake is then looked at, maintained, and looked at again: its files,
+and how long a question takes. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.audit_data import Shape, dataset
 from sidecar.audit.lake import Lake
 from sidecar.audit.maintain import TABLES, maintain
 from sidecar.audit.pipeline import audit
 from sidecar.audit.session import session
 
+FEW = {"groups": 6, "members": 40}
 QUESTIONS = {"status": ["status"], "ownership": ["ownership", "--topic", "orders-0"]}
 AT_BOTH_ENDS = 10
 ANSWERED = (0, 1, 4)
@@ -65,6 +68,9 @@ def main() -> None:
     p.add_argument("--format", default="delta", choices=["delta", "parquet"])
     p.add_argument("--maintain", action="store_true")
     args = p.parse_args()
+    if args.source == "made":
+        shape = Shape(args.first + args.count * args.increment, **FEW)
+        args.source = f"parquet://{dataset(shape, args.lake.absolute().parent, 2)}"
     shutil.rmtree(args.lake, ignore_errors=True)
     spark, lake = session(), Lake.at(args.lake, args.format)
     done: list[dict[str, Any]] = []

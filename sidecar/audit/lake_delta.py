@@ -26,7 +26,7 @@ APPEND_ONLY = {"delta.appendOnly": "true"}
 class DeltaTables:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._opened: dict[Path, DeltaTable] = {}
+        self._opened: dict[Path, tuple[int, DeltaTable]] = {}
 
     def folder(self, table: Table) -> Path:
         return self.root / table.layer / table.name
@@ -44,19 +44,17 @@ class DeltaTables:
             )
 
     def _log(self, table: Table) -> DeltaTable | None:
-        """As it is now. It is opened once: a batch looks into each log several times, and to open one takes ten times
-        as long as to look for what is new in it."""
+        """As it is now. It is opened once, unless somebody has made it anew: a batch looks into each log several times,
+        and to open one takes ten times as long as to look for what is new in it."""
         folder = self.folder(table)
-        if not (folder / "_delta_log").is_dir():
-            self._opened.pop(folder, None)
-            return None
-        known = self._opened.get(folder)
-        if known is not None:
-            known.update_incremental()
-            return known
+        made, known = _made(folder), self._opened.get(folder)
+        if known is not None and made is not None and known[0] == made:
+            known[1].update_incremental()
+            return known[1]
+        self._opened.pop(folder, None)
         found = _open(folder)
-        if found is not None:
-            self._opened[folder] = found
+        if found is not None and made is not None:
+            self._opened[folder] = (made, found)
         return found
 
     def target(self, table: Table, batch: int) -> Target:
@@ -173,6 +171,14 @@ def _infos(log: DeltaTable) -> list[FileInfo]:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def _made(folder: Path) -> int | None:
+    """When its log was begun; None: that entry is gone, or there is no table."""
+    try:
+        return (folder / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def _open(folder: Path) -> DeltaTable | None:
