@@ -18,9 +18,7 @@ from sidecar.audit.lake_files import MERGED, OPEN, FileInfo, Target, batch_name
 
 APP = "group-state-audit"
 """In Delta's log each batch is a transaction of this application, with its number as version."""
-KEPT = {"delta.logRetentionDuration": "interval 7 days", "delta.checkpointInterval": "10"}
-"""Whoever opens a table reads its log from the last checkpoint on, and a batch is an entry in the log of each table."""
-APPEND_ONLY = {"delta.appendOnly": "true"}
+KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.appendOnly": "true"}
 
 
 class DeltaTables:
@@ -45,7 +43,7 @@ class DeltaTables:
 
     def _log(self, table: Table) -> DeltaTable | None:
         """As it is now. It is opened once, unless somebody has made it anew: a batch looks into each log several times,
-        and to open one takes ten times as long as to look for what is new in it."""
+        and whoever opens one reads an entry for each batch since the last checkpoint."""
         folder = self.folder(table)
         made, known = _made(folder), self._opened.get(folder)
         if known is not None and made is not None and known[0] == made:
