@@ -80,6 +80,7 @@ class Overlap:
     offset: int
     time_ms: int
     proven: bool
+    topic_key: str
 
 
 @dataclass(slots=True)
@@ -123,20 +124,22 @@ EVER = 1 << 62
 
 def _overlaps(owners: Sequence[Interval]) -> Iterator[Overlap]:
     """Of one place. For each that begins it is enough to know which of those before it goes on longest, certainly and
-    perhaps."""
+    perhaps. Of two that end together that is the one that began later."""
     begins = sorted(
         ((s.offset, i.member_id, n, s, i) for i in owners for n, s in enumerate(i.stretches)), key=lambda b: b[:3]
     )
-    sure, perhaps = (-1, ""), (-1, "")
+    sure, perhaps = (-1, -1, ""), (-1, -1, "")
     for offset, member, n, s, i in begins:
-        proven = sure[0] >= offset and sure[1] != member
+        proven = sure[0] >= offset and sure[2] != member
         bound = -1 if i.not_before is None else i.not_before
-        possible = n == 0 and perhaps[0] > bound + 1 and perhaps[1] != member
+        possible = n == 0 and perhaps[0] > bound + 1 and perhaps[2] != member
         if proven or possible:
-            other = (sure if proven else perhaps)[1]
-            yield Overlap(i.group_id, i.topic, i.partition, other, member, i.state_partition, offset, s.ms, proven)
-        sure = max(sure, (EVER if s.until is None else s.until, member))
-        perhaps = max(perhaps, (EVER if i.to_offset is None else i.to_offset, member))
+            place = (i.group_id, i.topic, i.partition)
+            other = (sure if proven else perhaps)[2]
+            yield Overlap(*place, other, member, i.state_partition, offset, s.ms, proven, i.topic_key)
+        later = [s.offset for s in i.stretches[n + 1 : n + 2]] or [EVER if i.to_offset is None else i.to_offset]
+        sure = max(sure, (EVER if s.until is None else s.until, i.from_offset, member))
+        perhaps = max(perhaps, (later[0], i.from_offset, member))
 
 
 Held = dict[Place, str]
@@ -237,8 +240,8 @@ class Fold:
         """A new one of a generation that has its assignments already is a static member's that came back."""
         group_id, member_id = row["group_id"], row["sub_id"]
         group = self._classic.setdefault(group_id, _Classic())
+        group.staged.pop(member_id, None)
         if row["tombstone"]:
-            group.staged.pop(member_id, None)
             self._hold(row, (group_id, member_id), {}, -1)
             return
         group.members.add(member_id)

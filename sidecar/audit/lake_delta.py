@@ -24,6 +24,7 @@ KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.a
 class DeltaTables:
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._opened: dict[Path, tuple[int, DeltaTable]] = {}
 
     def folder(self, table: Table) -> Path:
         return self.root / table.layer / table.name
@@ -40,19 +41,34 @@ class DeltaTables:
                 configuration={**KEPT, **(APPEND_ONLY if table.layer == "bronze" else {})},
             )
 
+    def _log(self, table: Table) -> DeltaTable | None:
+        """As it is now. It is opened once, unless somebody has made it anew: a batch looks into each log several times,
+        and whoever opens one reads an entry for each batch since the last checkpoint."""
+        folder = self.folder(table)
+        made, known = _made(folder), self._opened.get(folder)
+        if known is not None and made is not None and known[0] == made:
+            known[1].update_incremental()
+            return known[1]
+        self._opened.pop(folder, None)
+        found = _open(folder)
+        if found is not None and made is not None:
+            self._opened[folder] = (made, found)
+        return found
+
     def target(self, table: Table, batch: int) -> Target:
         return Target(table, str(self.folder(table)), batch_name(batch))
 
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
-        found = _open(self.folder(table))
+        found = self._log(table)
         return -1 if found is None else _last(found)
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, gone: Sequence[FileInfo] = ()) -> bool:
         """False: this batch was committed before, and nothing was done."""
         table = target.table
         self.create(table)
-        log = DeltaTable(str(self.folder(table)))
+        log = self._log(table)
+        assert log is not None
         if _last(log) >= batch:
             return False
         about = CommitProperties(app_transactions=[Transaction(APP, batch)])
@@ -67,7 +83,7 @@ class DeltaTables:
 
     def files(self, table: Table) -> list[FileInfo]:
         """With paths that can be opened."""
-        return delta_files(self.folder(table))
+        return _with_places(self.folder(table), self._log(table))
 
     def place(self, table: Table, file: FileInfo) -> Path:
         """Where a file lies whose path is as the log has it."""
@@ -75,12 +91,11 @@ class DeltaTables:
 
     def open_files(self, table: Table) -> list[FileInfo]:
         """With paths as the log has them."""
-        found = _open(self.folder(table))
-        return [] if found is None else [f for f in _infos(found) if f.open]
+        return [f for f in self.listed(table) if f.open]
 
     def listed(self, table: Table) -> list[FileInfo]:
         """With paths as the log has them."""
-        found = _open(self.folder(table))
+        found = self._log(table)
         return [] if found is None else _infos(found)
 
     def merging(self, table: Table) -> Target:
@@ -131,12 +146,13 @@ def _write(log: DeltaTable, table: Table, actions: list[Any], about: CommitPrope
 
 def delta_files(folder: Path) -> list[FileInfo]:
     """The files of any Delta table, with paths that can be opened."""
-    found = _open(folder)
-    if found is None:
+    return _with_places(folder, _open(folder))
+
+
+def _with_places(folder: Path, log: DeltaTable | None) -> list[FileInfo]:
+    if log is None:
         return []
-    return [
-        FileInfo(str(folder / unquote(f.path)), f.size, f.rows, f.partition, f.stats, f.open) for f in _infos(found)
-    ]
+    return [FileInfo(str(folder / unquote(f.path)), f.size, f.rows, f.partition, f.stats, f.open) for f in _infos(log)]
 
 
 def _infos(log: DeltaTable) -> list[FileInfo]:
@@ -153,6 +169,14 @@ def _infos(log: DeltaTable) -> list[FileInfo]:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def _made(folder: Path) -> int | None:
+    """When its log was begun; None: that entry is gone, or there is no table."""
+    try:
+        return (folder / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def _open(folder: Path) -> DeltaTable | None:

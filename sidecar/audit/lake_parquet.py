@@ -27,6 +27,8 @@ from sidecar.audit.lake_files import MERGED, FileInfo, Target, batch_name
 MANIFESTS = "_batches"
 STAGED = "_staged-"
 CHECKPOINT = ".checkpoint"
+CHECKPOINT_EVERY = 10
+"""So many manifests: whoever reads a table reads all of them from the last checkpoint on."""
 Manifest = tuple[int, Path]
 
 
@@ -70,6 +72,8 @@ class ParquetTables:
             "gone": [f.path for f in gone],
         }
         put_json(self.folder(table) / MANIFESTS / f"{batch:08d}.json", said)
+        if len(self._manifests(table)) > CHECKPOINT_EVERY:
+            self.pack(table)
         return True
 
     def files(self, table: Table) -> list[FileInfo]:

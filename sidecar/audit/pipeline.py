@@ -106,7 +106,8 @@ def audit(
 ) -> Batch:
     """Read what is new, and bring gold up to date: the batch is new if there was either to do. Raises AuditError."""
     batch = ingest(spark, source, lake, options, say)
-    lake = Lake.at(lake.base)  # the topic may have been re-created
+    now = Lake.at(lake.base)
+    lake = lake if now.incarnation == lake.incarnation else now  # the topic may have been re-created
     if batch.new:
         say(f"batch {batch.number}: {batch.records:,} records of {batch.source}; now its tables are made")
     made = make_gold(spark, lake, say, options)

@@ -71,7 +71,7 @@ def folded(folder: Path, batches: list[list[Row]], steps: list[list[Unit]]) -> T
     return {name: found[name] + last.get(name, []) for name in GOLD}
 
 
-PARTS = 3
+PARTS = 2
 APART = [
     [Unit(PARTITIONS, (p,)) for p in range(2)] + [Unit(ALL, tuple(range(2, 40)))],
     [Unit(GROUPS, (p,), i, PARTS) for p in range(2) for i in range(PARTS)],

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sidecar.audit import ingest as ingests
-from sidecar.audit import lake_parquet, pipeline, query
+from sidecar.audit import lake_delta, lake_parquet, pipeline, query
 from sidecar.audit import maintain as maintains
 from sidecar.audit.continuous import Continuous
 from sidecar.audit.errors import AuditError
@@ -40,6 +41,9 @@ ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 STRIDE = 61
 FORMATS = ("delta", "parquet")
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+Whole = tuple[dict[str, Any], dict[str, Any], pipeline.Verdict]
+"""Bronze and silver, gold, and what is said of it."""
+Undisturbed = Callable[[str, int], Whole]
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +96,22 @@ def filled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return found
 
 
+@pytest.fixture(scope="module")
+def undisturbed(filled: dict[str, Lake], source: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """What a lake that nobody maintains has after so many batches, in their order."""
+    lakes = {format: copied(lake, tmp_path_factory.mktemp("undisturbed") / format) for format, lake in filled.items()}
+    known: dict[tuple[str, int], Whole] = {}
+
+    def after(format: str, count: int) -> Whole:
+        lake = lakes[format]
+        for done in range(lake.last_batch() + 1, count + 1):
+            batches(lake, source, done)
+            known[format, done] = contents(lake), gold_of(lake), pipeline.verdict(lake)
+        return known[format, count]
+
+    return after
+
+
 def copied(lake: Lake, to: Path) -> Lake:
     shutil.copytree(lake.base, to)
     return Lake.at(to)
@@ -99,7 +119,12 @@ def copied(lake: Lake, to: Path) -> Lake:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_same_rows_in_fewer_files(
-    format: str, filled: dict[str, Lake], source: Path, tmp_path: Path, spark: SparkSession
+    format: str,
+    filled: dict[str, Lake],
+    source: Path,
+    tmp_path: Path,
+    spark: SparkSession,
+    undisturbed: Undisturbed,
 ) -> None:
     lake = copied(filled[format], tmp_path / "lake")
     wanted, before = told(lake), (files_of(lake), listed(lake))
@@ -118,26 +143,23 @@ def test_the_same_rows_in_fewer_files(
     for name in ("intervals", "coverage"):
         assert lake.read(spark, GOLD[name]).count() == len(wanted["gold"][name]), "Spark reads it as well"
     assert lake.read(spark, BRONZE).count() == len(wanted["records"]["records"])
-    batches(lake, source, BATCHES + 3)
+    batches(lake, source, BATCHES + 2)
     maintain(lake, hours=0)
-    batches(lake, source, BATCHES + 5)
-    whole = copied(filled[format], tmp_path / "whole")
-    batches(whole, source, BATCHES + 5)
-    assert contents(lake) == contents(whole) and gold_of(lake) == gold_of(whole)
-    assert [r["batch"] for r in query.ask(lake, "select batch from runs order by 1")] == list(range(BATCHES + 5))
+    batches(lake, source, BATCHES + 3)
+    assert (contents(lake), gold_of(lake)) == undisturbed(format, BATCHES + 3)[:2]
+    assert [r["batch"] for r in query.ask(lake, "select batch from runs order by 1")] == list(range(BATCHES + 3))
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_gold_still_has_to_take_is_left_as_it_is(format: str, source: Path, tmp_path: Path) -> None:
-    lake = Lake.at(tmp_path / "lake", format)
-    batches(lake, source, 3)
+def test_what_gold_still_has_to_take_is_left_as_it_is(
+    format: str, filled: dict[str, Lake], source: Path, tmp_path: Path, undisturbed: Undisturbed
+) -> None:
+    lake = copied(filled[format], tmp_path / "lake")
     for _ in range(3):
         ingests.ingest(SPARK, f"file://{source}/all.jsonl", lake, {"max_records": "20"})
     maintain(lake, hours=0)
     pipeline.make_gold(SPARK, lake)
-    whole = Lake.at(tmp_path / "whole", format)
-    batches(whole, source, 6)
-    assert gold_of(lake) == gold_of(whole)
+    assert gold_of(lake) == undisturbed(format, BATCHES + 3)[1]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -190,7 +212,9 @@ def test_kill_9_in_the_middle(format: str, filled: dict[str, Lake], tmp_path: Pa
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_batches_go_on_meanwhile(format: str, filled: dict[str, Lake], source: Path, tmp_path: Path) -> None:
+def test_batches_go_on_meanwhile(
+    format: str, filled: dict[str, Lake], source: Path, tmp_path: Path, undisturbed: Undisturbed
+) -> None:
     lake, ended, rounds = copied(filled[format], tmp_path / "lake"), threading.Event(), 0
 
     def over_and_over() -> None:
@@ -202,19 +226,22 @@ def test_batches_go_on_meanwhile(format: str, filled: dict[str, Lake], source: P
     thread = threading.Thread(target=over_and_over)
     thread.start()
     try:
-        batches(lake, source, BATCHES + 4)
+        batches(lake, source, BATCHES + 3)
         wait_until("two rounds", lambda: rounds > 1, 60)
     finally:
         ended.set()
         thread.join()
-    whole = copied(filled[format], tmp_path / "whole")
-    batches(whole, source, BATCHES + 4)
-    assert contents(lake) == contents(whole) and gold_of(lake) == gold_of(whole)
+    assert (contents(lake), gold_of(lake)) == undisturbed(format, BATCHES + 3)[:2]
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_gold_is_made_anew_of_batches_that_were_put_together(
-    format: str, filled: dict[str, Lake], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    format: str,
+    filled: dict[str, Lake],
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    undisturbed: Undisturbed,
 ) -> None:
     """As another version of this program asks for it. Whoever dies in the middle of it is followed by the same."""
     lake = copied(filled[format], tmp_path / "lake")
@@ -229,9 +256,7 @@ def test_gold_is_made_anew_of_batches_that_were_put_together(
             pipeline.make_gold(SPARK, lake)
         steps.left = -1
         batches(lake, source, BATCHES + 1)
-        whole = copied(filled[format], tmp_path / f"whole{kept}")
-        batches(whole, source, BATCHES + 1)
-        assert gold_of(lake) == gold_of(whole) and pipeline.verdict(lake) == pipeline.verdict(whole)
+        assert (gold_of(lake), pipeline.verdict(lake)) == undisturbed(format, BATCHES + 1)[1:]
         assert query.broken(lake) == {}
         shutil.rmtree(lake.base)
         lake = copied(filled[format], lake.base)
@@ -243,8 +268,7 @@ PARTS = [(0, 120), (150, 200), (200, 240), (290, 340)]
 """Between the first two, and between the last two, offsets are gone."""
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("first", [0, 5_000])
+@pytest.mark.parametrize(("first", "format"), [(0, "delta"), (5_000, "parquet")])
 def test_what_was_lost_or_never_read_stays_told(format: str, first: int, tmp_path: Path) -> None:
     entries = played(6, 300)[1][:345]
     assert len(entries) == 345
@@ -313,3 +337,21 @@ def test_a_batch_reads_only_the_last_record_of_those_before(
     assert records <= {str(lake.record(n, plan)) for n in (BATCHES - 1, BATCHES) for plan in (False, True)}
     most = max(len([p for p in set(read) if f"/{t.layer}/{t.name}/" in p]) for t in [BRONZE, *SILVER_TABLES.values()])
     assert most <= 2, "the checkpoint, and what came since"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_batch_does_not_read_every_entry_of_those_before(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta's log is opened once; of the manifests, readers begin with a checkpoint that is never far back."""
+    lake, other = Lake.at(tmp_path / "lake", format), Lake.at(tmp_path / "lake", format)
+    manifests, opened, real = lake.tables.folder(BRONZE) / "_batches", list[Path](), lake_delta._open
+    monkeypatch.setattr(lake_delta, "_open", lambda folder: opened.append(folder) or real(folder))
+    for n in range(35):
+        assert lake.commit(lake.target(BRONZE, n), [], n) and not lake.commit(lake.target(BRONZE, n), [], n)
+        assert lake.committed(BRONZE) == other.committed(BRONZE) == n, "what is open is up to date"
+        assert len(list(manifests.glob("*.json"))) <= lake_parquet.CHECKPOINT_EVERY
+    assert len(opened) == (2 if format == "delta" else 0)
+    shutil.rmtree(lake.tables.folder(BRONZE))
+    assert Lake.at(tmp_path / "lake", format).commit(lake.target(BRONZE, 0), [], 0)
+    assert lake.committed(BRONZE) == other.committed(BRONZE) == 0, "nor is it one that is gone"

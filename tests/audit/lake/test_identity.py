@@ -1,0 +1,89 @@
+"""A topic has an id and a dump has none: a dump does not hide which topic a lake has, and does not stand for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.audit import query
+from sidecar.audit.errors import AuditError, Refused
+from sidecar.audit.ingest import ingest, last_batch, waiting
+from sidecar.audit.lake import Lake
+from sidecar.audit.source_uri import dump, open_source
+from sidecar.state.codec import Encoded
+from tests.audit.lake.making import bronze, log
+from tests.audit.lake.test_maintain import SPARK, without_spark
+from tests.audit.lake.topics import Topics
+
+__all__ = ["without_spark"]
+ANEW = {"new_incarnation": "true"}
+
+
+def dumped(folder: Path, entries: list[Encoded]) -> str:
+    dump([bronze(entries, 0)], folder)
+    return f"file://{folder}"
+
+
+@pytest.mark.kafka
+def test_a_dump_in_between_does_not_hide_that_the_topic_was_re_created(topics: Topics, tmp_path: Path) -> None:
+    uri, entries, lake = topics.create("identity", 1), log(61, 120), Lake.at(tmp_path / "lake")
+    topics.write("identity", {0: entries[:60]})
+    ingest(SPARK, uri, lake)
+    known = last_batch(lake).identity
+    assert known == open_source(uri).identity() != ""
+    file = dumped(tmp_path / "all.jsonl", entries)
+    assert open_source(file).identity() == ""
+    done = ingest(SPARK, file, lake, ANEW)
+    assert (done.records, done.incarnation, done.identity) == (60, 0, known), "a dump begins nothing anew"
+
+    topics.delete("identity")
+    topics.create("identity", 1)
+    topics.write("identity", {0: log(62, 200)})
+    with pytest.raises(Refused, match=f"re-created: its id was {known}"):
+        ingest(SPARK, uri, lake)
+    assert waiting(uri, lake) > 0, "the command does not take it for nothing new"
+    done = ingest(SPARK, uri, lake, ANEW)
+    assert (done.records, done.incarnation) == (200, 1) and done.identity not in ("", known)
+    anew = Lake.at(lake.base)
+    assert not ingest(SPARK, file, anew, ANEW).new and last_batch(anew).identity == done.identity
+    assert [r["identity"] for r in query.ask(anew, "select identity from runs")] == [done.identity]
+    assert Lake.at(lake.base, incarnation=0).identity() == known
+
+
+@pytest.mark.kafka
+def test_a_lake_of_a_dump_has_no_topic_until_one_fits(topics: Topics, tmp_path: Path) -> None:
+    entries, lake = log(63, 100), Lake.at(tmp_path / "lake")
+    ingest(SPARK, dumped(tmp_path / "all.jsonl", entries), lake)
+    assert lake.identity() == "" and [r["identity"] for r in query.ask(lake, "select identity from runs")] == [""]
+    assert open_source(f"delta://{lake.base}").identity() == "", "nor has a copy of it"
+
+    uri = topics.create("shorter", 1)
+    topics.write("shorter", {0: entries[:99]})
+    with pytest.raises(Refused, match="partition 0 ends at 99, but the lake has it up to 100"):
+        ingest(SPARK, uri, lake)
+    uri = topics.create("fits", 1)
+    topics.write("fits", {0: [*entries, *log(64, 20)]})
+    assert ingest(SPARK, uri, lake).records == 20
+    assert lake.identity() == open_source(uri).identity() != ""
+    other = topics.create("other", 1)
+    topics.write("other", {0: log(65, 300)})
+    with pytest.raises(Refused, match="re-created"):
+        ingest(SPARK, other, lake)
+
+
+def test_a_batch_of_a_dump_is_ended_from_that_dump_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No id is no id in common."""
+    one, other = (dumped(tmp_path / f"{n}.jsonl", log(66 + n, 80)) for n in (0, 1))
+    lake = Lake.at(tmp_path / "lake")
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed here"):
+
+        def dies(*args: Any) -> Any:
+            raise RuntimeError("killed here")
+
+        patch.setattr("sidecar.audit.ingest.run_plan", dies)
+        ingest(SPARK, one, lake)
+    with pytest.raises(AuditError, match=f"batch 0 was begun from {one} and has not ended: run it from there first"):
+        ingest(SPARK, other, lake)
+    assert ingest(SPARK, one, lake).records == 80

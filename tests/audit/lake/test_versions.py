@@ -1,0 +1,114 @@
+"""Writers of two versions take turns: a schema is read by batches long after the one that it came with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sidecar.audit import query
+from sidecar.audit.ingest import stream
+from sidecar.audit.lake import Lake
+from sidecar.audit.layers import BRONZE
+from sidecar.audit.pipeline import audit, make_gold, verdict
+from sidecar.coordinator.encoder import Encoder
+from sidecar.core.records import Key, Record, Tombstone
+from sidecar.state.codec import SCHEMA, Encoded, Stamp, StateCodec
+from sidecar.state.keys import encode_key
+from sidecar.state.schema import KEY_SCHEMA, published
+from tests.audit.lake.test_ingest import contents
+from tests.audit.lake.test_maintain import SPARK, without_spark
+from tests.audit.lake.test_pipeline import EPOCH, T0, gold_of, played
+from tests.audit.lake.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["without_spark"]
+MORE = (
+    {"name": "more", "type": {"type": "array", "items": "string"}, "default": []},
+    {"name": "note", "type": ["null", "string"], "default": None},
+)
+BATCHES = 3
+
+
+class Newer(StateCodec):
+    """What a version to come may write: each value has two more fields, and this version does not know the schema."""
+
+    def __init__(self) -> None:
+        files = {}
+        for name, text in published().items():
+            schema = json.loads(text)
+            if name != KEY_SCHEMA:
+                schema["fields"] += MORE
+            files[name] = json.dumps(schema)
+        super().__init__(files=files)
+
+    def encode(self, r: Record, stamp: Stamp, revision: int) -> Encoded:
+        if isinstance(r, Tombstone):
+            return super().encode(r, stamp, revision)
+        body: dict[str, Any] = r.body()  # type: ignore[attr-defined]
+        return Encoded(encode_key(r.kind, r.group_id, r.sub_id), self._value(r.kind, stamp, revision, r.why, body))
+
+
+def older() -> StateCodec:
+    """Version 1 of the schemas that have two."""
+    known = published()
+    return StateCodec(
+        files={**known, "member-v2": known["member-v1"], "classic_group-v2": known["classic_group-v1"]},
+    )
+
+
+def in_turns() -> list[Encoded]:
+    """A log of five tenures: newer, older, newer, older, newer. Who takes over writes the schemas that are not there
+    yet, as a sidecar does."""
+    records = played(5, 240)[0].world.log
+    out: list[Encoded] = []
+    there: set[bytes] = set()
+    revisions: dict[Key, int] = {}
+    turns = (Newer(), older()) * 2 + (Newer(),)
+    for n, codec in enumerate(turns):
+        ms = T0 + 1_000 * n
+        schemas = [e for e in codec.schema_records() if e.key not in there]
+        there |= {e.key for e in schemas}
+        claim = codec.claim(Stamp(EPOCH + n, ms), n, "h:1", f"s-{n}", 4, "took over")
+        part = records[len(records) * n // len(turns) : len(records) * (n + 1) // len(turns)]
+        out += [*schemas, claim, *Encoder(codec, EPOCH + n, revisions).encode(part, ms)]
+    return out
+
+
+def fingerprints(rows: list[dict[str, Any]]) -> tuple[set[str], set[str]]:
+    """Of the values, and of the schemas that are there."""
+    values = {r["fingerprint"] for r in rows if r["fingerprint"]}
+    return values, {r["sub_id"] for r in rows if r["kind"] == SCHEMA}
+
+
+@pytest.mark.kafka
+def test_schemas_of_former_batches_are_known_in_runs_and_in_streams(
+    topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    uri, entries = topics.create("versions", 1), in_turns()
+    by_run, by_stream = Lake.at(tmp_path / "runs"), Lake.at(tmp_path / "stream", "parquet")
+    for n in range(BATCHES):
+        begin, end = (len(entries) * at // BATCHES for at in (n, n + 1))
+        topics.write("versions", {0: entries[begin:end]}, T0 + begin)
+        assert audit(SPARK, uri, by_run).records == end - begin
+        stream(spark, uri, by_stream, tmp_path / "checkpoint").awaitTermination()
+        make_gold(SPARK, by_stream)
+    whole = Lake.at(tmp_path / "whole")
+    audit(SPARK, uri, whole)
+    wanted, told = contents(whole), gold_of(whole)
+    assert not wanted["corrupt"] and len(wanted["records"]) == len(entries)
+    assert told["intervals"] and told["rebalances"] and len(told["coordinators"]) == 5
+    for lake in (by_run, by_stream):
+        assert lake.last_batch() == BATCHES - 1
+        assert contents(lake) == wanted and gold_of(lake) == told
+        assert verdict(lake) == verdict(whole) and verdict(lake).complete and query.broken(lake) == {}
+    for n in range(1, BATCHES):
+        part = wanted[BRONZE.name][len(entries) * n // BATCHES : len(entries) * (n + 1) // BATCHES]
+        values, schemas = fingerprints(part)
+        new = {f for f in values if f in Newer().schemas.texts}
+        assert new and values - new, "both versions have written in each batch"
+        assert not schemas & new, "the newer schemas were in the first batch only"
