@@ -25,6 +25,7 @@ class DeltaTables:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._opened: dict[Path, tuple[int, DeltaTable]] = {}
+        self._batches: dict[Path, tuple[DeltaTable, int, int]] = {}
 
     def folder(self, table: Table) -> Path:
         return self.root / table.layer / table.name
@@ -61,7 +62,16 @@ class DeltaTables:
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
         found = self._log(table)
-        return -1 if found is None else _last(found)
+        return -1 if found is None else self._last(table, found)
+
+    def _last(self, table: Table, log: DeltaTable) -> int:
+        """The same. To find it the entries are read again, so it is looked for once in each version of the log."""
+        known = self._batches.get(self.folder(table))
+        if known is not None and known[0] is log and known[1] == log.version():
+            return known[2]
+        found = _last(log)
+        self._batches[self.folder(table)] = (log, log.version(), found)
+        return found
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, gone: Sequence[FileInfo] = ()) -> bool:
         """False: this batch was committed before, and nothing was done."""
@@ -69,7 +79,7 @@ class DeltaTables:
         self.create(table)
         log = self._log(table)
         assert log is not None
-        if _last(log) >= batch:
+        if self._last(table, log) >= batch:
             return False
         about = CommitProperties(app_transactions=[Transaction(APP, batch)])
         try:

@@ -346,7 +346,12 @@ def test_a_batch_does_not_read_every_entry_of_those_before(
     """Delta's log is opened once; of the manifests, readers begin with a checkpoint that is never far back."""
     lake, other = Lake.at(tmp_path / "lake", format), Lake.at(tmp_path / "lake", format)
     manifests, opened, real = lake.tables.folder(BRONZE) / "_batches", list[Path](), lake_delta._open
-    monkeypatch.setattr(lake_delta, "_open", lambda folder: opened.append(folder) or real(folder))
+
+    def counted(folder: Path) -> Any:
+        opened.append(folder)
+        return real(folder)
+
+    monkeypatch.setattr(lake_delta, "_open", counted)
     for n in range(35):
         assert lake.commit(lake.target(BRONZE, n), [], n) and not lake.commit(lake.target(BRONZE, n), [], n)
         assert lake.committed(BRONZE) == other.committed(BRONZE) == n, "what is open is up to date"
