@@ -51,10 +51,11 @@ def series(text: bytes) -> list[str]:
 
 
 async def watched(done: asyncio.Event, stalls: list[float]) -> None:
+    """Processor time of the loop between two turns: what others of this machine do does not count."""
     while not done.is_set():
-        began = time.perf_counter()
+        began = time.thread_time()
         await asyncio.sleep(0)
-        stalls.append(time.perf_counter() - began)
+        stalls.append(time.thread_time() - began)
 
 
 def test_the_series_do_not_grow_with_the_groups() -> None:
@@ -71,10 +72,10 @@ def test_the_series_do_not_grow_with_the_groups() -> None:
             stalls: list[float] = []
             done = asyncio.Event()
             watcher = asyncio.create_task(watched(done, stalls))
-            began = time.perf_counter()
+            began = time.thread_time()
             await census.take()
             text = await in_slices(house.metrics.parts())
-            took = time.perf_counter() - began
+            took = time.thread_time() - began
             done.set()
             await watcher
             gc.unfreeze()
@@ -103,9 +104,9 @@ def test_the_exporter_keeps_to_its_limit_and_leaves_out_the_least_useful() -> No
         partitions={"orders": PARTITIONS},
         brokers=3,
     )
-    began = time.perf_counter()
+    began = time.thread_time()
     text, count, cut = page_of(found, 35_000)
-    took = time.perf_counter() - began
+    took = time.thread_time() - began
     lines = series(text)
     assert len(lines) == count == 35_000
     assert count + cut == GROUPS * (3 + 2 * PARTITIONS) + 2 + 4 * PARTITIONS
