@@ -8,6 +8,22 @@ import typer
 
 from sidecar.cli.exits import Code, Failed
 
+GroupNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--groups", metavar="PREFIX", help="How the names of managed groups begin, instead of all. May be repeated."
+    ),
+]
+TopicNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topics", metavar="PREFIX", help="How the names of the topics that they read begin, instead of all."
+    ),
+]
+BesideOnly = Annotated[
+    bool, typer.Option(help="Without what groups need whose owner is not beside the broker that has their offsets.")
+]
+
 
 def acls(
     principal: Annotated[str, typer.Option(metavar="User:NAME", help="Who the sidecars are: `command_config`.")],
@@ -17,22 +33,14 @@ def acls(
         bool, typer.Option(help="Only what the principal of `broker_command_config` needs, if it is another one.")
     ] = False,
     for_audit: Annotated[bool, typer.Option(help="Only what the principal of the audit needs.")] = False,
-    groups: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PREFIX", help="How the names of managed groups begin, instead of all. May be repeated."),
-    ] = None,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PREFIX", help="How the names of the topics that they read begin, instead of all."),
-    ] = None,
-    beside_only: Annotated[
-        bool, typer.Option(help="Without what groups need whose owner is not beside the broker that has their offsets.")
-    ] = False,
+    groups: GroupNames = None,
+    topics: TopicNames = None,
+    beside_only: BesideOnly = False,
     topic: Annotated[str, typer.Option(help="The setting state.topic.")] = "__group_state",
     owners_group: Annotated[str, typer.Option(help="The setting ownership.group.")] = "__group_state_owners",
 ) -> None:
     """Print the kafka-acls commands for sidecars or the audit, each with its reason. Nothing is changed by this."""
-    from sidecar.process.rights import commands, rights_of, rights_of_the_audit, seen_by_clients
+    from sidecar.process.rights import Scope, commands, rights_of, rights_of_the_audit, seen_by_clients
 
     if ":" not in principal:
         raise Failed(Code.USAGE, f"{principal!r} is no principal.", f"Write --principal User:{principal}.")
@@ -43,6 +51,6 @@ def acls(
     elif for_clients_listener:
         rights = seen_by_clients(topic, topics or ())
     else:
-        rights = rights_of(topic, owners_group, groups or (), topics or (), elsewhere=not beside_only)
+        rights = rights_of(topic, owners_group, Scope(groups or (), topics or (), not beside_only))
     for line in commands(rights, principal, bootstrap, command_config):
         typer.echo(line)

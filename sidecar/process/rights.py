@@ -20,6 +20,19 @@ IMPLIED = {
 
 
 @dataclass(frozen=True)
+class Scope:
+    """`groups`, `topics`: how the names of managed groups begin, and those of the topics that they read; none: all.
+    `elsewhere`: also `rights_for_clients_elsewhere`."""
+
+    groups: Sequence[str] = ()
+    topics: Sequence[str] = ()
+    elsewhere: bool = True
+
+
+ALL = Scope()
+
+
+@dataclass(frozen=True)
 class Right:
     """`kind`: topic, group, transactional-id or cluster, as kafka-acls names them; `prefixed`: every name that begins
     so."""
@@ -31,16 +44,14 @@ class Right:
     prefixed: bool = False
 
 
-def rights_of(
-    topic: str, owners_group: str, groups: Sequence[str] = (), topics: Sequence[str] = (), elsewhere: bool = True
-) -> tuple[Right, ...]:
+def rights_of(topic: str, owners_group: str, scope: Scope = ALL) -> tuple[Right, ...]:
     """Of the principal in `command_config`, which may be that in `broker_command_config`, too. The names are those of
-    the settings `state.topic` and `ownership.group`. `groups`, `topics`: how the names of managed groups begin, and
-    those of the topics that they read; none: all. `elsewhere`: also `rights_for_clients_elsewhere`.
+    the settings `state.topic` and `ownership.group`.
 
     What one right includes is not named again: READ of all topics is READ of the state topic."""
-    found = own_rights(topic, owners_group, groups, topics)
-    return tuple(_each_once(found + (rights_for_clients_elsewhere(groups, topics) if elsewhere else ())))
+    found = own_rights(topic, owners_group, scope.groups, scope.topics)
+    more = rights_for_clients_elsewhere(scope.groups, scope.topics) if scope.elsewhere else ()
+    return tuple(_each_once(found + more))
 
 
 def own_rights(

@@ -11,7 +11,7 @@ import pytest
 from sidecar.cli.doctor import checks as c
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
 from sidecar.cli.doctor.needs import NEEDS, Need, missing
-from sidecar.process.rights import commands, rights_of
+from sidecar.process.rights import Scope, commands, rights_of
 
 STATE = "__group_state"
 WHY = Unknown("not told")
@@ -277,6 +277,20 @@ def test_all_that_is_needed_is_enough() -> None:
     grants = tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed) for n in NEEDS(STATE, "g"))
     facts = with_(rights=Rights(True, "User:s", (), grants), sidecars=[side(1, ownership__group="g")])
     assert c.rights(facts).status is Status.OK
+
+
+def test_of_named_groups_and_topics_only_their_rights_are_needed() -> None:
+    scope = Scope(("billing",), ("orders",), elsewhere=False)
+    grants = tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed) for n in NEEDS(STATE, "g", scope))
+    facts = with_(rights=Rights(True, "User:s", (), grants), sidecars=[side(1, ownership__group="g")])
+    assert c.rights(facts).status is Status.FAIL
+    facts.scope = scope
+    assert c.rights(facts).status is Status.OK
+    facts.scope = Scope(("billing", "shipping"), ("orders",), elsewhere=False)
+    assert [line.split("--operation ")[1] for line in c.rights(facts).remedy.splitlines()] == [
+        "Read --group shipping --resource-pattern-type prefixed",
+        "DescribeConfigs --group shipping --resource-pattern-type prefixed",
+    ]
 
 
 def test_the_remedy_is_the_commands_that_are_missing() -> None:

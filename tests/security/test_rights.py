@@ -34,7 +34,7 @@ from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process, free_ports, port_open, wait_until
 from sidecar.kafka.net import BrokerConnection
-from sidecar.process.rights import Right, own_rights, rights_for_clients_elsewhere, rights_of
+from sidecar.process.rights import Right, Scope, own_rights, rights_for_clients_elsewhere, rights_of
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import delete_groups as dl
 from sidecar.wire.generated import incremental_alter_configs as ia
@@ -114,7 +114,7 @@ def needs(rights: Iterable[One]) -> list[Need]:
 @pytest.mark.parametrize("groups", [(), GROUPS, ("__", "m")])
 def test_none_is_included_in_the_others(groups: tuple[str, ...], topics: tuple[str, ...], elsewhere: bool) -> None:
     """And nothing is left out that they do not include."""
-    found = single(rights_of("state", "__owners", groups, topics, elsewhere))
+    found = single(rights_of("state", "__owners", Scope(groups, topics, elsewhere)))
     for one in found:
         assert missing(needs([one]), granted(r for r in found if r is not one)), one
     wanted = own_rights("state", "__owners", groups, topics)
@@ -124,7 +124,7 @@ def test_none_is_included_in_the_others(groups: tuple[str, ...], topics: tuple[s
 
 def test_where_nothing_is_named_the_rights_include_all_others() -> None:
     """So the tests below, where groups and topics are named, speak for both."""
-    few = single(rights_of("state", "owners", GROUPS, TOPICS))
+    few = single(rights_of("state", "owners", Scope(GROUPS, TOPICS)))
     assert missing(needs(few), granted(single(rights_of("state", "owners")))) == []
 
 

@@ -334,7 +334,7 @@ def rights(f: Facts) -> Check:
         return Check(name, Status.UNKNOWN, "Nobody said who the sidecars are.", "Name them: --principal User:NAME.")
     if r.principal in r.super_users:
         return Check(name, Status.OK, f"{r.principal} is a super user.")
-    names = f.state_topic, f.setting("ownership.group", "__group_state_owners")
+    names = f.state_topic, f.setting("ownership.group", "__group_state_owners"), f.scope
     needs = NEEDS(*names)
     if lacking := missing(needs, r, anywhere=False):
         finding = f"{r.principal} lacks: " + "; ".join(n.text() for n in lacking)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sidecar.cli.acls import BesideOnly, GroupNames, TopicNames
 from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
 from sidecar.cli.connect import CommandConfig, StateTopic, client_of
 from sidecar.cli.exits import Code
@@ -21,6 +22,9 @@ def doctor(
     token_file: TokenFile = None,
     ca: Authority = None,
     principal: Annotated[str, typer.Option(metavar="User:NAME", help="Who the sidecars are at the brokers.")] = "",
+    groups: GroupNames = None,
+    topics: TopicNames = None,
+    beside_only: BesideOnly = False,
     topic: StateTopic = "__group_state",
     command_config: CommandConfig = None,
     output: Format = Output.TABLE,
@@ -28,7 +32,8 @@ def doctor(
 ) -> None:
     """Check that clients reach the sidecars, and that topics, settings, clocks and rights are as they should be.
 
-    Each check says what it found and what to do. Exit code 1: at least one failed."""
+    Each check says what it found and what to do. Exit code 1: at least one failed. Of rights those are checked that
+    `sidecar acls` prints with the same --groups, --topics and --beside-only."""
 
     def show() -> Code:
         from dataclasses import asdict
@@ -36,9 +41,12 @@ def doctor(
         from sidecar.cli.doctor.checks import examine
         from sidecar.cli.doctor.facts import about, gather
         from sidecar.cli.doctor.model import Status
+        from sidecar.process.rights import Scope
 
         sidecars = [about(a, Asking(token_file, ca)) for a in admin or []]
-        found = examine(gather(client_of(command_config), bootstrap, topic, sidecars, principal))
+        facts = gather(client_of(command_config), bootstrap, topic, sidecars, principal)
+        facts.scope = Scope(tuple(groups or ()), tuple(topics or ()), not beside_only)
+        found = examine(facts)
         if output is Output.TABLE:
             for c in found:
                 mark = {Status.FAIL: "FAIL", Status.WARN: "warn", Status.UNKNOWN: "?", Status.OK: "ok"}[c.status]

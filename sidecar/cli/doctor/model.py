@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sidecar.process.rights import ALL, Scope
+
 Configs = Mapping[str, str]
 
 
@@ -110,6 +112,7 @@ class Facts:
     stored: Configs | Unknown = field(default_factory=dict)
     rights: Rights | Unknown = field(default_factory=lambda: Rights(enforced=False))
     bootstrap: str = "HOST:PORT"
+    scope: Scope = ALL
 
     def setting(self, name: str, otherwise: Any) -> Any:
         """Of the sidecars, the first that tells; else the default."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sidecar.cli.doctor.model import Grant, Rights
-from sidecar.process.rights import IMPLIED, Right, rights_of
+from sidecar.process.rights import ALL, IMPLIED, Right, Scope, rights_of
 
 ANY = "*"
 EVERYBODY = "User:*"
@@ -29,11 +29,11 @@ class Need:
         return f"{self.operation} of {self.kind}{which}"
 
 
-def NEEDS(topic: str, owners_group: str) -> list[Need]:
+def NEEDS(topic: str, owners_group: str, scope: Scope = ALL) -> list[Need]:
     """Without the right to create the state topic, which is there."""
     return [
         Need(r.kind, r.name, operation, r.prefixed)
-        for r in rights_of(topic, owners_group)
+        for r in rights_of(topic, owners_group, scope)
         for operation in r.operations
         if operation != "Create"
     ]
@@ -47,10 +47,10 @@ def missing(needs: Sequence[Need], rights: Rights, anywhere: bool = True) -> lis
     return [n for n in needs if not _granted(n, mine, anywhere)]
 
 
-def acls(lacking: Sequence[Need], topic: str, owners_group: str) -> list[Right]:
+def acls(lacking: Sequence[Need], topic: str, owners_group: str, scope: Scope = ALL) -> list[Right]:
     """The rights of `sidecar acls` that have to be given so that nothing lacks, with what lacks only."""
     found = []
-    for r in rights_of(topic, owners_group):
+    for r in rights_of(topic, owners_group, scope):
         operations = tuple(o for o in r.operations if Need(r.kind, r.name, o, r.prefixed) in lacking)
         if operations:
             found.append(replace(r, operations=operations))
