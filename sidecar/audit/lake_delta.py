@@ -182,10 +182,10 @@ def _text(value: Any) -> str | None:
 
 
 def _made(folder: Path) -> int | None:
-    """When its log was begun; None: that entry is gone, or there is no table."""
+    """When its log was begun; None: that entry is gone, or cannot be seen, or there is no table."""
     try:
         return (folder / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns
-    except FileNotFoundError:
+    except OSError:  # whoever opens the table is told what is wrong with it
         return None
 
 
