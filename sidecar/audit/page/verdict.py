@@ -95,9 +95,9 @@ def verdict(
     blind = {str(p) for p in partitions if p not in covered.partitions}
     blind |= {g for p, g in groups if covered.of((p, g)) is None}
     now = together(c.standing for c in (covered.partitions or covered.groups).values())
-    if period is not None and now.since_known and now.since_ms is not None and now.since_ms <= period.since_ms:
-        now = Standing()
     since = covered.first_ms if now.complete else now.since_ms if now.since_known else None
+    if period is not None and since is not None and since <= period.since_ms:
+        now = Standing()
     known = bool(covered.partitions or covered.groups) and not blind and not absent
     complete = known and now.complete and not unreadable
     if grave[FAULT]:

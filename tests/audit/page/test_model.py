@@ -353,5 +353,6 @@ def test_the_verdict_on_a_period_counts_what_was_in_it() -> None:
 @pytest.mark.parametrize(("since", "head"), [(39_999, "Cannot know before 2025-11-23 00:00:40 UTC"), (40_000, "Clean")])
 def test_what_was_missing_before_a_period_does_not_count(since: int, head: str) -> None:
     gap = covered(UNTIL, missing=3, whole_from_ms=BEGIN + 40_000, whole_from_offset=40)
-    found = seen(owned(row("intervals"), coverage=[gap]), period=between(since, UNTIL))
-    assert found["verdict"]["head"] == head
+    verdict = seen(owned(row("intervals"), coverage=[gap]), period=between(since, UNTIL))["verdict"]
+    assert verdict["head"] == head
+    assert verdict["since"] == BEGIN + 40_000, "of all that was read, as without a period"
