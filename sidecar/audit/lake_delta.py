@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -21,11 +22,26 @@ APP = "group-state-audit"
 KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.appendOnly": "true"}
 
 
+@dataclass
+class _Opened:
+    """A log that has been read. `made`: when it was begun; `batch`: a version of it, and the last batch by then."""
+
+    log: DeltaTable
+    made: int | None
+    batch: tuple[int, int] = (-1, -1)
+
+    def last(self) -> int:
+        """Number of the last batch. The entries are read again to find it, so once for each version."""
+        version = self.log.version()
+        if self.batch[0] != version:
+            self.batch = (version, _last(self.log))
+        return self.batch[1]
+
+
 class DeltaTables:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._opened: dict[Path, tuple[int, DeltaTable]] = {}
-        self._batches: dict[Path, tuple[DeltaTable, int, int]] = {}
+        self._opened: dict[Path, _Opened] = {}
 
     def folder(self, table: Table) -> Path:
         return self.root / table.layer / table.name
@@ -42,19 +58,19 @@ class DeltaTables:
                 configuration={**KEPT, **(APPEND_ONLY if table.layer == "bronze" else {})},
             )
 
-    def _log(self, table: Table) -> DeltaTable | None:
+    def _log(self, table: Table) -> _Opened | None:
         """As it is now. It is opened once, unless somebody has made it anew: a batch looks into each log several times,
         and whoever opens one reads an entry for each batch since the last checkpoint."""
         folder = self.folder(table)
-        made, known = _made(folder), self._opened.get(folder)
-        if known is not None and made is not None and known[0] == made:
-            known[1].update_incremental()
-            return known[1]
-        self._opened.pop(folder, None)
-        found = _open(folder)
-        if found is not None and made is not None:
-            self._opened[folder] = (made, found)
-        return found
+        made, known = _made(folder), self._opened.pop(folder, None)
+        if known is not None and made is not None and known.made == made:
+            known.log.update_incremental()
+        elif (log := _open(folder)) is not None:
+            known = _Opened(log, made)
+        else:
+            return None
+        self._opened[folder] = known
+        return known
 
     def target(self, table: Table, batch: int) -> Target:
         return Target(table, str(self.folder(table)), batch_name(batch))
@@ -62,38 +78,30 @@ class DeltaTables:
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
         found = self._log(table)
-        return -1 if found is None else self._last(table, found)
-
-    def _last(self, table: Table, log: DeltaTable) -> int:
-        """The same. To find it the entries are read again, so it is looked for once in each version of the log."""
-        known = self._batches.get(self.folder(table))
-        if known is not None and known[0] is log and known[1] == log.version():
-            return known[2]
-        found = _last(log)
-        self._batches[self.folder(table)] = (log, log.version(), found)
-        return found
+        return -1 if found is None else found.last()
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, gone: Sequence[FileInfo] = ()) -> bool:
         """False: this batch was committed before, and nothing was done."""
         table = target.table
         self.create(table)
-        log = self._log(table)
-        assert log is not None
-        if self._last(table, log) >= batch:
+        opened = self._log(table)
+        assert opened is not None
+        if opened.last() >= batch:
             return False
         about = CommitProperties(app_transactions=[Transaction(APP, batch)])
         try:
-            _write(log, table, _actions(files, gone, changes=True), about)
+            _write(opened.log, table, _actions(files, gone, changes=True), about)
         except CommitFailedError:
-            log.update_incremental()
-            if _last(log) < batch:
+            opened.log.update_incremental()
+            if opened.last() < batch:
                 raise
             return False
         return True
 
     def files(self, table: Table) -> list[FileInfo]:
         """With paths that can be opened."""
-        return _with_places(self.folder(table), self._log(table))
+        folder = self.folder(table)
+        return [_with_place(folder, f) for f in self.listed(table)]
 
     def place(self, table: Table, file: FileInfo) -> Path:
         """Where a file lies whose path is as the log has it."""
@@ -106,7 +114,7 @@ class DeltaTables:
     def listed(self, table: Table) -> list[FileInfo]:
         """With paths as the log has them."""
         found = self._log(table)
-        return [] if found is None else _infos(found)
+        return [] if found is None else _infos(found.log)
 
     def merging(self, table: Table) -> Target:
         """Where files go that take the place of several."""
@@ -156,13 +164,12 @@ def _write(log: DeltaTable, table: Table, actions: list[Any], about: CommitPrope
 
 def delta_files(folder: Path) -> list[FileInfo]:
     """The files of any Delta table, with paths that can be opened."""
-    return _with_places(folder, _open(folder))
+    log = _open(folder)
+    return [] if log is None else [_with_place(folder, f) for f in _infos(log)]
 
 
-def _with_places(folder: Path, log: DeltaTable | None) -> list[FileInfo]:
-    if log is None:
-        return []
-    return [FileInfo(str(folder / unquote(f.path)), f.size, f.rows, f.partition, f.stats, f.open) for f in _infos(log)]
+def _with_place(folder: Path, f: FileInfo) -> FileInfo:
+    return replace(f, path=str(folder / unquote(f.path)))
 
 
 def _infos(log: DeltaTable) -> list[FileInfo]:

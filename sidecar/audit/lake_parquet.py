@@ -146,16 +146,15 @@ class ParquetTables:
         """With paths as the manifests have them."""
         while True:
             manifests = self._manifests(table)
-            missing: FileNotFoundError | None = None
             try:
                 said = [read_json(path) for _, path in manifests]
-            except FileNotFoundError as exc:
-                missing = exc
+            except FileNotFoundError:
+                if self._manifests(table) == manifests:  # else a checkpoint has come in between
+                    raise
+                continue
             # A folder is not listed at one moment: a checkpoint that comes meanwhile may be left out, with what it
             # takes the place of.
             if self._manifests(table) == manifests:
-                if missing is not None:
-                    raise missing
                 return _applied(said)
 
 

@@ -206,7 +206,7 @@ class _Desk:
         until = time.monotonic() + ANSWER_S
         while True:
             try:
-                found = self._result(self._admin.describe_configs([self._resource()], request_timeout=GLANCE_S))
+                found = self._result(self._asked())
                 break
             except Failed as failed:
                 if failed.code is not Code.UNREACHED or time.monotonic() >= until:
@@ -226,8 +226,11 @@ class _Desk:
                 self._anew()
             return {}
 
+    def _asked(self) -> Any:
+        return self._admin.describe_configs([self._resource()], request_timeout=GLANCE_S)
+
     def _ask(self) -> Any:
-        (future,) = self._admin.describe_configs([self._resource()], request_timeout=GLANCE_S).values()
+        (future,) = self._asked().values()
         return future.result()
 
     def _anew(self) -> None:
