@@ -22,7 +22,7 @@ from sidecar.audit.ingest_tasks import bronze_of_rows, bronze_of_splits, bronze_
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_parquet import put_json
-from sidecar.audit.lake_spark import numbered, over_rows
+from sidecar.audit.lake_spark import even, numbered, over_rows
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.source_kafka import RECORDS_PER_TASK
 from sidecar.audit.source_uri import Source, open_source
@@ -115,7 +115,7 @@ def _read_source(spark: SparkSession, source: Source, plan: Plan, target: Any, s
     # A task takes longer than a few records do, so one has several splits.
     records = sum(high - low for low, high in plan.ranges.values())
     tasks = max(spark.sparkContext.defaultParallelism, records // RECORDS_PER_TASK)
-    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip), tasks)
+    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip), even(len(splits), tasks))
 
 
 def run_plan(spark: SparkSession, lake: Lake, plan: Plan, read: Read) -> Batch:

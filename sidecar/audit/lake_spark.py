@@ -10,8 +10,10 @@ import pickle
 import re
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +36,37 @@ TASK_FAILED = re.compile(
 """In what Spark tells of a task that failed: the last line of its Python traceback."""
 
 
-def numbered(spark: SparkSession, n: int, task: Task, tasks: int = 0) -> list[Any]:
-    """One task for each number below n, or that many `tasks` for all of them. Raises AuditError if a task did, or an
-    OSError."""
+def even(n: int, tasks: int) -> list[range]:
+    """The numbers below n, shared among this many tasks."""
+    count = max(1, min(n, tasks))
+    return [range(n * i // count, n * (i + 1) // count) for i in range(count)]
+
+
+def falling(weights: Sequence[int], parallelism: int) -> list[range]:
+    """The places of these weights in shares that become smaller: each is at most half of what one of the processors
+    would still have to do, or a single one. So there are few tasks, and those at the end are so small that all
+    processors end at about the same time."""
+    shares: list[range] = []
+    begin, share, left = 0, 0, sum(weights)
+    for i, weight in enumerate(weights):
+        if i > begin and share + weight > left / (2 * parallelism):
+            shares.append(range(begin, i))
+            begin, share, left = i, 0, left - share
+        share += weight
+    return [*shares, range(begin, len(weights))] if weights else []
+
+
+def numbered(spark: SparkSession, n: int, task: Task, shares: Sequence[range] = ()) -> list[Any]:
+    """One task for each number below n, or for each of these `shares` of them. They begin in this order. Raises
+    AuditError if a task did, or an OSError."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PythonException
 
     if not n:
         return []
-    told = spark.sparkContext.parallelize(range(n), min(n, tasks or n)).mapPartitions(task)  # type: ignore[arg-type]
+    listed = [list(share) for share in shares or even(n, n)]
+    rows = spark.sparkContext.parallelize(listed, len(listed))
+    told = rows.mapPartitions(partial(_all_of, task))
     try:
         return [json.loads(t) for t in told.collect()]
     except (Py4JJavaError, PythonException) as exc:
@@ -56,6 +80,10 @@ def numbered(spark: SparkSession, n: int, task: Task, tasks: int = 0) -> list[An
             f"a task could not read or write its files ({failed[1]}): is the lake on a file system that all workers"
             " share, with room on it, and are all its files there? `sidecar audit status` and `check` read them, too"
         ) from exc
+
+
+def _all_of(task: Task, shares: Iterator[Sequence[int]]) -> Iterable[str]:
+    return task(chain.from_iterable(shares))
 
 
 def over_rows(rows: DataFrame, task: Task, folder: Path) -> list[Any]:

@@ -27,7 +27,7 @@ from sidecar.audit.ingest_plan import Batch
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_parquet import put_json
-from sidecar.audit.lake_spark import numbered
+from sidecar.audit.lake_spark import falling, numbered
 from sidecar.audit.layers import BRONZE
 from sidecar.audit.moments import shown
 from sidecar.audit.shares import Share, can_be_made_anew, recorded, share
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Say = Callable[[str], None]
-TASKS_PER_PROCESSOR = 4
 
 
 @dataclass(frozen=True)
@@ -196,8 +195,8 @@ def _folded(spark: SparkSession, work: Work, rows: Mapping[int, int], most: int)
     for units in planned(rows, parallelism, most):
         between = {name: [str(Path(t.folder, f.path)) for f in files[f"between.{name}"]] for name, t in _between(work)}
         task = partial(gold_of_units, units, replace(work, between=between))
-        # Units that follow each other share their files, so a few tasks have all of them.
-        for told in numbered(spark, len(units), task, TASKS_PER_PROCESSOR * parallelism):
+        # The units of a task share their files, so a few tasks have all of them.
+        for told in numbered(spark, len(units), task, falling([u.rows for u in units], parallelism)):
             files[told["table"]].append(FileInfo.of(told["file"]))
     return files
 

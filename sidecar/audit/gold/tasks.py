@@ -67,12 +67,14 @@ BETWEEN = by_name(
 
 @dataclass(frozen=True)
 class Unit:
-    """State partitions that are folded together, or a `part` of one: of all `parts`, that one."""
+    """State partitions that are folded together, or a `part` of one: of all `parts`, that one. `rows`: about how many
+    it has."""
 
     step: str
     partitions: tuple[int, ...]
     part: int = 0
     parts: int = 1
+    rows: int = field(default=0, compare=False)
 
     def where(self, table: Table) -> str:
         """The rows of the table that it takes."""
@@ -97,7 +99,7 @@ class Work:
 
 
 def planned(rows: Mapping[int, int], parallelism: int, rows_per_task: int = ROWS_PER_TASK) -> list[list[Unit]]:
-    """The units of each step. `rows`: about how many rows each state partition has."""
+    """The units of each step, those of many rows first. `rows`: about how many each state partition has."""
     large = {p: math.ceil(n / rows_per_task) for p, n in rows.items() if n > 2 * rows_per_task}
     rest = {p: n for p, n in rows.items() if p not in large}
     total = sum(rest.values())
@@ -108,8 +110,13 @@ def planned(rows: Mapping[int, int], parallelism: int, rows_per_task: int = ROWS
         least = filled.index(min(filled))
         bins[least].append(p)
         filled[least] += max(1, rest[p])
-    first = [Unit(ALL, tuple(sorted(b))) for b in bins if b] + [Unit(PARTITIONS, (p,)) for p in sorted(large)]
-    parts = [[Unit(step, (p,), i, n) for p, n in sorted(large.items()) for i in range(n)] for step in (GROUPS, PLACES)]
+    first = [Unit(PARTITIONS, (p,), rows=rows[p]) for p in large]
+    first += [Unit(ALL, tuple(sorted(b)), rows=n) for b, n in zip(bins, filled, strict=True) if b]
+    first.sort(key=lambda u: (-u.rows, u.partitions))  # who begins late must not go on longest
+    parts = [
+        [Unit(step, (p,), i, n, rows[p] // n) for p, n in sorted(large.items()) for i in range(n)]
+        for step in (GROUPS, PLACES)
+    ]
     return [units for units in (first, *parts) if units]
 
 

@@ -108,6 +108,12 @@ def test_each_row_is_in_one_unit_of_each_step() -> None:
         ]
 
 
+def test_units_of_many_rows_come_first() -> None:
+    rows = dict(enumerate((10, 3_000_000, 900_000, 400_000, 0, 1_000_001, 5)))
+    for units in planned(rows, parallelism=2):
+        assert [u.rows for u in units] == sorted((u.rows for u in units), reverse=True) and units[0].rows > 0
+
+
 def test_few_rows_are_for_few_tasks() -> None:
     assert planned(dict.fromkeys(range(50), 10), parallelism=8) == [[Unit(ALL, tuple(range(50)))]]
     assert len(planned(dict.fromkeys(range(50), 1_000), parallelism=8)[0]) == 3
