@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.errors import AuditError, Refused
-from sidecar.audit.ingest_plan import NOTHING, Batch, Plan, plan_ranges, recreated
+from sidecar.audit.ingest_plan import NOTHING, Batch, Plan, plan_ranges
 from sidecar.audit.ingest_tasks import bronze_of_rows, bronze_of_splits, bronze_once, in_doubt, silver_of_files
 from sidecar.audit.lake import Lake
 from sidecar.audit.lake_files import FileInfo, Target
 from sidecar.audit.lake_parquet import put_json
 from sidecar.audit.lake_spark import even, numbered, over_rows
 from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.same_topic import another
 from sidecar.audit.source_kafka import RECORDS_PER_TASK
 from sidecar.audit.source_uri import Source, open_source
 
@@ -61,7 +62,7 @@ def ingest(
         else:
             before = last_batch(lake)
             bounds, identity = source.bounds(), source.identity()
-            why = recreated(source, before, identity, bounds)
+            why = another(source, lake, before, identity, bounds)
             if why and options.get("new_incarnation", "").lower() == "true":
                 lake = lake.next_incarnation()
                 before = NOTHING
@@ -88,7 +89,7 @@ def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = Non
     source = open_source(source_uri, options or {})
     bounds, before = source.bounds(), last_batch(lake)
     begun = lake.batch(lake.last_batch() + 1, plan=True) is not None
-    if begun or recreated(source, before, source.identity(), bounds):
+    if begun or another(source, lake, before, source.identity(), bounds):
         return max(1, sum(high - low for low, high in bounds.values()))
     ranges, lost = plan_ranges(before, bounds, options or {})
     return max(sum(high - low for low, high in ranges.values()), len(lost))
@@ -246,11 +247,13 @@ def _epoch(
             return
         begun = lake.batch(before.number + 1, plan=True)
         identity = source.identity()
-        why = recreated(source, before, identity, {})
+        bounds = source.bounds()
+        first = before.stream is None or before.stream[0] != query
+        why = another(source, lake, before, identity, bounds if first else {})
         if why:
             raise Refused(f"{why} End this stream; run an ingest with new_incarnation, then begin a new stream.")
         if begun is None:
-            _, lost = plan_ranges(before, source.bounds(), options)
+            _, lost = plan_ranges(before, bounds, options)
             plan = Plan(before.number + 1, source.shown, identity, {}, lost, (query, epoch))
             put_json(lake.record(plan.batch, plan=True), asdict(plan))
         else:

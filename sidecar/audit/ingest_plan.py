@@ -9,8 +9,6 @@ from typing import Any
 
 from sidecar.audit.errors import Misused, number
 from sidecar.audit.layers import BRONZE
-from sidecar.audit.source_kafka import KafkaSource
-from sidecar.audit.source_uri import Source
 
 Ranges = dict[int, tuple[int, int]]
 
@@ -80,18 +78,6 @@ NOTHING = Batch(-1, "", "", 0, {}, {}, {}, {}, {}, {}, new=False)
 
 def _ranges(said: Mapping[Any, Sequence[int]]) -> Ranges:
     return {int(p): (int(r[0]), int(r[1])) for p, r in said.items()}
-
-
-def recreated(source: Source, before: Batch, identity: str, bounds: Mapping[int, tuple[int, int]]) -> str:
-    """Why this cannot be the topic that the lake has; empty if it can be."""
-    if identity and before.identity and identity != before.identity:
-        return f"{source.shown} was re-created: its id was {before.identity} and is {identity}."
-    if isinstance(source, KafkaSource):
-        for p, (_, end) in bounds.items():
-            have = before.position.get(p, 0)
-            if end < have:
-                return f"{source.shown}: partition {p} ends at {end}, but the lake has it up to {have}."
-    return ""
 
 
 def starting_offsets(options: Mapping[str, str]) -> dict[int, int]:

@@ -48,7 +48,9 @@ def test_a_dump_in_between_does_not_hide_that_the_topic_was_re_created(topics: T
     done = ingest(SPARK, uri, lake, ANEW)
     assert (done.records, done.incarnation) == (200, 1) and done.identity not in ("", known)
     anew = Lake.at(lake.base)
-    assert not ingest(SPARK, file, anew, ANEW).new and last_batch(anew).identity == done.identity
+    with pytest.raises(Refused, match=r"of partition 0 is another than the lake's. Give it a lake of its own"):
+        ingest(SPARK, file, anew, ANEW)
+    assert last_batch(anew).identity == done.identity
     assert [r["identity"] for r in query.ask(anew, "select identity from runs")] == [done.identity]
     assert Lake.at(lake.base, incarnation=0).identity() == known
 
@@ -64,6 +66,11 @@ def test_a_lake_of_a_dump_has_no_topic_until_one_fits(topics: Topics, tmp_path: 
     topics.write("shorter", {0: entries[:99]})
     with pytest.raises(Refused, match="partition 0 ends at 99, but the lake has it up to 100"):
         ingest(SPARK, uri, lake)
+    uri = topics.create("not-it", 1)
+    topics.write("not-it", {0: log(64, 200)})
+    with pytest.raises(Refused, match=r"not-it: the record at offset .* of partition 0 is another than the lake's"):
+        ingest(SPARK, uri, lake)
+    assert waiting(uri, lake) > 0
     uri = topics.create("fits", 1)
     topics.write("fits", {0: [*entries, *log(64, 20)]})
     assert ingest(SPARK, uri, lake).records == 20
@@ -90,3 +97,18 @@ def test_a_batch_of_a_dump_is_ended_from_that_dump_only(tmp_path: Path, monkeypa
     ):
         ingest(SPARK, other, lake)
     assert ingest(SPARK, one, lake).records == 80
+
+
+def test_only_records_that_both_have_tell_of_another_topic(tmp_path: Path) -> None:
+    """Compaction may have been there before the lake was filled, or before the copy was made."""
+    entries = log(67, 100)
+    rows = bronze(entries, 0)
+    lake = Lake.at(tmp_path / "lake")
+    for name, kept in (("some", range(0, 80, 2)), ("others", range(1, 90, 3)), ("none", range(90, 100))):
+        dump([rows.take(list(kept))], tmp_path / f"{name}.jsonl")
+        ingest(SPARK, f"file://{tmp_path / name}.jsonl", lake)
+    assert last_batch(lake).position == {0: 100}
+    changed = [*entries[:99], log(68, 100)[99]]
+    assert changed[99] != entries[99]
+    with pytest.raises(Refused, match=r"the record at offset 99 of partition 0 is another"):
+        waiting(dumped(tmp_path / "changed.jsonl", changed), lake)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,12 +81,13 @@ class Steps:
         self.left -= 1
 
 
-def here(spark: Any, n: int, task: Callable[[Iterator[int]], list[str]], tasks: int = 0) -> list[Any]:
+def here(
+    spark: Any, n: int, task: Callable[[Iterator[int]], list[str]], shares: Sequence[Sequence[int]] = ()
+) -> list[Any]:
     """What `numbered` does, in this process."""
     import json
 
-    each = -(-n // min(n, tasks or n)) if n else 1
-    return [json.loads(t) for i in range(0, n, each) for t in task(iter(range(i, min(n, i + each))))]
+    return [json.loads(t) for share in shares or [[i] for i in range(n)] for t in task(iter(share))]
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])
