@@ -8,10 +8,10 @@ import time
 import pytest
 
 from sidecar.core.placement import partition_for
-from sidecar.drill.processes import Process
+from sidecar.drill.processes import Process, wait_until
 from sidecar.state.codec import OWNER_CLAIM, Encoded
 from sidecar.state.keys import encode_key
-from tests.see.ground import CLASSIC, MODERN, PARTITIONS, STATE, Fault, Ground, foreign
+from tests.see.ground import CLASSIC, FIRES_S, MODERN, PARTITIONS, STATE, Fault, Ground, foreign
 from tests.see.prometheus import LEFT_OUT
 
 pytestmark = [
@@ -65,9 +65,14 @@ def test_a_tail_is_slow(ground: Ground) -> None:
         done, said = ground.kafka.run_tool(CONFIGS, *to, "--alter", "--add-config", "consumer_byte_rate=50000", *what)
         assert done == 0, said
         never = Encoded(encode_key(OWNER_CLAIM, "", f"{1:020d}"), None, (("padding", b"." * 1_000),))
-        ground.write({0: [never] * 4_000})
+
+        def grows() -> bool:
+            """A broker may not know the limit yet, so one burst could come through at once."""
+            ground.write({0: [never] * 1_000})
+            return fault.fires <= fault.fired()
+
         try:
-            fault.until_firing()
+            wait_until("the tail to fall behind", grows, FIRES_S, step_s=0.5)
         finally:
             done, said = ground.kafka.run_tool(CONFIGS, *to, "--alter", "--delete-config", "consumer_byte_rate", *what)
         assert done == 0, said

@@ -1,125 +1,33 @@
-"""The page in a real browser: headless Chromium, through Playwright.
-
-Without them these tests fail: a test that did not run is not green. AUDIT_PAGE_WITHOUT_BROWSER=1 leaves them out."""
+"""The page in a browser, at three sizes: it opens, zooms, pans, searches, links, exports and prints."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from sidecar.audit.page import build, trace, view
-from tests.audit.page.example import example, large
-from tests.audit.page.rows import BEGIN, covered, row, tables
-from tests.page.browser import small
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-LEFT_OUT = os.environ.get("AUDIT_PAGE_WITHOUT_BROWSER") == "1"
-pytestmark = pytest.mark.skipif(LEFT_OUT, reason="AUDIT_PAGE_WITHOUT_BROWSER=1")
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
+from sidecar.audit.page import trace
+from tests.audit.page.looking import (
+    COVERED,
+    NEEDS_BROWSER,
+    OUTSIDE,
+    SIZES,
+    Open,
+    axis,
+    browser,
+    folder,
+    group,
+    open_page,
+    page_file,
+    press,
+    settled,
+    shown,
 )
-SIZES = {"desktop": (1440, 900), "tablet": (820, 1180), "phone": (390, 844)}
-Open = Callable[..., "Page"]
-Point = tuple[float, float]
 
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    program = shutil.which("chromium")
-    assert program, "no chromium: install it, or set AUDIT_PAGE_WITHOUT_BROWSER=1"
-    with sync_playwright() as play:
-        started = play.chromium.launch(executable_path=program, args=FLAGS.split())
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pages")
-
-
-@pytest.fixture(scope="module")
-def shown() -> dict[str, Any]:
-    rows, marks, until = example()
-    return view(rows, marks=marks, title="Six groups", until_ms=until)
-
-
-@pytest.fixture(scope="module")
-def page_file(folder: Path, shown: dict[str, Any]) -> Path:
-    path = folder / "example.html"
-    path.write_text(build(shown), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def large_file(folder: Path) -> Path:
-    rows, until = large()
-    path = folder / "large.html"
-    path.write_text(build(view(rows, title="Large", until_ms=until)), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def open_page(browser: Browser, page_file: Path) -> Iterator[Open]:
-    """Opens a page, and at the end wants that it never complained and asked for nothing."""
-    wrong: list[str] = []
-    opened: list[Page] = []
-
-    def opens(fragment: str = "", size: str = "desktop", path: Path = page_file, **more: Any) -> Page:
-        width, height = SIZES[size]
-        page = browser.new_page(viewport={"width": width, "height": height}, **more)
-        opened.append(page)
-        page.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda e: wrong.append(str(e)))
-        page.on("dialog", lambda d: wrong.append(f"dialog: {d.message}"))
-        page.on("request", lambda r: None if r.url.startswith(("file:", "blob:")) else wrong.append(r.url))
-        page.goto(path.as_uri() + fragment)
-        page.wait_for_selector("body[data-ready]")
-        settled(page)
-        return page
-
-    yield opens
-    for page in opened:
-        page.close()
-    assert not wrong
-
-
-def settled(page: Page) -> None:
-    """Past the next two frames, and past the timer after which address and table follow: 180 ms, and the page's timers
-    come in their order."""
-    page.evaluate(
-        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 181))))"
-    )
-
-
-def axis(page: Page) -> tuple[int, int]:
-    begin, end = page.evaluate("() => [document.body.dataset.from, document.body.dataset.to]")
-    return int(begin), int(end)
-
-
-def press(page: Page, *keys: str) -> None:
-    page.locator("#scroll").focus()
-    for key in keys:
-        page.keyboard.press(key)
-    settled(page)
-
-
-def group(page: Page, name: str) -> None:
-    page.select_option("#pick", label=name)
-    settled(page)
+__all__ = ["browser", "folder", "open_page", "page_file", "shown"]
+pytestmark = NEEDS_BROWSER
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -138,18 +46,6 @@ def test_it_opens_at_every_size(open_page: Open, size: str, scheme: str) -> None
         " return new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size }"
     )
     assert drawn > 20, "the canvas is all but empty"
-
-
-OUTSIDE = """() => [...document.querySelectorAll('button, select, input, summary')].filter(c => {
-  const box = c.getBoundingClientRect();
-  return box.width && !c.closest('.scroll-x, .skip') && (box.left < 0 || box.right > innerWidth);
-}).map(c => c.outerHTML)"""
-"""Controls that are beside the window. Tables scroll by themselves."""
-COVERED = """(lane) => {
-  const name = document.querySelector(`#labels button[title="${lane}"]`), box = name.getBoundingClientRect();
-  return !name.contains(document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2));
-}"""
-"""Whether what is told of a lane lies over it, or it is out of the window."""
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -184,86 +80,6 @@ def test_zoom_pan_and_search_at_every_size(open_page: Open, size: str) -> None:
     assert page.evaluate(COVERED, "payments-2") is False
     assert page.evaluate(OUTSIDE) == []
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0], "wider than the window"
-
-
-class Fingers:
-    """On a screen, by events of the DevTools protocol: Playwright itself has a tap only."""
-
-    def __init__(self, page: Page) -> None:
-        self._page = page
-        self._to = page.context.new_cdp_session(page)
-
-    def _touch(self, kind: str, fingers: dict[int, Point]) -> None:
-        points = [{"x": x, "y": y, "id": n} for n, (x, y) in fingers.items()]
-        self._to.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-
-    def go(self, *ways: tuple[Point, Point], lift: bool = True) -> None:
-        """Each finger from one point to another, all at once."""
-        for n in range(len(ways)):
-            self._touch("touchStart", {m: ways[m][0] for m in range(n + 1)})
-        for part in (0.25, 0.5, 0.75, 1.0):
-            at = {n: (a + (c - a) * part, b + (d - b) * part) for n, ((a, b), (c, d)) in enumerate(ways)}
-            self._touch("touchMove", at)
-        if lift:
-            self._touch("touchEnd", {})
-            settled(self._page)
-
-    def lift_second(self, there: Point, first_goes: Point) -> None:
-        self._touch("touchEnd", {1: there})
-        self._touch("touchMove", {0: first_goes})
-        self._touch("touchEnd", {})
-        settled(self._page)
-
-
-def test_fingers_zoom_pan_choose_and_scroll(open_page: Open) -> None:
-    page = open_page(size="phone", has_touch=True, is_mobile=True)
-    group(page, "clickstream")
-    page.evaluate("document.getElementById('timeline').scrollIntoView()")
-    box = page.locator("#lanes").bounding_box()
-    assert box
-    fingers, (x, y, wide) = Fingers(page), (box["x"], box["y"] + 60, box["width"])
-    begin, end = axis(page)
-    fingers.go(((x + wide * 0.4, y), (x + wide * 0.3, y)), ((x + wide * 0.6, y), (x + wide * 0.7, y)), lift=False)
-    settled(page)
-    nearer = axis(page)
-    assert nearer[1] - nearer[0] == pytest.approx((end - begin) / 2, rel=0.05)
-    assert sum(nearer) / 2 == pytest.approx((begin + end) / 2, abs=(end - begin) / 50), "not where the fingers are"
-    fingers.lift_second((x + wide * 0.7, y), (x + wide * 0.4, y))
-    moved = axis(page)
-    assert moved[1] - moved[0] == nearer[1] - nearer[0], "the finger that stays takes the zoom back"
-    assert nearer[0] - moved[0] == pytest.approx((nearer[1] - nearer[0]) / 10, rel=0.2)
-    fingers.go(((x + wide * 0.8, y), (x + wide * 0.3, y)))
-    assert axis(page)[0] - moved[0] == pytest.approx((moved[1] - moved[0]) / 2, rel=0.1)
-    before = axis(page)
-    fingers.go(((x + wide * 0.5, y + 200), (x + wide * 0.5, y)))
-    page.wait_for_function("document.getElementById('scroll').scrollTop > 50")
-    assert axis(page) == before, "who scrolls the lanes does not pan"
-    ruler = page.locator("#axis").bounding_box()
-    assert ruler
-    fingers.go(((x + wide * 0.25, ruler["y"] + 20), (x + wide * 0.75, ruler["y"] + 20)))
-    assert axis(page)[1] - axis(page)[0] == pytest.approx((before[1] - before[0]) / 2, rel=0.1)
-    page.touchscreen.tap(x + wide / 2, y)
-    settled(page)
-    assert page.locator("#detail").is_visible()
-
-
-def test_controls_are_large_enough_for_fingers(open_page: Open) -> None:
-    page = open_page(size="phone", has_touch=True, is_mobile=True)
-    assert page.evaluate("document.documentElement.scrollWidth") == SIZES["phone"][0], "wider than the window"
-    assert small(page) == []
-    group(page, "payments")
-    page.locator("#findings-list a").first.tap()
-    settled(page)
-    assert page.evaluate(COVERED, "payments-events-3") is False
-    page.locator(".owner").first.tap()
-    page.fill("#search", "payments")
-    assert page.locator(".owner").count() and page.locator("#filters .chip").count() and page.locator("#detail").count()
-    assert small(page) == []
-    assert page.evaluate("[...document.querySelectorAll('#hits li')].every(l => l.offsetHeight >= 40)")
-    assert page.evaluate(OUTSIDE) == []
-    page.locator("#help-open").tap()
-    assert small(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth") == SIZES["phone"][0], "wider than the window"
 
 
 def test_keys_zoom_and_pan(open_page: Open) -> None:
@@ -456,89 +272,3 @@ def test_everything_has_a_name_and_tab_reaches_the_lanes(open_page: Open) -> Non
     assert page.locator("#help").is_visible()
     page.keyboard.press("Escape")
     assert not page.locator("#help").is_visible()
-
-
-def test_ticks_go_from_milliseconds_to_months(open_page: Open, folder: Path) -> None:
-    day = 86_400_000
-    rows = tables({"intervals": [row("intervals")], "coverage": [covered(400 * day)]})
-    path = folder / "long.html"
-    path.write_text(build(view(rows, title="t", until_ms=BEGIN + 400 * day)), encoding="utf-8")
-    page = open_page(path=path)
-    told = "(width) => ticks(state.a, state.a + width, 1000, 90).map(t => t.label)"
-    spoken = {
-        20: r"00\.\d{3} s",
-        60_000: r"\d\d:\d\d:\d\d",
-        36_000_000: r"\d\d:\d\d",
-        20 * day: r"\d+ \w{3}",
-        400 * day: r"\w{3} \d{4}",
-    }
-    for width, looks in spoken.items():
-        labels = page.evaluate(told, width)
-        assert 3 <= len(labels) <= 12, width
-        assert all(re.fullmatch(looks, label) for label in labels), labels
-
-
-def test_hostile_names_are_shown_and_do_nothing(open_page: Open, folder: Path) -> None:
-    evil = "</script><img src=x onerror=alert(1)>"
-    rows = {
-        "members": [row("members", group_id=evil, client_id=evil, member_id=evil, instance_id=evil)],
-        "intervals": [row("intervals", group_id=evil, topic=evil, member_id=evil, from_why=evil)],
-        "stale_writes": [row("stale_writes", 5, group_id=evil, why=evil)],
-        "coverage": [covered(500)],
-    }
-    path = folder / "hostile.html"
-    path.write_text(build(view(tables(rows), title=evil, until_ms=BEGIN + 500)), encoding="utf-8")
-    page = open_page(path=path)
-    press(page, "f", "/")
-    page.keyboard.type("onerror")
-    settled(page)
-    page.keyboard.press("Enter")
-    settled(page)
-    assert evil in page.inner_text("h1")
-    assert evil in page.inner_text("#index-body")
-    assert page.locator("img").count() == 0
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_large_page_stays_usable(open_page: Open, large_file: Path, size: str) -> None:
-    """1,000 partitions, 30 days, 200,000 intervals. Times are those of the processor, as others may use the machine.
-
-    What comes within 0.1 s is felt to come at once: 0.2 s are that for the picture, and as much for the table that
-    follows it. Ten seconds are what people wait: 3 s here are ten on a machine a third as fast. Usual are 0.06 and
-    0.6 s."""
-    assert large_file.stat().st_size < 15_000_000, "it can be attached to a mail"
-    page = open_page(path=large_file, size=size)
-    clock = page.context.new_cdp_session(page)
-    clock.send("Performance.enable", {"timeDomain": "threadTicks"})
-
-    def used() -> float:
-        return float(
-            next(m["value"] for m in clock.send("Performance.getMetrics")["metrics"] if m["name"] == "ThreadTime")
-        )
-
-    assert used() < 3
-    assert page.inner_text("#verdict-head") == "Clean"
-    press(page, "c")
-    page.evaluate("byId('scroll').scrollTop = 2_000")
-    settled(page)
-    shown, bars, wide = page.evaluate(
-        "[lanesBetween(2000, 2000 + byId('scroll').clientHeight).length, hits.length, laneWidth()]"
-    )
-    assert shown > 40 and bars < shown * (wide / 6 + 1), "bars on less than 6 px are not drawn one by one"
-    whole, steps = axis(page), {}
-    for n, key in enumerate(("+", "ArrowRight", "c", "+", "-", "c", "+", "/")):
-        before = used()
-        press(page, key)
-        if key == "/":
-            page.keyboard.type("events-77")
-            settled(page)
-        steps[n, key] = used() - before
-    assert median(steps.values()) < 0.2 and max(steps.values()) < 1, steps
-    assert page.locator("#hits li").count() > 10
-    assert axis(page)[1] - axis(page)[0] == pytest.approx((whole[1] - whole[0]) / 4, rel=0.01)
-    page.evaluate("zoom(1 / 1024)")
-    settled(page)
-    assert page.evaluate("hits.filter(h => h.ref.startsWith('own')).every(h => h.many === 1)"), (
-        "near enough to see each"
-    )
-    assert page.locator("#labels li").count() < 200, "names of lanes out of view are not in the document"

@@ -1,0 +1,80 @@
+"""The listener that ends TLS: what handshakes may cost that do not come about."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+
+from sidecar.front.certificates import TlsSettings
+from tests.front.tls import HELLO, Loops, Place, authority, ended, exchange, loops, papers, play, trusting
+from tests.inprocess.house import until
+from tests.security.ground import Papers
+
+__all__ = ["authority", "loops", "papers"]
+
+
+def test_silence_and_half_a_handshake_end_in_time(loops: Loops, papers: Papers) -> None:
+    async def test(place: Place) -> None:
+        with closing(place.raw()) as silent, closing(place.raw()) as half:
+            half.send(HELLO)
+            await until(lambda: len(place.listener._under_way) == 1)
+            assert len(place.listener._arrivals) == 2, "who says nothing takes no place"
+            await ended(silent)
+            await ended(half)
+        await until(lambda: place.settled)
+        assert place.count("timeout") == 2
+
+    play(loops, TlsSettings(papers.certificate, papers.key, handshake_s=0.3), test)
+
+
+def test_a_thousand_half_handshakes_keep_nobody_out(loops: Loops, papers: Papers) -> None:
+    async def test(place: Place) -> None:
+        attack = []
+        for _ in range(1_000):
+            sock = place.raw()
+            sock.send(HELLO)
+            attack.append(sock)
+            if len(attack) % 50 == 0:
+                await asyncio.sleep(0)
+        assert len(place.listener._under_way) <= 100
+        since = asyncio.get_running_loop().time()
+        await exchange(await place.connect(trusting(papers)), 1)
+        assert asyncio.get_running_loop().time() - since < 9
+        assert place.count("crowded_out") > 0
+        assert place.desk.metrics.value("tls_under_way") <= 100
+        for sock in attack:
+            sock.close()
+        await until(lambda: place.settled, 20)
+
+    play(loops, TlsSettings(papers.certificate, papers.key, handshakes=100, handshake_s=60), test)
+
+
+def test_a_thousand_silent_connections_cost_no_handshake(loops: Loops, papers: Papers) -> None:
+    async def test(place: Place) -> None:
+        silent = []
+        for n in range(1_000):
+            silent.append(place.raw())
+            if n % 50 == 0:
+                await asyncio.sleep(0)
+        await until(lambda: len(place.listener._arrivals) == 1_000)
+        await exchange(await place.connect(trusting(papers)), 1)
+        assert place.count("done") == 1 and not place.listener._under_way
+        for sock in silent:
+            sock.close()
+        await until(lambda: place.settled)
+
+    play(loops, TlsSettings(papers.certificate, papers.key, handshakes=2, handshake_s=60), test)
+
+
+def test_the_end_comes_to_handshakes_too(loops: Loops, papers: Papers) -> None:
+    async def test(place: Place) -> None:
+        with closing(place.raw()) as silent, closing(place.raw()) as half:
+            half.send(HELLO)
+            await until(lambda: len(place.listener._under_way) == 1 and len(place.listener._arrivals) == 2)
+            place.listener.close()
+            await ended(silent)
+            await ended(half)
+        await until(lambda: place.settled)
+        place.listener.sockets.clear()
+
+    play(loops, TlsSettings(papers.certificate, papers.key), test)
