@@ -14,24 +14,9 @@ from sidecar.front.certificates import TlsSettings
 from sidecar.front.door import DoorSettings
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import passed
-from tests.front.tls import (
-    OLD,
-    Loops,
-    Place,
-    authority,
-    blocking,
-    ended,
-    exchange,
-    loops,
-    papers,
-    play,
-    refusal,
-    trusting,
-)
+from tests.front.tls import OLD, Loops, Place, blocking, ended, exchange, play, refusal, trusting
 from tests.inprocess.house import until
 from tests.security.ground import Authority, Papers
-
-__all__ = ["authority", "loops", "papers"]
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -12,12 +12,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from sidecar.front.certificates import Certificates, TlsError, TlsSettings, read_context
-from tests.front.tls import Loops, Place, authority, exchange, loops, papers, play, trusting
+from tests.front.tls import Loops, Place, exchange, play, trusting
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import until
 from tests.security.ground import Authority, Papers
-
-__all__ = ["authority", "loops", "papers"]
 
 
 def test_new_files_count_for_new_connections_and_old_ones_go_on(

@@ -6,11 +6,9 @@ import asyncio
 from contextlib import closing
 
 from sidecar.front.certificates import TlsSettings
-from tests.front.tls import HELLO, Loops, Place, authority, ended, exchange, loops, papers, play, trusting
+from tests.front.tls import HELLO, Loops, Place, ended, exchange, play, trusting
 from tests.inprocess.house import until
 from tests.security.ground import Papers
-
-__all__ = ["authority", "loops", "papers"]
 
 
 def test_silence_and_half_a_handshake_end_in_time(loops: Loops, papers: Papers) -> None:

@@ -17,7 +17,7 @@ from sidecar.front.tls import TlsListener
 from tests.front.reception import passed, response
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import until
-from tests.security.ground import Authority, Papers
+from tests.security.ground import Papers
 
 OLD = "ALL:@SECLEVEL=0"
 """With these ciphers OpenSSL speaks TLS 1.1, if it may."""
@@ -28,21 +28,6 @@ LOOPS: dict[str, Loops] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("papers"))
-
-
-@pytest.fixture(scope="module")
-def papers(authority: Authority) -> Papers:
-    return authority.issue("sidecar")
-
-
-@pytest.fixture(params=LOOPS)
-def loops(request: pytest.FixtureRequest) -> Loops:
-    return LOOPS[request.param]
 
 
 def trusting(papers: Papers, own: Papers | None = None) -> ssl.SSLContext:

@@ -1,5 +1,5 @@
-"""Headless Chromium, through Playwright, for the page at the admin endpoint. Nothing of it may be wrong: no message in
-the console, no request to anywhere else, nothing wider than the window."""
+"""Headless Chromium, through Playwright, and in it the page at the admin endpoint. Nothing of it may be wrong: no
+message in the console, no request to anywhere else, nothing wider than the window."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def chromium() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium")
-    assert program, "no chromium: install it, or leave these tests out by ADMIN_PAGE_WITHOUT_BROWSER=1"
+    assert program, "no chromium: install it, or leave these tests out by ADMIN_ or AUDIT_PAGE_WITHOUT_BROWSER=1"
     with sync_playwright() as play:
         started = play.chromium.launch(executable_path=program, args=FLAGS.split())
         yield started

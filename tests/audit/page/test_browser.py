@@ -9,24 +9,8 @@ from typing import Any
 import pytest
 
 from sidecar.audit.page import trace
-from tests.audit.page.looking import (
-    COVERED,
-    NEEDS_BROWSER,
-    OUTSIDE,
-    SIZES,
-    Open,
-    axis,
-    browser,
-    folder,
-    group,
-    open_page,
-    page_file,
-    press,
-    settled,
-    shown,
-)
+from tests.audit.page.looking import COVERED, NEEDS_BROWSER, OUTSIDE, SIZES, Open, axis, group, press, settled
 
-__all__ = ["browser", "folder", "open_page", "page_file", "shown"]
 pytestmark = NEEDS_BROWSER
 
 

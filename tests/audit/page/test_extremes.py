@@ -9,23 +9,9 @@ from statistics import median
 import pytest
 
 from sidecar.audit.page import build, view
-from tests.audit.page.looking import (
-    NEEDS_BROWSER,
-    SIZES,
-    Open,
-    axis,
-    browser,
-    folder,
-    large_file,
-    open_page,
-    page_file,
-    press,
-    settled,
-    shown,
-)
+from tests.audit.page.looking import NEEDS_BROWSER, SIZES, Open, axis, press, settled
 from tests.audit.page.rows import BEGIN, covered, row, tables
 
-__all__ = ["browser", "folder", "large_file", "open_page", "page_file", "shown"]
 pytestmark = NEEDS_BROWSER
 
 

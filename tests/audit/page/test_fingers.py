@@ -6,28 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.audit.page.looking import (
-    COVERED,
-    NEEDS_BROWSER,
-    OUTSIDE,
-    SIZES,
-    Open,
-    Point,
-    axis,
-    browser,
-    folder,
-    group,
-    open_page,
-    page_file,
-    settled,
-    shown,
-)
+from tests.audit.page.looking import COVERED, NEEDS_BROWSER, OUTSIDE, SIZES, Open, Point, axis, group, settled
 from tests.page.browser import small
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-__all__ = ["browser", "folder", "open_page", "page_file", "shown"]
 pytestmark = NEEDS_BROWSER
 
 
