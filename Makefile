@@ -7,11 +7,12 @@ SCRIPTS ?= 2000
 PROTOCOL ?= classic
 # `make LOCKED=1 ...` sets up the versions of requirements/dev.lock instead of the newest ones that fit.
 LOCKED ?=
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test long bench drill audit wire sim differential exactly-once house clients lock vulnerabilities manifests clean
+.PHONY: demo quick test test-all rest nightly bench drill audit wire sim differential exactly-once house clients lock vulnerabilities manifests clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kernel.c sidecar/native/_wire.c
@@ -25,21 +26,35 @@ $(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kern
 demo: $(READY)
 	@$(BIN)/python -m sidecar.drill.demo --kafka $(KAFKA)
 
-test: $(READY)
+# Four commands, each a superset of the one before (docs/testing.md). ARGS go to pytest.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+
+quick: $(READY)
+	@$(BIN)/ruff check -q .
+	@$(BIN)/lint-imports --no-logo > /dev/null || $(BIN)/lint-imports --no-logo
+	$(PYTEST) --tier quick $(ARGS)
+
+test: $(READY) kafka
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.house --check
 	$(BIN)/mypy
-	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
-	@$(BIN)/python -m sidecar.drill.archive $(KAFKA)
-	@test "$$SIDECAR_WITHOUT_GO" = 1 || $(BIN)/python -m tools.deploy_tools build
-	$(BIN)/pytest $(ARGS)
+	$(PYTEST) --tier test $(ARGS)
 
-# The drills of procedures (docs/procedures.md) that take minutes each; CI plays them once a night.
-long: $(READY)
-	$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
+test-all: test rest
+
+# What test-all has beside `make test`; it needs Go, Node.js, Chromium, Prometheus and systemd, too.
+rest: $(READY) kafka
+	$(BIN)/python -m tools.deploy_tools build
+	$(PYTEST) --only-tier all $(ARGS)
+
+nightly: test-all
+	$(PYTEST) --only-tier nightly $(ARGS)
+
+.PHONY: kafka
+kafka: $(READY)
+	@$(BIN)/python -m sidecar.drill.artifacts $(KAFKA)
 	@$(BIN)/python -m sidecar.drill.archive $(KAFKA)
-	$(BIN)/pytest -m long $(ARGS)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.$(subst -,_,$(NAME)) $(ARGS)

@@ -8,6 +8,7 @@ import pytest
 
 from sidecar.drill.artifacts import kafka_libs
 
+pytest_plugins = ("tests.harness.tiers", "tests.harness.costs")
 ROOT = Path(__file__).resolve().parent.parent
 
 

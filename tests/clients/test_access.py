@@ -33,7 +33,7 @@ from tests.clients.moving import groups as moved
 from tests.clients.moving import picture, where
 from tests.clients.wire import join_request, reset, talk
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 
 
 @pytest.fixture(scope="module")

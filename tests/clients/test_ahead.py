@@ -17,7 +17,7 @@ from sidecar.state.codec import Stamp, StateCodec
 from tests.clients.conftest import make_topic
 from tests.inprocess.house import Counted, Lines
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 PARTITIONS, RECORDS = 3, 500
 
 

@@ -19,7 +19,7 @@ from sidecar.wire.generated import consumer_group_heartbeat as ch
 from tests.clients.conftest import ENV
 from tests.clients.wire import join_request, talk
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 WITHIN_S = 5.0
 REMEDY = "transaction.state.log.replication.factor"
 

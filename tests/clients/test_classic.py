@@ -27,7 +27,7 @@ from sidecar.drill.processes import wait_until
 from tests.clients.conftest import make_topic
 from tests.clients.wire import describe, described, listed_type
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 PARTITIONS = 6
 
 

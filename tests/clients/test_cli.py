@@ -26,7 +26,7 @@ from sidecar.kafka.cluster import Cluster
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from tests.clients.conftest import ENV, make_topic
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 SHORT = {**ENV, "SIDECAR_CONSUMER__MIN_SESSION_TIMEOUT_MS": "1000", "SIDECAR_CONSUMER__SESSION_TIMEOUT_MS": "6000"}
 
 

@@ -10,7 +10,7 @@ import pytest
 from sidecar.drill.local import LocalKafka
 from tests.clients.exactly_once import ENV, PROPERTIES, late_commit, run
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 
 
 @pytest.fixture(scope="module")

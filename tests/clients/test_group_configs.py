@@ -16,7 +16,7 @@ from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_config_resources as lr
 from tests.clients.wire import join_request, talk
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 BROKER, GROUP = 4, 32
 SET, DELETE, APPEND = 0, 1, 2
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.assignment.interval.ms"

@@ -18,7 +18,7 @@ from sidecar.process.tasks import Supervisor
 from sidecar.state.codec import Encoded
 from tests.inprocess.house import until
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 TOPIC = "__large"
 MOST_BYTES = 100_000
 """max.message.bytes of the topic."""

@@ -11,7 +11,7 @@ from sidecar.drill.local import LocalKafka
 from tests.clients.test_large_writes import Bench, keys, records, run
 from tests.inprocess.house import until
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 
 
 @pytest.fixture(scope="module")

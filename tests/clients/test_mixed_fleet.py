@@ -16,7 +16,7 @@ from sidecar.drill.members import ClassicSpeaker, ConsumerSpeaker
 from sidecar.kafka.cluster import Cluster
 from tests.clients.conftest import ENV
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.tier("all"), pytest.mark.timeout(120)]
 PARTITIONS = 50
 OFFSETS = "__consumer_offsets"
 

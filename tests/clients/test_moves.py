@@ -23,7 +23,7 @@ from tests.clients.moving_rounds import move
 from tests.clients.test_group_configs import BROKER, DELETE, SET, alter
 from tests.clients.test_placeholders import at
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 
 
 QUICK = {f"group.consumer.{m}heartbeat.interval.ms": "500" for m in ("", "min.")}

@@ -25,7 +25,7 @@ from sidecar.wire.generated import offset_fetch as of
 from tests.clients.conftest import make_topic
 from tests.clients.wire import join_request, talk
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 

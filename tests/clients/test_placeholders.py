@@ -43,7 +43,7 @@ from tests.clients.conftest import ENV, make_topic
 from tests.clients.slow_line import Held, SlowLine
 from tests.clients.wire import join_request
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 T = TypeVar("T")
 TOPIC, PARTITIONS = "kept", 4
 FORGETFUL = {

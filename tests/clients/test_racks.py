@@ -13,7 +13,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.kafka.cluster import ClusterView, MetadataReader
 from sidecar.kafka.net import BrokerConnection
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 
 
 def test_a_sidecar_that_starts_while_a_broker_is_down_knows_its_rack(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from sidecar.state.keys import StateKey, decode_key
 from tests.clients.conftest import ENV
 from tests.clients.test_cli import silent
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.tier("all"), pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")

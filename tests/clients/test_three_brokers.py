@@ -26,7 +26,7 @@ from sidecar.wire.generated import metadata as md
 from tests.clients.conftest import make_topic
 from tests.clients.wire import join_request, talk
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 GROUP = "managed-trio"
 
 

@@ -17,7 +17,7 @@ from sidecar.drill.local import JVM, LocalKafka
 from sidecar.drill.processes import wait_until
 from tests.clients.conftest import ENV, make_topic
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 SOURCE = Path(__file__).parent.parent / "java" / "Tools.java"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 LIST_GROUPS = "org.apache.kafka.tools.GroupsCommand"

@@ -16,7 +16,7 @@ from sidecar.drill.artifacts import java, kafka_libs
 from sidecar.drill.local import LocalKafka
 from tests.clients.conftest import ENV
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 LIST_GROUPS = "org.apache.kafka.tools.GroupsCommand"
 JAVA = Path(__file__).resolve().parent.parent / "java"

@@ -13,7 +13,7 @@ from sidecar.drill.local import LocalKafka
 from tests.clients import test_one_listener as one
 from tests.clients.conftest import ENV, make_topic
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 
 
 @pytest.fixture(scope="module")

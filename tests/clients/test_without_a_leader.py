@@ -18,7 +18,7 @@ from sidecar.wire.generated import metadata as md
 from tests.clients.test_three_brokers import restart_broker
 from tests.clients.wire import talk
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 STATE = "__group_state"
 CONSUMER, DEBUGGING = -1, -2
 JOINS_S = 4.0

@@ -13,7 +13,7 @@ import pytest
 from sidecar.drill.local import LocalKafka
 from tests.differential.run import CLASSIC, MIXED, Play, cluster, play_all, play_classics
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 SCRIPTS = 2_000
 WITH_TOPICS = 48
 CLASSIC_SCRIPTS, MIXED_SCRIPTS = 1_000, 1_000

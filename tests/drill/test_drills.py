@@ -22,7 +22,7 @@ from sidecar.drill.drills.upgrade import has_history
 from sidecar.drill.processes import DrillError
 from sidecar.kafka.properties import read
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.tier("all"), pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
@@ -78,39 +78,39 @@ def test_the_owner_is_killed_and_the_judge_finds_what_is_planted_afterwards(grou
     assert {len(lines) for lines in lost.values()} == {1}, lost
 
 
-@pytest.mark.long
+@pytest.mark.tier("nightly")
 def test_the_owner_is_stopped(ground: Ground) -> None:
     played(only("stop"), ground)
 
 
 if has_history():
 
-    @pytest.mark.long
+    @pytest.mark.tier("nightly")
     def test_sidecars_of_before_the_last_new_schema_are_upgraded(ground: Ground) -> None:
         played(only("rolling-upgrade"), ground)
 
 
-@pytest.mark.long
+@pytest.mark.tier("nightly")
 def test_the_state_topic_is_restored_from_a_dump(ground: Ground) -> None:
     played(only("restore"), ground)
 
 
-@pytest.mark.long
+@pytest.mark.tier("nightly")
 def test_it_is_restored_from_a_dump_that_is_older(ground: Ground) -> None:
     played(only("restore", older=True), ground)
 
 
-@pytest.mark.long
+@pytest.mark.tier("nightly")
 def test_a_version_with_newer_records_is_rolled_back(ground: Ground) -> None:
     played(only("rollback"), ground)
 
 
-@pytest.mark.long
+@pytest.mark.tier("nightly")
 def test_a_broker_is_taken_out_and_another_one_has_its_id(ground: Ground) -> None:
     played(only("remove-broker"), ground)
 
 
-@pytest.mark.long
+@pytest.mark.tier("nightly")
 @pytest.mark.timeout(700)
 def test_sidecars_are_rolled_out_and_taken_out(tmp_path: Path) -> None:
     on_its_own(only("take-out", stay=True), tmp_path)

@@ -22,7 +22,7 @@ from sidecar.drill.local import LocalKafka
 from tests.hostile.attacks import HALF_OPEN, HOARD_BYTES, HOST
 from tests.hostile.run import MIB, Side, fill, under
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 GROUP = "bench-h"
 HEADER_TIMEOUT_MS = 2_000
 QUEUED_BYTES = 50_000_000

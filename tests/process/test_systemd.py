@@ -149,7 +149,7 @@ class Asks(threading.Thread):
         self.topics = list(self._admin.list_topics(timeout=60).topics)
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_clients_wait_in_the_socket_while_the_sidecar_is_away(tmp_path: Path) -> None:
     kafka = LocalKafka(tmp_path / "kafka", brokers=1)
     node = kafka.nodes[0]

@@ -34,7 +34,7 @@ from tests.security.matrix_bench import (
 )
 from tests.security.matrix_cases import CASES, Case, Question, joining
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 BY_NAME = {c.name: c for c in CASES}
 AT_ONCE = 16
 """Users that ask at the same time."""

@@ -20,7 +20,7 @@ from tests.clients.conftest import ENV
 from tests.inprocess.house import Lines
 from tests.security.ground import ADMIN, Secured
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 
 
 @pytest.fixture(scope="module", params=["required", "requested"])

@@ -26,7 +26,7 @@ from tests.security.ground import ADMIN, Secured, secret_of
 from tests.security.test_own import consumed
 from tests.security.test_rights import SIDECAR, give
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 GROUP = "managed-cli"
 RIGHTS, WRITERS = "rights of the sidecars", "writers of the state topic"
 

@@ -26,7 +26,7 @@ from tests.clients.wire import join_request
 from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, tells_none
 from tests.security.raw import RawClient, plain
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 DAY_MS = 86_400_000
 REAUTH_MS, CACHE_MS, RECORDS = 4_000, 1_000, 20
 SESSIONS = 2.2

@@ -29,7 +29,7 @@ from tests.security.ground import ADMIN, MODULE, Authority, Secured, dumped, sec
 from tests.security.test_own import consumed
 from tests.security.tokens import Issuer, issuer
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 BY_SERVER = "OAUTHBEARER of a server"
 CASES = [
     ("PLAINTEXT", ""),

@@ -25,7 +25,7 @@ from sidecar.wire.generated import list_groups as lg
 from tests.clients.conftest import ENV
 from tests.security.ground import ADMIN, MARK, MECHANISMS, Secured, tells_none
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 REAUTH_MS = 3_000
 WRONG = {
     "security.protocol": "SASL_PLAINTEXT",

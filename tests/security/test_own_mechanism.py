@@ -19,7 +19,7 @@ from tests.security.raw import RawClient
 from tests.security.test_clients import GROUPS
 from tests.security.test_who import changed
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 SOURCE = Path(__file__).parent.parent / "java" / "Knock.java"
 KNOCK, WORD = "X-KNOCK", "knock-S3CRET-of-tests"
 DESCRIBE_GROUPS, SASL_AUTHENTICATION_FAILED = 15, 58

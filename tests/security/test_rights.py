@@ -45,7 +45,7 @@ from tests.clients.test_tools import Tools
 from tests.security.ground import ACLS_KNOWN_S, ADMIN, Secured
 from tests.security.matrix_bench import MINE, TXN, Bench, Site, until
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 SIDECAR, LOOKER = "sidecar", "looker"
 GROUPS, TOPICS = ("m",), ("orders",)
 """How their names begin. Groups of "managed" are the sidecars'; the others are the brokers' until they are adopted."""

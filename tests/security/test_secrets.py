@@ -29,7 +29,7 @@ from tests.kafka.test_properties import pkcs12
 from tests.security.ground import ADMIN, MARK, Papers, Secured, dumped, secret_of, tells_none
 from tests.security.test_own import consumed
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 GROUP = "managed-secret"
 TOKEN, FORMER, WRONG = (secret_of(f"{which}-token") for which in ("admin", "former", "wrong"))
 BY_ENV = "KEY_PASSWORD_OF_TESTS"

@@ -36,7 +36,7 @@ from tests.clients.conftest import ENV
 from tests.security.ground import ADMIN, BROKER, Secured, secret_of
 from tests.security.raw import RawClient, plain
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 TOPIC = "__group_state"
 TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 INCREMENTAL_ALTER_CONFIGS, GROUP, SASL_AUTHENTICATION_FAILED = 44, 32, 58

@@ -16,7 +16,7 @@ from tests.see.prometheus import LEFT_OUT
 from tools.boards import queries
 
 pytestmark = [
-    pytest.mark.kafka,
+    pytest.mark.tier("all"),
     pytest.mark.timeout(240),
     pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
 ]

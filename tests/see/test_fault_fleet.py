@@ -21,7 +21,7 @@ from tests.see.ground import CLASSIC, MODERN, PARTITIONS, STATE, TOPIC, TRANSACT
 from tests.see.prometheus import LEFT_OUT
 
 pytestmark = [
-    pytest.mark.kafka,
+    pytest.mark.tier("all"),
     pytest.mark.timeout(240),
     pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
 ]

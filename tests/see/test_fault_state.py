@@ -15,7 +15,7 @@ from tests.see.ground import CLASSIC, FIRES_S, MODERN, PARTITIONS, STATE, Fault,
 from tests.see.prometheus import LEFT_OUT
 
 pytestmark = [
-    pytest.mark.kafka,
+    pytest.mark.tier("all"),
     pytest.mark.timeout(240),
     pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
 ]

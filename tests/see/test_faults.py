@@ -16,7 +16,7 @@ from tools.alerts import ALERTS, RECORDED
 from tools.boards import BOARDS, queries
 
 pytestmark = [
-    pytest.mark.kafka,
+    pytest.mark.tier("all"),
     pytest.mark.timeout(240),
     pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
 ]

@@ -27,7 +27,7 @@ def dumped(folder: Path, entries: list[Encoded]) -> str:
     return f"file://{folder}"
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_a_dump_in_between_does_not_hide_that_the_topic_was_re_created(topics: Topics, tmp_path: Path) -> None:
     uri, entries, lake = topics.create("identity", 1), log(61, 120), Lake.at(tmp_path / "lake")
     topics.write("identity", {0: entries[:60]})
@@ -55,7 +55,7 @@ def test_a_dump_in_between_does_not_hide_that_the_topic_was_re_created(topics: T
     assert Lake.at(lake.base, incarnation=0).identity() == known
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_a_lake_of_a_dump_has_no_topic_until_one_fits(topics: Topics, tmp_path: Path) -> None:
     entries, lake = log(63, 100), Lake.at(tmp_path / "lake")
     ingest(SPARK, dumped(tmp_path / "all.jsonl", entries), lake)

@@ -68,7 +68,7 @@ def reference(filled: str, spark: SparkSession, tmp_path_factory: pytest.TempPat
     return lake
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_bronze_is_what_was_written(reference: Lake) -> None:
     found = rows(reference.read_arrow(BRONZE))
     for p, entries in LOGS.items():
@@ -81,7 +81,7 @@ def test_bronze_is_what_was_written(reference: Lake) -> None:
     assert only_once(reference) == 1250
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("copy", ["delta", "parquet", "file", "folder"])
 def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSession, tmp_path: Path) -> None:
     uri = f"{copy}://{tmp_path}/copy"
@@ -108,7 +108,7 @@ def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSessi
     ]
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("format", ["delta", "parquet"])
 def test_batch_by_batch_is_the_same_as_at_once_and_a_second_run_changes_nothing(
     format: str, filled: str, reference: Lake, spark: SparkSession, lake_folder: Path
@@ -126,7 +126,7 @@ def test_batch_by_batch_is_the_same_as_at_once_and_a_second_run_changes_nothing(
     assert counts == {n: len(contents(reference)[n]) for n in SILVER_TABLES}
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_duckdb_reads_every_table(reference: Lake) -> None:
     import duckdb
 
@@ -137,7 +137,7 @@ def test_duckdb_reads_every_table(reference: Lake) -> None:
     assert duckdb.execute(sql).fetchall() == [(0,), (1,), (2,)]
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_filters_leave_out_what_cannot_match(topics: Topics, spark: SparkSession) -> None:
     uri = topics.create("filters", 7)
     p = partition_for("g", 7)
@@ -159,7 +159,7 @@ def test_filters_leave_out_what_cannot_match(topics: Topics, spark: SparkSession
         assert some.rdd.getNumPartitions() == max(tasks, 1), condition
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_what_is_in_a_transaction_counts_when_it_is_committed(
     topics: Topics, spark: SparkSession, lake_folder: Path
 ) -> None:
@@ -191,7 +191,7 @@ def test_what_is_in_a_transaction_counts_when_it_is_committed(
     assert [r["value"] for r in found] == [e.value for e in entries[30:]]
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_a_late_start_in_the_middle(
     topics: Topics, reference: Lake, filled: str, spark: SparkSession, lake_folder: Path
 ) -> None:
@@ -206,7 +206,7 @@ def test_a_late_start_in_the_middle(
     assert [r["offset"] for r in mine["current"]] == [r["offset"] for r in wanted]
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_a_topic_that_was_re_created(topics: Topics, spark: SparkSession, lake_folder: Path) -> None:
     uri = topics.create("again", 1)
     topics.write("again", {0: log(5, 60)})
@@ -225,7 +225,7 @@ def test_a_topic_that_was_re_created(topics: Topics, spark: SparkSession, lake_f
     assert contents(Lake.at(lake_folder, incarnation=0)) == before
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_a_stream_fills_the_lake_and_goes_on_where_it_ended(
     topics: Topics, spark: SparkSession, lake_folder: Path, tmp_path: Path
 ) -> None:
@@ -244,7 +244,7 @@ def test_a_stream_fills_the_lake_and_goes_on_where_it_ended(
     assert only_once(lake) == 850, "a stream that comes late finds that the lake has it"
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_history_that_is_about_to_be_lost(topics: Topics) -> None:
     uri = topics.create("lag", 2)
     topics.write("lag", {0: log(8, 50)})

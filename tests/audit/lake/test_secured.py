@@ -23,7 +23,7 @@ from tests.security.ground import Secured, secret_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 TOPIC, AUDITOR, STRANGER = "secured", "auditor", "stranger"
 COUNT = 400
 OPERATIONS = {"Read": AclOperation.READ, "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}

@@ -22,7 +22,7 @@ from tests.audit.lake.topics import Topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 BOTH = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
 
 

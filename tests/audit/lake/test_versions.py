@@ -85,7 +85,7 @@ def fingerprints(rows: list[dict[str, Any]]) -> tuple[set[str], set[str]]:
     return values, {r["sub_id"] for r in rows if r["kind"] == SCHEMA}
 
 
-@pytest.mark.kafka
+@pytest.mark.tier("all")
 def test_schemas_of_former_batches_are_known_in_runs_and_in_streams(
     topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sidecar.drill.local import LocalKafka
 from tests.whole.broker.differential import PROPERTIES, compare
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.tier("all")
 SCRIPTS = 500
 
 

@@ -1,0 +1,152 @@
+"""Which tests each command runs: `make quick`, `make test`, `make test-all`, `make nightly` (docs/testing.md).
+
+A test belongs to the tier of its folder (FOLDERS), and to `quick` where the table has none. `@pytest.mark.tier("test")`,
+`("all")` or `("nightly")` moves a test, a class or a module to a later tier; the nearest mark counts. A test that needs
+Kafka's jars starts a JVM, so it is never in `quick`. Each command runs its own tier and the tiers before it. `pytest FILE`
+without `--tier` runs everything in the file.
+
+Tests that share a world (worlds.py) run in one process, one after the other: the world is their xdist group.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent.parent
+TIERS = ("quick", "test", "all", "nightly")
+WORLDS = ("plain", "secured", "faults")
+FOLDERS: Mapping[str, str] = {
+    "audit/lake": "test",
+    "audit/page": "test",
+    "clients": "test",
+    "deploy": "all",
+    "differential": "test",
+    "hostile": "all",
+    "matrix": "all",
+    "page": "test",
+    "security": "test",
+    "see": "all",
+}
+"""The first tier in which a folder has tests. Earlier tiers do not even import them."""
+SEEDS: Mapping[str, float] = {"quick": 0.03, "test": 0.1, "all": 1.0, "nightly": 10.0}
+"""Share of its full number of seeds that a random test plays in each tier."""
+FIRST_SEED = "FIRST_SEED"
+RANGE = 1_000_000_000
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=TIERS, default=None, help="run the tests of this tier and of those before it")
+    parser.addoption("--only-tier", choices=TIERS, default=None, help="run the tests of this tier alone")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", 'tier(name): the first command that runs this test: "test", "all" or "nightly"')
+    # Workers of xdist inherit the variable, so all processes of a run play the same seeds.
+    os.environ.setdefault(FIRST_SEED, str(random.SystemRandom().randrange(RANGE)))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"{FIRST_SEED}={os.environ[FIRST_SEED]} tier={tier_of_run(config)}"
+
+
+def tier_of_run(config: pytest.Config) -> str:
+    """Returns the tier that the command asked for; `all` for a run of single files."""
+    found = config.getoption("--tier") or config.getoption("--only-tier") or "all"
+    return str(found)
+
+
+def _folder_tier(path: Path) -> str:
+    """Returns the tier of the nearest folder that the table names."""
+    for folder in (path, *path.parents):
+        if folder.is_relative_to(TESTS) and (name := FOLDERS.get(folder.relative_to(TESTS).as_posix())):
+            return name
+    return "quick"
+
+
+def tier_of(item: pytest.Item) -> str:
+    """Returns the tier of a test: that of its nearest mark or of its folder, and never `quick` where it needs a JVM."""
+    mark = item.get_closest_marker("tier")
+    name = _folder_tier(item.path) if mark is None else str(mark.args[0])
+    if name not in TIERS:
+        raise pytest.UsageError(f"{item.nodeid}: no such tier: {name}; there are {', '.join(TIERS)}")
+    return "test" if name == "quick" and "libs" in getattr(item, "fixturenames", ()) else name
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What no test of this run can be in is not imported."""
+    upto = config.getoption("--tier")
+    if upto is not None and TIERS.index(_folder_tier(collection_path)) > TIERS.index(upto):
+        return True
+    return None
+
+
+def _wanted(config: pytest.Config) -> tuple[str, ...]:
+    only = config.getoption("--only-tier")
+    if only is not None:
+        return (only,)
+    upto = config.getoption("--tier")
+    return TIERS if upto is None else TIERS[: TIERS.index(upto) + 1]
+
+
+def _group(item: pytest.Item) -> str:
+    """Returns the xdist group: the shared world, else the file where a fixture lives as long as the file; else none."""
+    names = getattr(item, "fixturenames", ())
+    for world in WORLDS:
+        if world in names:
+            return world
+    if tier_of(item) != "quick":
+        return item.nodeid.partition("::")[0]
+    return ""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = _wanted(config)
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (kept if tier_of(item) in wanted else left_out).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+    for item in kept:
+        if name := _group(item):
+            item.add_marker(pytest.mark.xdist_group(name))
+    # What takes longest begins first, so that all processes end together.
+    items[:] = sorted(kept, key=lambda item: -TIERS.index(tier_of(item)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """In test-all and nightly everything is installed, so a skip is a failure there."""
+    report = yield
+    strict = item.config.getoption("--tier") in ("all", "nightly") or item.config.getoption("--only-tier") is not None
+    if report.skipped and strict and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and nothing may be skipped in this tier: {report.longrepr}"
+    if report.failed:
+        seed = os.environ[FIRST_SEED]
+        report.sections.append(
+            ("to repeat this test alone", f"{FIRST_SEED}={seed} .venv/bin/python -m pytest '{item.nodeid}'")
+        )
+    return report
+
+
+@pytest.fixture(scope="session")
+def seeds(pytestconfig: pytest.Config) -> Seeds:
+    return Seeds(int(os.environ[FIRST_SEED]), SEEDS[tier_of_run(pytestconfig)])
+
+
+class Seeds:
+    """Which seeds a random test plays: other ones in each run, more of them in later tiers."""
+
+    def __init__(self, first: int, share: float) -> None:
+        self.first, self.share = first, share
+
+    def of(self, full: int, least: int = 1) -> range:
+        """Returns the seeds of this run, for a test that plays `full` of them in `make test-all`."""
+        return range(self.first, self.first + max(least, round(full * self.share)))
