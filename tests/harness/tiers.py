@@ -1,9 +1,9 @@
 """Which tests each command runs: `make quick`, `make test`, `make test-all`, `make nightly` (docs/testing.md).
 
-A test belongs to the tier of its folder (FOLDERS), and to `quick` where the table has none. `@pytest.mark.tier("test")`,
-`("all")` or `("nightly")` moves a test, a class or a module to a later tier; the nearest mark counts. A test that needs
-Kafka's jars starts a JVM, so it is never in `quick`. Each command runs its own tier and the tiers before it. `pytest FILE`
-without `--tier` runs everything in the file.
+A test belongs to the tier of its folder (FOLDERS), and to `quick` where the table has none. The nearest mark
+`@pytest.mark.tier("test")`, `("all")` or `("nightly")` moves a test, a class or a module to a later tier. A test that
+needs Kafka's jars starts a JVM, so it is never in `quick`. Each command runs its own tier and the tiers before it.
+`pytest FILE` without `--tier` runs everything in the file.
 
 Tests that share a world (worlds.py) run in one process, one after the other: the world is their xdist group.
 """
