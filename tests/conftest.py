@@ -1,4 +1,4 @@
-"""Shared fixtures. `libs`: Kafka's jars, fetched once. What starts brokers is in tests/clients/conftest.py."""
+"""Shared fixtures. `libs`: Kafka's jars, fetched once. Worlds with brokers: tests/harness/worlds.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.drill.artifacts import kafka_libs
 
-pytest_plugins = ("tests.harness.tiers", "tests.harness.costs")
+pytest_plugins = ("tests.harness.tiers", "tests.harness.costs", "tests.harness.worlds")
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -119,8 +119,9 @@ class LocalKafka:
 
     @property
     def internal(self) -> str:
-        """The brokers' listener without a sidecar in front."""
-        return ",".join(f"127.0.0.1:{self.told(n.internal_port)}" for n in self.nodes)
+        """The brokers' listener without a sidecar in front, or their own ports where one listener serves everything."""
+        ports = [n.clients_port if self.front == "one" else n.internal_port for n in self.nodes]
+        return ",".join(f"127.0.0.1:{self.told(p)}" for p in ports)
 
     def internal_sidecars(self) -> str:
         """The sidecars' addresses, whatever clients are told."""

@@ -27,12 +27,14 @@ from sidecar.drill.artifacts import java
 from sidecar.drill.clients import ProducerProcess
 from sidecar.drill.local import JVM, LocalKafka
 from sidecar.drill.processes import DrillError, Process, interrupt_on_sigterm, wait_until
+from tests.clients.wire import session_of
 
 PARTITIONS, RATE = 4, 100
 SESSION_S = 7
 JAVA_SOURCE = Path(__file__).parent.parent / "java" / "Copier.java"
 ENV = {"SIDECAR_GROUPS__INCLUDE": '["copy.*"]', "SIDECAR_LOG__LEVEL": "warning"}
-PROPERTIES = {"group.consumer.session.timeout.ms": "6000", "group.consumer.min.session.timeout.ms": "6000"}
+SESSION_MS = 6_000
+PROPERTIES = {"group.consumer.min.session.timeout.ms": str(SESSION_MS)}
 
 
 class App:
@@ -149,6 +151,8 @@ def _begin(kafka: LocalKafka, topic: str, protocol: str) -> tuple[ProducerProces
     replicas = min(3, kafka.brokers)
     for f in admin.create_topics([NewTopic(t, PARTITIONS, replicas) for t in (topic, f"{topic}-out")]).values():
         f.result(timeout=30)
+    if protocol == "consumer":
+        session_of(kafka, f"copy-{topic}", SESSION_MS)
     producer = ProducerProcess(kafka, topic, RATE, kafka.internal).start()
     apps = [App(kafka, "java", topic, protocol), App(kafka, "python", topic, protocol)]
     return producer, apps, Output(kafka, f"{topic}-out")

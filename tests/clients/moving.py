@@ -28,7 +28,7 @@ from sidecar.drill.clients import (
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.kafka import native
-from tests.clients.conftest import make_topic
+from tests.clients.ground import make_topic
 from tests.clients.test_placeholders import at_broker
 
 RATE, PARTITIONS, MEMBERS = 200, 6, 3

@@ -32,7 +32,7 @@ from sidecar.drill.clients import double_owned, missing
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import DrillError, interrupt_on_sigterm, wait_until
 from sidecar.kafka import native
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.clients.moving import (
     CLIENTS,
     MEMBERS,

@@ -28,7 +28,7 @@ from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_groups as lg
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.clients.moving import groups as moved
 from tests.clients.moving import picture, where
 from tests.clients.wire import join_request, reset, talk

@@ -7,17 +7,15 @@ import threading
 import time
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer
 
 from sidecar.coordinator.tail import LATE_S, StateLog, Tail
 from sidecar.core.consumer.records import GroupRecord
 from sidecar.drill.local import LocalKafka
 from sidecar.state.codec import Stamp, StateCodec
-from tests.clients.conftest import make_topic
+from tests.clients.ground import make_topic
 from tests.inprocess.house import Counted, Lines
 
-pytestmark = pytest.mark.tier("all")
 PARTITIONS, RECORDS = 3, 500
 
 

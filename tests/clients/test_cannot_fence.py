@@ -16,7 +16,7 @@ from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_heartbeat as ch
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.clients.wire import join_request, talk
 
 pytestmark = pytest.mark.tier("all")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,10 +23,10 @@ from sidecar.drill.clients import (
 )
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
-from tests.clients.conftest import make_topic
+from tests.clients.ground import make_topic
 from tests.clients.wire import describe, described, listed_type
 
-pytestmark = pytest.mark.tier("all")
+LATER = pytest.mark.tier("all")
 PARTITIONS = 6
 
 
@@ -108,7 +107,7 @@ class Run:
 
 
 @pytest.fixture
-def run(trio: LocalKafka, request: pytest.FixtureRequest, folder: Path) -> Iterator[Run]:
+def run(trio: LocalKafka, request: pytest.FixtureRequest) -> Iterator[Run]:
     made = Run(
         trio, request.node.name.split("[")[0].removeprefix("test_").replace("_", "-")[:40] + f"-{time.time_ns() % 997}"
     )
@@ -124,7 +123,7 @@ def kill_owner(kafka: LocalKafka, group: str) -> None:
     kafka.start_sidecar(owner)
 
 
-@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("protocol", ["range", pytest.param("cooperative-sticky", marks=LATER)])
 def test_java_and_librdkafka_in_one_group_and_the_owner_dies(run: Run, protocol: str) -> None:
     run.java("java", protocol)
     run.settle(1)
@@ -156,6 +155,7 @@ def test_a_static_member_restarts_without_a_rebalance_though_the_owner_dies(run:
     run.judge()
 
 
+@LATER
 @pytest.mark.parametrize("client", ["java", "python"])
 def test_a_member_that_sleeps_through_a_rebalance(run: Run, client: str) -> None:
     """KIP-792: what it claims when it is back gives nothing to two members."""
@@ -182,6 +182,7 @@ def test_a_member_that_sleeps_through_a_rebalance(run: Run, client: str) -> None
     run.judge()
 
 
+@LATER
 def test_rolling_change_to_the_consumer_protocol_and_back_under_load(run: Run) -> None:
     old = [run.java(f"classic-{n}", "cooperative-sticky") for n in range(3)]
     run.settle(3)

@@ -24,9 +24,9 @@ from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.kafka.cluster import Cluster
 from sidecar.wire.generated import consumer_group_heartbeat as ch
-from tests.clients.conftest import ENV, make_topic
+from tests.clients.ground import ENV, make_topic
+from tests.clients.wire import session_of
 
-pytestmark = pytest.mark.tier("all")
 SHORT = {**ENV, "SIDECAR_CONSUMER__MIN_SESSION_TIMEOUT_MS": "1000", "SIDECAR_CONSUMER__SESSION_TIMEOUT_MS": "6000"}
 
 
@@ -47,15 +47,6 @@ class Crooked(LocalKafka):
     def sidecar_settings(self, n: Broker) -> dict[str, str]:
         env = super().sidecar_settings(n)
         return env | ({"SIDECAR_GROUPS__INCLUDE": '["other.*"]'} if n.node_id == 2 else {})
-
-
-@pytest.fixture(scope="module")
-def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """As it should be, but members that are silent are removed sooner."""
-    cluster = LocalKafka(tmp_path_factory.mktemp("trio"), sidecar_env=SHORT)
-    with cluster:
-        cluster.wait_ready()
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +164,7 @@ def test_groups_are_listed_whoever_coordinates_them(trio: LocalKafka) -> None:
 def test_who_was_silent_is_named(trio: LocalKafka) -> None:
     """A process that is stopped does not say that it leaves."""
     at = ("--bootstrap", trio.internal)
+    session_of(trio, "managed-quiet", 2_000)
     wire = asyncio.run(silent(trio.internal_sidecars().split(",")[0], "managed-quiet"))
 
     def gone() -> bool:
@@ -232,6 +224,7 @@ def test_a_doctor_finds_nothing_wrong_where_nothing_is(trio: LocalKafka) -> None
     assert bypass[""]["status"] == "1"
 
 
+@pytest.mark.tier("all")
 def test_a_doctor_finds_what_is_planted(pair: LocalKafka) -> None:
     bootstrap = f"127.0.0.1:{pair.nodes[0].sidecar_port}"
     alter(pair.internal, "__group_state", "min.compaction.lag.ms", "1000")
@@ -256,5 +249,5 @@ def test_a_doctor_finds_what_is_planted(pair: LocalKafka) -> None:
 
 def test_a_sidecar_tells_of_itself(trio: LocalKafka) -> None:
     told = trio.get(trio.nodes[0], "/about")
-    assert told["node_id"] == 1 and told["settings"]["groups.include"] == ["managed.*"]
+    assert told["node_id"] == 1 and told["settings"]["groups.include"] == ["managed.*", "copy.*"]
     assert abs(told["wall_ms"] - time.time() * 1000) < 5_000

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sidecar.drill.local import LocalKafka
-from tests.clients.exactly_once import ENV, PROPERTIES, late_commit, run
+from tests.clients.exactly_once import PROPERTIES, late_commit, run
 
 pytestmark = pytest.mark.tier("all")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    made = LocalKafka(tmp_path_factory.mktemp("eos"), sidecar_env=ENV, properties=PROPERTIES)
-    with made:
-        made.wait_ready()
-        yield made
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_every_record_is_in_the_output_once(cluster: LocalKafka, protocol: str) -> None:
-    figures = run(cluster, 3, protocol)
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.tier("test"))])
+def test_every_record_is_in_the_output_once(trio: LocalKafka, protocol: str) -> None:
+    """One application is killed, then the other one together with the owner; then one sleeps past its session."""
+    figures = run(trio, 3, protocol)
     assert (figures["missing"], figures["twice"]) == (0, 0), figures
 
 
-def test_a_removed_member_that_has_joined_again_cannot_commit_what_it_read_before(cluster: LocalKafka) -> None:
-    found = late_commit(cluster)
+def test_a_removed_member_that_has_joined_again_cannot_commit_what_it_read_before(trio: LocalKafka) -> None:
+    found = late_commit(trio)
     assert found["twice"] == 0 and found["refused"], found
 
 

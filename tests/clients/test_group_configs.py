@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
@@ -16,7 +14,6 @@ from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_config_resources as lr
 from tests.clients.wire import join_request, talk
 
-pytestmark = pytest.mark.tier("all")
 BROKER, GROUP = 4, 32
 SET, DELETE, APPEND = 0, 1, 2
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.assignment.interval.ms"

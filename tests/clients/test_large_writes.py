@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -18,16 +18,9 @@ from sidecar.process.tasks import Supervisor
 from sidecar.state.codec import Encoded
 from tests.inprocess.house import until
 
-pytestmark = pytest.mark.tier("all")
 TOPIC = "__large"
 MOST_BYTES = 100_000
 """max.message.bytes of the topic."""
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with LocalKafka(tmp_path_factory.mktemp("plain"), brokers=1, front="none") as kafka:
-        yield kafka
 
 
 class Bench:
@@ -98,8 +91,8 @@ def keys(serial: int, count: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def topic(plain: LocalKafka) -> str:
-    admin = AdminClient({"bootstrap.servers": plain.internal, "log_level": 3})
+def topic(kafka: LocalKafka) -> str:
+    admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
     made = NewTopic(TOPIC, 4, 1, config={"cleanup.policy": "compact", "max.message.bytes": str(MOST_BYTES)})
     admin.create_topics([made])[TOPIC].result(timeout=30)
     return TOPIC
@@ -116,7 +109,7 @@ def run(kafka: LocalKafka, partition: int, test: Callable[[Bench], Awaitable[Non
     asyncio.run(whole())
 
 
-def test_large_and_small_writes_follow_each_other_in_their_order(plain: LocalKafka, topic: str) -> None:
+def test_large_and_small_writes_follow_each_other_in_their_order(kafka: LocalKafka, topic: str) -> None:
     async def test(b: Bench) -> None:
         w = await b.writer()
         epoch = w.owner_epoch
@@ -129,10 +122,10 @@ def test_large_and_small_writes_follow_each_other_in_their_order(plain: LocalKaf
             *keys(1, 1), *keys(2, 300), *keys(3, 1), *keys(4, 300), *keys(5, 300), *keys(6, 2)
         ]  # fmt: skip
 
-    run(plain, 0, test)
+    run(kafka, 0, test)
 
 
-def test_a_writer_that_thinks_too_much_of_the_topic_finds_out(plain: LocalKafka, topic: str) -> None:
+def test_a_writer_that_thinks_too_much_of_the_topic_finds_out(kafka: LocalKafka, topic: str) -> None:
     async def test(b: Bench) -> None:
         w = await b.writer(batch_bytes=8 << 20)
         w.append(records(1, 300), 1)
@@ -144,11 +137,11 @@ def test_a_writer_that_thinks_too_much_of_the_topic_finds_out(plain: LocalKafka,
         await until(lambda: b.failed, 30)
         assert "MESSAGE_TOO_LARGE: a record of 2" in str(b.failed[0])
 
-    run(plain, 1, test)
+    run(kafka, 1, test)
 
 
 def test_an_owner_that_dies_half_way_leaves_nothing_and_its_heir_goes_on(
-    plain: LocalKafka, topic: str, monkeypatch: pytest.MonkeyPatch
+    kafka: LocalKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(b: Bench) -> None:
         w = await b.writer()
@@ -173,10 +166,10 @@ def test_an_owner_that_dies_half_way_leaves_nothing_and_its_heir_goes_on(
         assert not b.failed
         await until(lambda: b.read() == [*keys(1, 1), *keys(3, 1), *keys(4, 200)], 10)
 
-    run(plain, 2, test)
+    run(kafka, 2, test)
 
 
-def test_a_former_owner_cannot_end_what_it_began(plain: LocalKafka, topic: str) -> None:
+def test_a_former_owner_cannot_end_what_it_began(kafka: LocalKafka, topic: str) -> None:
     async def test(b: Bench) -> None:
         w, heir = await b.writer(), await b.writer()
         w.append(records(1, 300), 1)
@@ -186,4 +179,4 @@ def test_a_former_owner_cannot_end_what_it_began(plain: LocalKafka, topic: str) 
         await until(lambda: b.written == [2], 30)
         await until(lambda: b.read() == keys(2, 300), 10)
 
-    run(plain, 3, test)
+    run(kafka, 3, test)

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.drill.local import LocalKafka
 from tests.clients.test_large_writes import Bench, keys, records, run
 from tests.inprocess.house import until
-
-pytestmark = pytest.mark.tier("all")
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with LocalKafka(tmp_path_factory.mktemp("anew"), brokers=1, front="none") as kafka:
-        yield kafka
 
 
 def make(admin: AdminClient, topic: str) -> None:
@@ -42,22 +31,22 @@ async def made_anew(b: Bench, admin: AdminClient, pinned: bool) -> None:
     await until(lambda: b.failed or len(b.written) == 2, 30)
 
 
-def test_by_its_id_nothing_gets_into_the_new_topic(plain: LocalKafka) -> None:
+def test_by_its_id_nothing_gets_into_the_new_topic(kafka: LocalKafka) -> None:
     async def test(b: Bench) -> None:
-        admin = AdminClient({"bootstrap.servers": plain.internal, "log_level": 3})
+        admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
         await made_anew(b, admin, pinned=True)
         assert "by-id is another topic now" in str(b.failed[0]) and b.written == [1]
         assert b.read() == []
 
-    run(plain, 0, test, "by-id")
+    run(kafka, 0, test, "by-id")
 
 
-def test_by_its_name_it_does(plain: LocalKafka) -> None:
+def test_by_its_name_it_does(kafka: LocalKafka) -> None:
     """What brokers before 4.1 do, and what the test above would not see if it looked at nothing."""
 
     async def test(b: Bench) -> None:
-        admin = AdminClient({"bootstrap.servers": plain.internal, "log_level": 3})
+        admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
         await made_anew(b, admin, pinned=False)
         assert not b.failed and b.read() == keys(2, 1)
 
-    run(plain, 0, test, "by-name")
+    run(kafka, 0, test, "by-name")

@@ -14,7 +14,7 @@ from sidecar.core.placement import partition_for
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.members import ClassicSpeaker, ConsumerSpeaker
 from sidecar.kafka.cluster import Cluster
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 
 pytestmark = [pytest.mark.tier("all"), pytest.mark.timeout(120)]
 PARTITIONS = 50

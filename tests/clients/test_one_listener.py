@@ -22,10 +22,9 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_fetch as of
-from tests.clients.conftest import make_topic
+from tests.clients.ground import make_topic
 from tests.clients.wire import join_request, talk
 
-pytestmark = pytest.mark.tier("all")
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 

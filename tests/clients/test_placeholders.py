@@ -39,7 +39,7 @@ from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.generated import txn_offset_commit as tc
-from tests.clients.conftest import ENV, make_topic
+from tests.clients.ground import ENV, make_topic
 from tests.clients.slow_line import Held, SlowLine
 from tests.clients.wire import join_request
 

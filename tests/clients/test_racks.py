@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.cluster import ClusterView, MetadataReader
 from sidecar.kafka.net import BrokerConnection
+from tests.clients.ground import make_topic
 
-pytestmark = pytest.mark.tier("all")
 
-
-def test_a_sidecar_that_starts_while_a_broker_is_down_knows_its_rack(tmp_path: Path) -> None:
+@pytest.mark.tier("all")
+def test_a_sidecar_that_starts_while_a_broker_is_down_knows_its_rack(trio: LocalKafka) -> None:
     """Symptom: its topics had another hash than before, so every consumer group got a new epoch, and one more when the
     broker came back."""
-    with LocalKafka(tmp_path, brokers=3, front="none") as kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})
-        admin.create_topics([NewTopic("t", 3, 3)])["t"].result(timeout=30)
-        asyncio.run(compare(kafka))
+    make_topic(trio, "t-racks", 3)
+    asyncio.run(compare(trio))
 
 
 async def compare(kafka: LocalKafka) -> None:
@@ -31,7 +27,8 @@ async def compare(kafka: LocalKafka) -> None:
     assert last.process is not None
     conn = await BrokerConnection.open("127.0.0.1", first.internal_port, "racks")
     before = MetadataReader({})
-    seen = await until(before, conn, lambda view: len(view.topics) == 1)  # this broker may learn of it a bit later
+    # This broker may learn of it a bit later.
+    seen = await until(before, conn, lambda view: "t-racks" in {t.name for t in view.topics})
     await asyncio.to_thread(last.process.stop)
     await until(before, conn, lambda view: 3 not in view.brokers)
     racks: dict[int, str | None] = {}

@@ -21,7 +21,7 @@ from sidecar.audit.dump import DumpRecord, read_dump
 from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
 from sidecar.state.keys import StateKey, decode_key
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.clients.test_cli import silent
 
 pytestmark = [pytest.mark.tier("all"), pytest.mark.timeout(120)]

@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from sidecar.core.errors import Code
@@ -23,10 +22,9 @@ from sidecar.state.keys import decode_key
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import metadata as md
-from tests.clients.conftest import make_topic
+from tests.clients.ground import make_topic
 from tests.clients.wire import join_request, talk
 
-pytestmark = pytest.mark.tier("all")
 GROUP = "managed-trio"
 
 
@@ -170,32 +168,32 @@ def run_sidecar(folder: Path, *args: str, **env: str) -> tuple[int | None, str]:
     return p.returncode, p.log.read_text()
 
 
-def test_without_a_broker_it_says_so_and_gives_up_after_a_while(folder: Path) -> None:
+def test_without_a_broker_it_says_so_and_gives_up_after_a_while(tmp_path: Path) -> None:
     listen, broker = free_ports(2)
     args = ["--listen", f"127.0.0.1:{listen}", "--broker", f"127.0.0.1:{broker}", "--node-id", "1"]
-    code, log = run_sidecar(folder, *args, SIDECAR_BROKER_WAIT_MS="1000")
+    code, log = run_sidecar(tmp_path, *args, SIDECAR_BROKER_WAIT_MS="1000")
     assert code == 1
     assert "waiting for the broker" in log
     assert re.search(r"sidecar: no use of broker 127\.0\.0\.1:\d+ for 1 s: .*refused.*Check --broker", log)
 
 
-def test_a_node_id_that_is_no_broker_is_refused(trio: LocalKafka, folder: Path) -> None:
+def test_a_node_id_that_is_no_broker_is_refused(trio: LocalKafka, tmp_path: Path) -> None:
     (listen,) = free_ports(1)
     broker = trio.nodes[0].clients_port
     args = ["--listen", f"127.0.0.1:{listen}", "--broker", f"127.0.0.1:{broker}", "--node-id", "77"]
-    code, log = run_sidecar(folder, *args, SIDECAR_BROKER_WAIT_MS="500")
+    code, log = run_sidecar(tmp_path, *args, SIDECAR_BROKER_WAIT_MS="500")
     assert code == 1 and "node id 77 is not among the brokers [1, 2, 3]" in log
 
 
-def test_bad_settings_are_listed_and_nothing_starts(folder: Path) -> None:
-    code, log = run_sidecar(folder, "--listen", "x", "--node-id", "-4", SIDECAR_NONSENSE="1")
+def test_bad_settings_are_listed_and_nothing_starts(tmp_path: Path) -> None:
+    code, log = run_sidecar(tmp_path, "--listen", "x", "--node-id", "-4", SIDECAR_NONSENSE="1")
     assert code == 2
     for word in ("listen", "broker: Field required", "node_id", "SIDECAR_NONSENSE"):
         assert word in log
 
 
-def test_a_port_in_use_is_a_clear_line(trio: LocalKafka, folder: Path) -> None:
+def test_a_port_in_use_is_a_clear_line(trio: LocalKafka, tmp_path: Path) -> None:
     n = trio.nodes[0]
     args = ["--listen", f"127.0.0.1:{n.sidecar_port}", "--broker", f"127.0.0.1:{n.clients_port}", "--node-id", "1"]
-    code, log = run_sidecar(folder, *args)
+    code, log = run_sidecar(tmp_path, *args)
     assert code == 1 and "cannot listen on" in log

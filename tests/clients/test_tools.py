@@ -15,9 +15,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from sidecar.drill.artifacts import java, kafka_libs
 from sidecar.drill.local import JVM, LocalKafka
 from sidecar.drill.processes import wait_until
-from tests.clients.conftest import ENV, make_topic
+from tests.clients.ground import make_topic
 
-pytestmark = pytest.mark.tier("all")
 SOURCE = Path(__file__).parent.parent / "java" / "Tools.java"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 LIST_GROUPS = "org.apache.kafka.tools.GroupsCommand"
@@ -101,19 +100,11 @@ def _has_all(c: Consumer) -> Callable[[], bool]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    made = LocalKafka(tmp_path_factory.mktemp("tools"), brokers=1, sidecar_env=ENV)
-    with made:
-        made.wait_ready()
-        yield made
-
-
-@pytest.fixture(scope="module")
-def sides(cluster: LocalKafka) -> Iterator[tuple[Side, Side]]:
-    node = cluster.nodes[0]
-    make_topic(cluster, TOPIC, 4)
-    make_topic(cluster, OTHER, 2)
-    producer = Producer({"bootstrap.servers": cluster.internal, "log_level": 3})
+def sides(kafka: LocalKafka) -> Iterator[tuple[Side, Side]]:
+    node = kafka.nodes[0]
+    make_topic(kafka, TOPIC, 4)
+    make_topic(kafka, OTHER, 2)
+    producer = Producer({"bootstrap.servers": kafka.internal, "log_level": 3})
     for n in range(40):
         producer.produce(TOPIC, f"{n}", partition=n % 4)
         producer.produce(OTHER, f"{n}", partition=n % 2)
@@ -152,7 +143,7 @@ def sides(cluster: LocalKafka) -> Iterator[tuple[Side, Side]]:
             c.close()
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "3.9.1"])
+@pytest.fixture(scope="module", params=["4.3.1", pytest.param("3.9.1", marks=pytest.mark.tier("all"))])
 def tools(request: pytest.FixtureRequest) -> Iterator[Tools]:
     made = Tools(request.param)
     yield made

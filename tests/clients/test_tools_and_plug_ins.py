@@ -5,40 +5,29 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.drill.artifacts import java, kafka_libs
 from sidecar.drill.local import LocalKafka
-from tests.clients.conftest import ENV
 
-pytestmark = pytest.mark.tier("all")
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 LIST_GROUPS = "org.apache.kafka.tools.GroupsCommand"
 JAVA = Path(__file__).resolve().parent.parent / "java"
 
 
 @pytest.fixture(scope="module")
-def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    env = {**ENV, "SIDECAR_CONSUMER__ASSIGNORS": '["uniform", "range", "rack-aware"]'}
-    cluster = LocalKafka(tmp_path_factory.mktemp("racks"), sidecar_env=env)
-    with cluster:
-        cluster.wait_ready()
-        admin = AdminClient({"bootstrap.servers": cluster.internal, "log_level": 3})
-        spread = [[1], [2], [3], [1], [2], [3]]
-        topics = [
-            NewTopic("stock-eu", 6, replica_assignment=spread),
-            NewTopic("stock-us", 3, 1),
-            NewTopic("other", 2, 1),
-        ]
-        for future in admin.create_topics(topics).values():
-            future.result(timeout=30)
-        time.sleep(1)
-        yield cluster
+def racks(trio_world: LocalKafka) -> LocalKafka:
+    admin = AdminClient({"bootstrap.servers": trio_world.internal, "log_level": 3})
+    spread = [[1], [2], [3], [1], [2], [3]]
+    topics = [NewTopic("stock-eu", 6, replica_assignment=spread), NewTopic("stock-us", 3, 1)]
+    for future in admin.create_topics(topics).values():
+        future.result(timeout=30)
+    return trio_world
 
 
 def tool(kafka: LocalKafka, main: str, *args: str, fails: bool = False) -> str:
@@ -154,36 +143,3 @@ def test_a_rack_aware_plug_in_gives_each_member_the_partitions_of_its_rack(racks
     finally:
         for m in members.values():
             m.close()
-
-
-def test_kafka_consumer_groups_and_kafka_groups(racks: LocalKafka) -> None:
-    p = Producer({"bootstrap.servers": racks.bootstrap, "log_level": 3})
-    for i in range(20):
-        p.produce("other", str(i), str(i))
-    assert p.flush(30) == 0
-    group = "managed-tools"
-    member = Polling(racks, group, ["other"], enable_auto_commit="false")
-    until(lambda: len(member.has()) == 2, "it has both")
-    member.commit([TopicPartition("other", 0, 4), TopicPartition("other", 1, 5)])
-    offsets = tool(racks, GROUPS, "--describe", "--group", group)
-    assert offsets.count("other") == 2 and " 4 " in offsets and " 5 " in offsets
-    listed = rows(tool(racks, GROUPS, "--list", "--type", "--state"))
-    assert listed[group] == ["Consumer", "Stable"]
-    assert group in tool(racks, GROUPS, "--list", "--state", "Stable", "--type", "consumer")
-    assert group not in tool(racks, GROUPS, "--list", "--state", "Empty")
-    assert rows(tool(racks, LIST_GROUPS, "--list"))[group] == ["Consumer", "consumer"]
-    assert group in tool(racks, LIST_GROUPS, "--list", "--consumer")
-    busy = tool(racks, GROUPS, "--delete-offsets", "--group", group, "--topic", "other", fails=True)
-    assert "subscribed" in busy.lower(), busy
-    assert "is not empty" in tool(racks, GROUPS, "--delete", "--group", group, fails=True)
-    member.close()
-    until(lambda: "Empty" in tool(racks, GROUPS, "--describe", "--group", group, "--state"), "it is empty", 20)
-    reset = tool(
-        racks, GROUPS, "--reset-offsets", "--group", group, "--topic", "other:0", "--to-offset", "1", "--execute"
-    )
-    assert "other" in reset
-    assert " 1 " in tool(racks, GROUPS, "--describe", "--group", group, "--offsets")
-    tool(racks, GROUPS, "--delete-offsets", "--group", group, "--topic", "other")
-    assert "other " not in tool(racks, GROUPS, "--describe", "--group", group, "--offsets", fails=True)
-    assert "successful" in tool(racks, GROUPS, "--delete", "--group", group)
-    assert group not in tool(racks, GROUPS, "--list")

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.drill.local import LocalKafka
 from tests.clients import test_one_listener as one
-from tests.clients.conftest import ENV, make_topic
+from tests.clients.ground import ENV, make_topic
 
 pytestmark = pytest.mark.tier("all")
 

@@ -13,6 +13,7 @@ from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import describe_groups as dg
+from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_groups as lg
 
 T = TypeVar("T")
@@ -52,6 +53,17 @@ def join_request(group: str, member: str, topics: list[str]) -> ch.ConsumerGroup
         subscribed_topic_names=topics,
         topic_partitions=[],
     )
+
+
+def session_of(kafka: LocalKafka, group: str, timeout_ms: int) -> None:
+    """Sets consumer.session.timeout.ms of one group of the consumer protocol."""
+
+    async def alter(conn: BrokerConnection) -> int:
+        config = ia.AlterableConfig("consumer.session.timeout.ms", 0, str(timeout_ms))
+        req = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(32, group, [config])])
+        return int((await conn.request(ia, "IncrementalAlterConfigs", req)).responses[0].error_code)
+
+    assert talk(kafka, alter) == 0
 
 
 def owner_node(kafka: LocalKafka, group: str) -> int:

@@ -68,8 +68,9 @@ class Costs:
         self.starts: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.wall_s[report.nodeid] += report.duration
-        self.cpu_s[report.nodeid] += getattr(report, "cpu_s", 0.0)
+        test = report.nodeid.partition("@")[0]  # xdist appends the group
+        self.wall_s[test] += report.duration
+        self.cpu_s[test] += getattr(report, "cpu_s", 0.0)
         self.starts.update(getattr(report, "starts", {}))
 
     def lines(self) -> Iterable[str]:

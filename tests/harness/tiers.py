@@ -20,7 +20,8 @@ import pytest
 
 TESTS = Path(__file__).resolve().parent.parent
 TIERS = ("quick", "test", "all", "nightly")
-WORLDS = ("plain", "secured", "faults")
+WORLDS = {"trio_world": "trio", "kafka": "kafka"}
+"""Fixture of a shared world -> xdist group of the tests that use it."""
 FOLDERS: Mapping[str, str] = {
     "audit/lake": "test",
     "audit/page": "test",
@@ -97,14 +98,15 @@ def _wanted(config: pytest.Config) -> tuple[str, ...]:
 def _group(item: pytest.Item) -> str:
     """Returns the xdist group: the shared world, else the file where a fixture lives as long as the file; else none."""
     names = getattr(item, "fixturenames", ())
-    for world in WORLDS:
-        if world in names:
-            return world
+    for fixture, group in WORLDS.items():
+        if fixture in names:
+            return group
     if tier_of(item) != "quick":
         return item.nodeid.partition("::")[0]
     return ""
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = _wanted(config)
     kept: list[pytest.Item] = []
@@ -131,7 +133,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed:
         seed = os.environ[FIRST_SEED]
         report.sections.append(
-            ("to repeat this test alone", f"{FIRST_SEED}={seed} .venv/bin/python -m pytest '{item.nodeid}'")
+            (
+                "to repeat this test alone",
+                f"{FIRST_SEED}={seed} .venv/bin/python -m pytest '{item.nodeid.partition('@')[0]}'",
+            )
         )
     return report
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from sidecar.drill.local import LocalKafka
-from tests.clients.conftest import ENV, make_topic
+from tests.clients.ground import make_topic
 from tests.page.browser import Eyes, chromium, fits, until
 
 if TYPE_CHECKING:
@@ -20,12 +20,9 @@ pytestmark = pytest.mark.tier("all")
 GROUP = "managed-<b>page</b>"
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    env = {**ENV, "SIDECAR_EXPORTER__INTERVAL_MS": "500"}
-    with LocalKafka(tmp_path_factory.mktemp("page"), brokers=2, sidecar_env=env) as cluster:
-        cluster.wait_ready()
-        yield cluster
+@pytest.fixture
+def kafka(trio: LocalKafka) -> LocalKafka:
+    return trio
 
 
 @pytest.fixture(scope="module")

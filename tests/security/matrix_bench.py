@@ -41,7 +41,7 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import sync_group as sy
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.security.ground import ADMIN, Secured
 
 T = TypeVar("T")

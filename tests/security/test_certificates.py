@@ -16,7 +16,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.properties import of
 from sidecar.process.principals import knows_clients
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.inprocess.house import Lines
 from tests.security.ground import ADMIN, Secured
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.security.ground import ADMIN, Secured, secret_of
 from tests.security.test_own import consumed
 from tests.security.test_rights import SIDECAR, give

@@ -21,7 +21,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process, wait_until
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import metadata as md
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.clients.wire import join_request
 from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, tells_none
 from tests.security.raw import RawClient, plain

@@ -24,7 +24,7 @@ from sidecar.kafka.net import BrokerConnection, NotAuthenticated
 from sidecar.kafka.properties import of, read
 from sidecar.kafka.security import Security
 from sidecar.wire.generated import list_groups as lg
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.security.ground import ADMIN, MODULE, Authority, Secured, dumped, secret_of, tells_none
 from tests.security.test_own import consumed
 from tests.security.tokens import Issuer, issuer

@@ -22,7 +22,7 @@ from sidecar.kafka.net import BrokerConnection, ConnectionLost, NotAuthenticated
 from sidecar.kafka.properties import of
 from sidecar.kafka.security import Security
 from sidecar.wire.generated import list_groups as lg
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.security.ground import ADMIN, MARK, MECHANISMS, Secured, tells_none
 
 pytestmark = pytest.mark.tier("all")

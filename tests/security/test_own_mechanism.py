@@ -13,7 +13,7 @@ import pytest
 from sidecar.drill.artifacts import java
 from sidecar.drill.local import JVM, LocalKafka
 from sidecar.wire.generated import describe_groups as dg
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.security.ground import ADMIN, MECHANISMS, Secured
 from tests.security.raw import RawClient
 from tests.security.test_clients import GROUPS

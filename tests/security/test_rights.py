@@ -40,7 +40,7 @@ from sidecar.wire.generated import delete_groups as dl
 from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import txn_offset_commit as tc
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.clients.test_tools import Tools
 from tests.security.ground import ACLS_KNOWN_S, ADMIN, Secured
 from tests.security.matrix_bench import MINE, TXN, Bench, Site, until

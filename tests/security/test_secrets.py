@@ -24,7 +24,7 @@ from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.kafka.tokens import unsecured
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.kafka.test_properties import pkcs12
 from tests.security.ground import ADMIN, MARK, Papers, Secured, dumped, secret_of, tells_none
 from tests.security.test_own import consumed

@@ -32,7 +32,7 @@ from sidecar.drill.processes import wait_until
 from sidecar.state.codec import CONFIG, StateCodec
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.wire.generated import incremental_alter_configs as ia
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.security.ground import ADMIN, BROKER, Secured, secret_of
 from tests.security.raw import RawClient, plain
 

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
-from tests.clients.conftest import make_topic
+from tests.clients.ground import make_topic
 from tests.see.auditing import Audit
 from tests.see.ground import AUDIT, SEE, SIDECARS, TOPIC, Ground, plug_in
 from tests.see.load import load

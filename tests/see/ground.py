@@ -22,7 +22,7 @@ from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import DrillError, free_ports, wait_until
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 from tests.audit.lake.topics import Topics
-from tests.clients.conftest import ENV
+from tests.clients.ground import ENV
 from tests.clients.wire import owner_node
 from tests.see.prometheus import Prometheus
 from tests.see.tolerated import RAISES_TOO

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from sidecar.audit.session import session
 
@@ -27,10 +27,9 @@ def spark() -> Iterator[SparkSession]:
 QUICK = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
 
 
-@pytest.fixture(scope="package")
-def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    with LocalKafka(tmp_path_factory.mktemp("kafka"), brokers=1, front="none") as kafka:
-        yield Topics(kafka.bootstrap)
+@pytest.fixture(scope="session")
+def topics(kafka: LocalKafka) -> Topics:
+    return Topics(kafka.internal)
 
 
 @pytest.fixture
