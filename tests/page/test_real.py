@@ -16,7 +16,6 @@ from tests.page.browser import Eyes, chromium, fits, until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = pytest.mark.tier("all")
 GROUP = "managed-<b>page</b>"
 
 

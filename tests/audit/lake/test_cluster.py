@@ -8,10 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sidecar.audit import query
 from sidecar.audit.lake import Lake
 from tests.audit.lake.standalone import cluster
 from tests.audit.lake.test_pipeline import dump, gold_of, played
+
+pytestmark = pytest.mark.tier("all")
 
 
 def audited(source: Path, lake: Path, master: str) -> Lake:

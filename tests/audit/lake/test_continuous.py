@@ -29,6 +29,8 @@ from tests.audit.lake.topics import Topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.tier("all")
+
 
 def test_what_passes_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
     """Here a file that is not whole yet."""
@@ -98,7 +100,6 @@ def test_the_age_of_what_is_not_in_the_lake_goes_on(monkeypatch: pytest.MonkeyPa
     assert oldest == [35, 30]
 
 
-@pytest.mark.tier("all")
 def test_what_was_lost_is_told_until_the_end(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     """What was gone before the first batch is not lost by this audit: it was not there yet."""
     uri = topics.create("gone", 1, **{"cleanup.policy": "delete", "retention.ms": "-1"})
@@ -135,7 +136,6 @@ def test_the_first_failure_ends_it(spark: SparkSession, tmp_path: Path) -> None:
         Continuous(spark, f"file://{tmp_path}/none", Lake.at(tmp_path / "lake"), {}).run()
 
 
-@pytest.mark.tier("all")
 def test_a_topic_that_was_made_anew_ends_it(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     uri = topics.create("anew", 1)
     topics.write("anew", {0: log(32, 60)})
@@ -149,7 +149,6 @@ def test_a_topic_that_was_made_anew_ends_it(spark: SparkSession, topics: Topics,
         Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.1, say=say).run()
 
 
-@pytest.mark.tier("all")
 def test_the_command_keeps_up_tells_prometheus_and_stops_when_asked(topics: Topics, tmp_path: Path) -> None:
     uri = topics.create("live", 2)
     entries = log(33, 120)

@@ -22,6 +22,8 @@ from sidecar.cli.main import app
 from tests.audit.lake.making import bronze
 from tests.audit.lake.test_pipeline import played
 
+pytestmark = pytest.mark.tier("all")
+
 
 def test_spark_submit(root: Path, tmp_path: Path) -> None:
     dump([bronze(played(4, 60)[1], 0)], tmp_path / "a.jsonl")

@@ -68,7 +68,6 @@ def reference(filled: str, spark: SparkSession, tmp_path_factory: pytest.TempPat
     return lake
 
 
-@pytest.mark.tier("all")
 def test_bronze_is_what_was_written(reference: Lake) -> None:
     found = rows(reference.read_arrow(BRONZE))
     for p, entries in LOGS.items():
@@ -81,8 +80,9 @@ def test_bronze_is_what_was_written(reference: Lake) -> None:
     assert only_once(reference) == 1250
 
 
-@pytest.mark.tier("all")
-@pytest.mark.parametrize("copy", ["delta", "parquet", "file", "folder"])
+@pytest.mark.parametrize(
+    "copy", ["folder", *(pytest.param(c, marks=pytest.mark.tier("all")) for c in ("delta", "parquet", "file"))]
+)
 def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSession, tmp_path: Path) -> None:
     uri = f"{copy}://{tmp_path}/copy"
     if copy == "delta":

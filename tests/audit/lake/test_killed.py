@@ -34,6 +34,8 @@ from tests.audit.lake.conftest import rows
 from tests.audit.lake.making import bronze, log
 from tests.audit.lake.test_pipeline import gold_of, played
 
+pytestmark = pytest.mark.tier("all")
+
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 STRIDE = 41
 """One step of so many is tried, others in each run."""

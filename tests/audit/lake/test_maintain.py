@@ -36,6 +36,8 @@ from tests.audit.lake.test_pipeline import gold_of, played
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.tier("all")
+
 BATCHES = 6
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 STRIDE = 61
