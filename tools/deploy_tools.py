@@ -69,9 +69,7 @@ def tool(name: str) -> Path:
         return found
     go = shutil.which("go")
     if go is None:
-        raise ToolError(
-            f"{name} is built by Go, which is not installed: install Go 1.26 or later, or set SIDECAR_WITHOUT_GO=1"
-        )
+        raise ToolError(f"{name} is built by Go, which is not installed: install Go 1.26 or later")
     found.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=found.parent) as folder:
         env = {**os.environ, "GOBIN": folder, "CGO_ENABLED": "0"}

@@ -44,7 +44,7 @@ SERVICE_KEYS = {
 ROOTLESS = re.compile(r"[1-9][0-9]*(:[1-9][0-9]*)?")
 PINNED = re.compile(r"[a-z./-]+(:v?[0-9]+\.[0-9]+\.[0-9]+)?(@sha256:[0-9a-f]{64})?")
 """An exact tag, a digest, or both; see pinned()."""
-go = pytest.mark.skipif(os.environ.get("SIDECAR_WITHOUT_GO") == "1", reason="SIDECAR_WITHOUT_GO=1")
+go = pytest.mark.needs("go")
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """The chart and the manifests: the real helm renders them, kubeconform judges them with the vendored schemas, and what
 they say to the sidecar is loaded with its real settings. No network, no cluster.
-
-Go builds both tools. Without it these tests fail: a test that did not run is not green. SIDECAR_WITHOUT_GO=1 leaves
-them out."""
+Go builds both tools."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ from tools.alerts import RUNBOOK
 from tools.deploy_tools import CHART, KUBECONFORM, MANIFESTS, ROOT, ToolError, helm, manifest, template, tool
 
 pytestmark = [
-    pytest.mark.skipif(os.environ.get("SIDECAR_WITHOUT_GO") == "1", reason="SIDECAR_WITHOUT_GO=1"),
+    pytest.mark.needs("go"),
     pytest.mark.timeout(1200),  # the first one builds both, unless `make test` has
 ]
 SCHEMAS = Path(__file__).parent / "schemas"

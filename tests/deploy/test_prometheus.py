@@ -13,9 +13,9 @@ import trustme
 import yaml
 
 from tests.process.admin_ground import OTHER, TOKEN, Ground, given, run
-from tests.see.prometheus import LEFT_OUT, Prometheus, program
+from tests.see.prometheus import Prometheus, program
 
-pytestmark = pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1")
+pytestmark = pytest.mark.needs("prometheus", "promtool")
 FILE = "guarded.yml"
 UP = 'up{job="kafka-group-sidecar"}'
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", 'tier(name): the first command that runs this test: "test", "all" or "nightly"')
+    config.addinivalue_line(
+        "markers", "needs(program, ...): skipped, with this reason, where one of them is not installed"
+    )
     # Workers of xdist inherit the variable, so all processes of a run play the same seeds.
     os.environ.setdefault(FIRST_SEED, str(random.SystemRandom().randrange(RANGE)))
 
@@ -118,6 +122,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in kept:
         if name := _group(item):
             item.add_marker(pytest.mark.xdist_group(name))
+        for mark in item.iter_markers("needs"):
+            if missing := [name for name in mark.args if shutil.which(name) is None]:
+                item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)}"))
     # What takes longest begins first, so that all processes end together.
     items[:] = sorted(kept, key=lambda item: -TIERS.index(tier_of(item)))
 

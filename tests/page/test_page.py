@@ -1,11 +1,7 @@
-"""The page at the admin endpoint in a real browser, over a synthetic copy of the state topic.
-
-Without a browser these tests fail: a test that did not run is not green. ADMIN_PAGE_WITHOUT_BROWSER=1 leaves them
-out."""
+"""The page at the admin endpoint in a real browser, over a synthetic copy of the state topic."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +16,7 @@ from tests.process.admin_ground import TOKEN, Ground, given
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("ADMIN_PAGE_WITHOUT_BROWSER") == "1", reason="ADMIN_PAGE_WITHOUT_BROWSER=1"
-)
+pytestmark = pytest.mark.needs("chromium")
 EVIL = "<img src=x onerror=alert(1)>\"'&</script>"
 LONG = "a-very-long-name-of-a-group-" + "x" * 150
 

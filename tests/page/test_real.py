@@ -16,6 +16,7 @@ from tests.page.browser import Eyes, chromium, fits, until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+pytestmark = pytest.mark.needs("chromium")
 GROUP = "managed-<b>page</b>"
 
 

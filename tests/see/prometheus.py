@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
 import urllib.error
@@ -19,7 +18,6 @@ import yaml
 
 from sidecar.drill.processes import Process, free_ports, wait_until
 
-LEFT_OUT = os.environ.get("SEE_WITHOUT_PROMETHEUS") == "1"
 HELD, WINDOW = "3s", "15s"
 """Instead of minutes."""
 BOUNDS = {
@@ -33,7 +31,7 @@ here, where brokers, sidecars and Prometheus share two processors; its fault hol
 
 def program(name: str) -> str:
     found = shutil.which(name)
-    assert found, f"no {name}: install Debian's package prometheus, or set SEE_WITHOUT_PROMETHEUS=1"
+    assert found, f"no {name}: install Debian's package prometheus"
     return found
 
 

@@ -1,7 +1,5 @@
 """The alerts: made by code, each with a section in the runbook, each tried by promtool with and without its fault.
-
-promtool belongs to Debian's package prometheus. Without it these tests fail: a test that did not run is not green.
-SEE_WITHOUT_PROMETHEUS=1 leaves them out."""
+promtool belongs to Debian's package prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.see.prometheus import LEFT_OUT, program
+from tests.see.prometheus import program
 from tools import alerts, boards
 from tools.alerts import ALERTS, RECORDED, RULES, RUNBOOK, TESTS, anchor, metrics_in
 from tools.metrics_table import names
@@ -65,7 +63,7 @@ def test_the_command_prints_the_rules_with_it_and_writes_nothing(root: Path) -> 
     assert done.stdout == alerts.rules("https://a.example/b") and (root / RULES).read_bytes() == before
 
 
-@pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1")
+@pytest.mark.needs("prometheus", "promtool")
 def test_promtool_finds_that_each_alert_fires_and_is_silent(root: Path) -> None:
     tried = {case["name"] for case in yaml.safe_load(alerts.tests())["tests"]}
     every = {f"{a.name} {how}" for a in ALERTS for how in ("fires", "is silent")}

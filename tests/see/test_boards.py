@@ -12,13 +12,12 @@ from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from tests.see.auditing import Audit
 from tests.see.ground import CLASSIC, MODERN, TOPIC, Ground
-from tests.see.prometheus import LEFT_OUT
 from tools.boards import queries
 
 pytestmark = [
     pytest.mark.tier("all"),
     pytest.mark.timeout(240),
-    pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
+    pytest.mark.needs("prometheus", "promtool"),
 ]
 CALM_S = 60.0
 AFTER_A_TAKEOVER = ("failover: Time of takeovers", "failover: Time to a placeholder")

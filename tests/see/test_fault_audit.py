@@ -10,12 +10,11 @@ from sidecar.state.codec import Encoded
 from tests.audit.lake.topics import Topics
 from tests.see.auditing import COPY, WEEK_MS, Audit
 from tests.see.ground import AUDIT, Ground, foreign
-from tests.see.prometheus import LEFT_OUT
 
 pytestmark = [
     pytest.mark.tier("all"),
     pytest.mark.timeout(240),
-    pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
+    pytest.mark.needs("prometheus", "promtool"),
 ]
 
 

@@ -18,12 +18,11 @@ from sidecar.state.keys import encode_key
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from tests.clients.wire import join_request, owner_node, talk
 from tests.see.ground import CLASSIC, MODERN, PARTITIONS, STATE, TOPIC, TRANSACTIONS, Ground, other_version
-from tests.see.prometheus import LEFT_OUT
 
 pytestmark = [
     pytest.mark.tier("all"),
     pytest.mark.timeout(240),
-    pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
+    pytest.mark.needs("prometheus", "promtool"),
 ]
 SLOW_S = 6.0
 

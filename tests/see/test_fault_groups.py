@@ -27,12 +27,11 @@ from sidecar.wire.generated import sync_group as sg
 from tests.clients.test_placeholders import at_broker
 from tests.clients.wire import join_request, owner_node, talk
 from tests.see.ground import CLASSIC, MODERN, TOPIC, Ground
-from tests.see.prometheus import LEFT_OUT
 
 pytestmark = [
     pytest.mark.tier("all"),
     pytest.mark.timeout(240),
-    pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
+    pytest.mark.needs("prometheus", "promtool"),
 ]
 MANY, MORE = 36, 14
 """Joins that wait, of the 40 that may; connections beside theirs, of the 60 that may be."""

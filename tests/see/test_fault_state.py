@@ -12,12 +12,11 @@ from sidecar.drill.processes import Process, wait_until
 from sidecar.state.codec import OWNER_CLAIM, Encoded
 from sidecar.state.keys import encode_key
 from tests.see.ground import CLASSIC, FIRES_S, MODERN, PARTITIONS, STATE, Fault, Ground, foreign
-from tests.see.prometheus import LEFT_OUT
 
 pytestmark = [
     pytest.mark.tier("all"),
     pytest.mark.timeout(240),
-    pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
+    pytest.mark.needs("prometheus", "promtool"),
 ]
 CONFIGS = "kafka.admin.ConfigCommand"
 

@@ -10,7 +10,6 @@ import pytest
 from sidecar.drill.processes import wait_until
 from tests.see import labels
 from tests.see.ground import Ground, alerts_in
-from tests.see.prometheus import LEFT_OUT
 from tests.see.tolerated import NO_FAULT, RAISES_TOO
 from tools.alerts import ALERTS, RECORDED
 from tools.boards import BOARDS, queries
@@ -18,7 +17,7 @@ from tools.boards import BOARDS, queries
 pytestmark = [
     pytest.mark.tier("all"),
     pytest.mark.timeout(240),
-    pytest.mark.skipif(LEFT_OUT, reason="SEE_WITHOUT_PROMETHEUS=1"),
+    pytest.mark.needs("prometheus", "promtool"),
 ]
 
 

@@ -1,10 +1,7 @@
-"""Pages of the audit in a real browser: headless Chromium, through Playwright.
-
-Without them these tests fail: a test that did not run is not green. AUDIT_PAGE_WITHOUT_BROWSER=1 leaves them out."""
+"""Pages of the audit in a real browser: headless Chromium, through Playwright."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,8 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-LEFT_OUT = os.environ.get("AUDIT_PAGE_WITHOUT_BROWSER") == "1"
-NEEDS_BROWSER = pytest.mark.skipif(LEFT_OUT, reason="AUDIT_PAGE_WITHOUT_BROWSER=1")
+NEEDS_BROWSER = pytest.mark.needs("chromium")
 SIZES = {"desktop": (1440, 900), "tablet": (820, 1180), "phone": (390, 844)}
 OUTSIDE = """() => [...document.querySelectorAll('button, select, input, summary')].filter(c => {
   const box = c.getBoundingClientRect();
