@@ -7,9 +7,11 @@ plain words. Both sides run the same script under another group id; the first di
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.core.placement import partition_for
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
@@ -23,6 +25,8 @@ from sidecar.wire.generated import offset_fetch as of
 
 TOPICS = {"diff-a": 6, "diff-b": 4, "diff-c": 3}
 GROUP_RESOURCE = 32
+PARTITIONS = 50
+"""Of __consumer_offsets."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,7 @@ class Side:
         self.instances: dict[str, str | None] = {}
         self.full: dict[str, dict[str, Any]] = {}
         self.committed = 0
+        self.probes = 0
 
     def plain(self, text: str | None) -> str | None:
         return None if text is None else text.replace(self.group, "G")
@@ -170,6 +175,24 @@ class Side:
         verb = s.verb.replace(" ", "_")
         answer: object = await getattr(self, f"do_{verb}")(s.member, **s.options)
         return answer
+
+    # ---- topics ---------------------------------------------------------------------------------------------
+    async def knows(self, counts: Mapping[str, int], names: Iterable[str]) -> bool:
+        """Whether a member that joins now is assigned just these partitions of the topics that it names.
+
+        It joins a new group of the same state partition, so the script's own group knows the topics as well.
+        """
+        self.probes += 1
+        rest = (f"{self.group}-probe-{self.probes}-{n}" for n in range(10_000))
+        probe = next(g for g in rest if partition_for(g, PARTITIONS) == partition_for(self.group, PARTITIONS))
+        req = ch.ConsumerGroupHeartbeatRequest(probe, "probe", 0, rebalance_timeout_ms=30_000, topic_partitions=[])
+        req.subscribed_topic_names = list(names)
+        res = await self.conn.request(ch, "ConsumerGroupHeartbeat", req, high=1)
+        told = [] if res.assignment is None else res.assignment.topic_partitions
+        found = {t.topic_id: len(t.partitions) for t in told}
+        gone = ch.ConsumerGroupHeartbeatRequest(probe, "probe", -1)
+        await self.conn.request(ch, "ConsumerGroupHeartbeat", gone, high=1)
+        return found == {self.ids[name]: n for name, n in counts.items()}
 
     # ---- heartbeats -----------------------------------------------------------------------------------------
     async def heartbeat(self, member: str, req: ch.ConsumerGroupHeartbeatRequest, high: int = 1) -> object:

@@ -1,5 +1,6 @@
-"""Two thousand random scripts, and some in which topics change, to a sidecar and to Kafka's coordinator: no difference.
+"""Random scripts to a sidecar and to Kafka's coordinator, and to a simulated broker and a real one: no difference.
 
+Each run plays other seeds (the header of the run names the first); test-all plays the full number of scripts.
 What differs on purpose is in docs/differences.md. More: `make differential SCRIPTS=10000`.
 """
 
@@ -12,11 +13,12 @@ import pytest
 
 from sidecar.drill.local import LocalKafka
 from tests.differential.run import CLASSIC, MIXED, Play, cluster, play_all, play_classics
+from tests.harness.tiers import Seeds
+from tests.whole.broker.differential import compare
 
-pytestmark = pytest.mark.tier("all")
-SCRIPTS = 2_000
-WITH_TOPICS = 48
-CLASSIC_SCRIPTS, MIXED_SCRIPTS = 1_000, 1_000
+SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
+LEAST_STEPS = 20
+"""Of a script on average: the scripts are about something."""
 
 
 @pytest.fixture(scope="module")
@@ -25,19 +27,31 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         yield kafka
 
 
-@pytest.mark.parametrize("scripts, topics, least", [(SCRIPTS, False, 50_000), (WITH_TOPICS, True, 1_000)])
-def test_no_difference(both: LocalKafka, scripts: int, topics: bool, least: int) -> None:
-    steps, found = asyncio.run(play_all(both, range(scripts), topics=topics))
-    print(f"seeds 0 to {scripts - 1}: {steps} steps")
+@pytest.mark.parametrize("scripts, topics", [(SCRIPTS, False), (WITH_TOPICS, True)], ids=["consumer", "topics"])
+def test_no_difference(both: LocalKafka, seeds: Seeds, scripts: int, topics: bool) -> None:
+    played = seeds.of(scripts, 16)
+    steps, found = asyncio.run(play_all(both, played, topics=topics))
+    print(f"{played}: {steps} steps")
     assert not found, "\n".join(found[:5])
-    assert steps > least, "the scripts are about something"
+    assert steps > LEAST_STEPS * len(played)
 
 
 @pytest.mark.parametrize(
     ("what", "scripts"), [(CLASSIC, CLASSIC_SCRIPTS), (MIXED, MIXED_SCRIPTS)], ids=["classic", "mixed"]
 )
-def test_no_difference_with_the_classic_protocol(both: LocalKafka, what: Play, scripts: int) -> None:
-    steps, found = asyncio.run(play_classics(both, range(scripts), what=what))
-    print(f"seeds 0 to {scripts - 1}: {steps} steps")
+def test_no_difference_with_the_classic_protocol(both: LocalKafka, seeds: Seeds, what: Play, scripts: int) -> None:
+    played = seeds.of(scripts)
+    steps, found = asyncio.run(play_classics(both, played, what=what))
+    print(f"{played}: {steps} steps")
     assert not found, "\n".join(found[:5])
-    assert steps > 20 * scripts, "the scripts are about something"
+    assert steps > LEAST_STEPS * len(played)
+
+
+@pytest.mark.parametrize("kind", ["data", "classic"])
+def test_the_simulated_broker_answers_like_a_real_one(both: LocalKafka, seeds: Seeds, kind: str) -> None:
+    """The broker that tests/whole simulates. What is accepted: tests/whole/broker/differential.py."""
+    played = seeds.of(BROKER_SCRIPTS)
+    tally = asyncio.run(compare(both, {kind: played}))
+    print(f"{played}: {tally.steps} steps")
+    assert not tally.found, "\n".join(tally.found[:5])
+    assert tally.steps > LEAST_STEPS * len(played)

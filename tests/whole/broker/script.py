@@ -40,6 +40,7 @@ from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import produce as pr
 from sidecar.wire.generated import sync_group as sg
 from sidecar.wire.generated import txn_offset_commit as tc
+from tests.differential.classic import REBALANCE_MS, SESSION_MS
 from tests.differential.script import Step
 
 TOPICS = ("a", "b")
@@ -367,7 +368,7 @@ class DataSide:
         said = b"\0\1" + cs.ConsumerProtocolSubscription([self.topic(member)]).encode(1)
         protocols = [jg.JoinGroupRequestProtocol("range", said)]
         own = self.seat[1] if who == "own" else ""
-        req = jg.JoinGroupRequest(self.group, 30_000, 60_000, own, "seat", "consumer", protocols)
+        req = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, own, "seat", "consumer", protocols)
         res = await self.ask(jg, "JoinGroup", req, version)
         told = res.error_code, res.generation_id, res.protocol_name, res.skip_assignment, len(res.members)
         if res.error_code:
