@@ -97,13 +97,11 @@ async def known(sides: list[Side], conn: BrokerConnection, counts: dict[str, int
 
 def change_topic(admin: AdminClient, name: str, how: str, counts: dict[str, int]) -> None:
     """A topic that is not there is made, whatever is asked."""
-    if how in ("delete", "recreate") and name in counts:
+    if how == "delete" and name in counts:
         for future in admin.delete_topics([name]).values():
             future.result(timeout=30)
         del counts[name]
-        if how == "delete":
-            return
-    if name not in counts:
+    elif name not in counts:
         counts[name] = 3
         for future in admin.create_topics([NewTopic(name, 3, 1)]).values():
             future.result(timeout=30)

@@ -74,7 +74,10 @@ def make_topics(seed: int) -> list[Step]:
         steps.append(Step("join", m, {"assignor": "range", "names": names}))
     for _ in range(rng.randint(4, 6)):
         how = rng.choice(("grow", "grow", "delete", "recreate"))
-        steps.append(Step("topic", options={"name": rng.choice(names), "how": how}))
+        name = rng.choice(names)
+        if how == "recreate":  # each coordinator hears of the deletion, whatever the pause before the topic is back
+            steps += [Step("topic", options={"name": name, "how": "delete"}), *(Step("ack", m) for m in members)]
+        steps.append(Step("topic", options={"name": name, "how": "delete" if how == "delete" else "grow"}))
         for _ in range(rng.randint(2, 6)):
             m = rng.choice(members)
             if m == "m3" and rng.random() < 0.3:
