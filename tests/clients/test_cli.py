@@ -249,5 +249,5 @@ def test_a_doctor_finds_what_is_planted(pair: LocalKafka) -> None:
 
 def test_a_sidecar_tells_of_itself(trio: LocalKafka) -> None:
     told = trio.get(trio.nodes[0], "/about")
-    assert told["node_id"] == 1 and told["settings"]["groups.include"] == ["managed.*", "copy.*"]
+    assert told["node_id"] == 1 and told["settings"]["groups.include"] == ["managed.*", "copy.*", "matrix.*"]
     assert abs(told["wall_ms"] - time.time() * 1000) < 5_000

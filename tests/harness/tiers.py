@@ -30,7 +30,7 @@ FOLDERS: Mapping[str, str] = {
     "deploy": "all",
     "differential": "test",
     "hostile": "all",
-    "matrix": "all",
+    "matrix": "test",
     "page": "test",
     "security": "test",
     "see": "all",

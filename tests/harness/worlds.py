@@ -4,8 +4,8 @@
 `trio`: three brokers and three sidecars, for whatever kills, suspends or restarts one. After each test the world is
 healed: what was stopped runs again, and every sidecar owns its share. A world that does not heal fails the test.
 
-Each test uses topics and groups of its own. Groups `managed.*` and `copy.*` belong to the sidecars, all others to the
-brokers. Settings that only some groups need are settings of these groups (`session_of`), not of the world.
+Each test uses topics and groups of its own. Groups `managed.*`, `copy.*` and `matrix.*` belong to the sidecars, all
+others to the brokers. What only some groups need is a setting of these groups (`session_of`), not of the world.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sidecar.drill.local import LocalKafka
 
 ENV: Mapping[str, str] = {
-    "SIDECAR_GROUPS__INCLUDE": '["managed.*", "copy.*"]',
+    "SIDECAR_GROUPS__INCLUDE": '["managed.*", "copy.*", "matrix.*"]',
     "SIDECAR_CONSUMER__MIN_HEARTBEAT_INTERVAL_MS": "300",
     "SIDECAR_CONSUMER__HEARTBEAT_INTERVAL_MS": "300",
     "SIDECAR_CONSUMER__MIN_SESSION_TIMEOUT_MS": "1000",

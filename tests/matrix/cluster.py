@@ -46,6 +46,14 @@ class Cluster:
     """Three brokers, with or without sidecars. `direct` may be set on a cluster with sidecars too: the brokers' inner
     listener knows nothing of them, and so the same cluster shows what Kafka itself does with a client."""
 
+    @classmethod
+    def of(cls, kafka: LocalKafka) -> Cluster:
+        """The same on a cluster that runs already."""
+        made = cls.__new__(cls)
+        made.direct, made.taps, made.kafka, made._topics = False, None, kafka, {}
+        made._connect()
+        return made
+
     def __init__(self, folder: Path, version: str, direct: bool, taps: bool = False) -> None:
         self.direct = direct
         self._topics: dict[str, float] = {}
@@ -63,6 +71,9 @@ class Cluster:
             for node in self.kafka.nodes:
                 self.kafka.start_sidecar(node)
             self.kafka.wait_ready()
+        self._connect()
+
+    def _connect(self) -> None:
         self._admin = AdminClient({"bootstrap.servers": self.kafka.internal, "log_level": 2})
         self._producer = Producer(
             {

@@ -26,7 +26,7 @@ from tests.clients.wire import join_request
 from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, tells_none
 from tests.security.raw import RawClient, plain
 
-pytestmark = pytest.mark.tier("all")
+LATER = pytest.mark.tier("all")
 DAY_MS = 86_400_000
 REAUTH_MS, CACHE_MS, RECORDS = 4_000, 1_000, 20
 SESSIONS = 2.2
@@ -84,7 +84,7 @@ def figure(kafka: LocalKafka, name: str) -> float:
     return 0.0
 
 
-@pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.fixture(scope="module", params=[pytest.param("SASL_PLAINTEXT", marks=LATER), "SASL_SSL"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("clients")
     more = {"delegation.token.secret.key": "of-tests", "delegation.token.expiry.time.ms": str(DAY_MS)}
@@ -136,8 +136,19 @@ def read_all(group: str, lost: list[Any] | None = None, **config: Any) -> Consum
 
 
 # ---- every mechanism
-@pytest.mark.parametrize("protocol", ["consumer", "classic"])
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    ("mechanism", "protocol"),
+    [
+        ("SCRAM-SHA-512", "classic"),
+        ("OAUTHBEARER", "consumer"),
+        *(
+            pytest.param(m, p, marks=LATER)
+            for m in MECHANISMS
+            for p in ("consumer", "classic")
+            if (m, p) not in (("SCRAM-SHA-512", "classic"), ("OAUTHBEARER", "consumer"))
+        ),
+    ],
+)
 def test_librdkafka(place: Guarded, mechanism: str, protocol: str) -> None:
     group = f"managed-{mechanism}-{protocol}"
     consumer = read_all(group, **place.librdkafka("Diana", mechanism, **{"group.protocol": protocol}))
@@ -148,7 +159,11 @@ def test_librdkafka(place: Guarded, mechanism: str, protocol: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "protocol"), [(m, "consumer" if n % 2 else "classic") for n, m in enumerate(MECHANISMS)]
+    ("mechanism", "protocol"),
+    [
+        pytest.param(m, "consumer" if n % 2 else "classic", marks=() if m == "SCRAM-SHA-256" else LATER)
+        for n, m in enumerate(MECHANISMS)
+    ],
 )
 def test_java(place: Guarded, mechanism: str, protocol: str) -> None:
     how = place.java(f"console-{mechanism}", "Diana", mechanism, **{"group.protocol": protocol})
@@ -161,6 +176,7 @@ def test_java(place: Guarded, mechanism: str, protocol: str) -> None:
     assert code == 0 and out.count(TOPIC) == 3, out
 
 
+@LATER
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_the_same_error_as_at_the_broker(place: Guarded, mechanism: str) -> None:
     def told(bootstrap: str) -> tuple[int, str]:
@@ -228,6 +244,7 @@ def talk_v0(place: Guarded, direct: bool, say: Callable[[RawClient], None], mech
 BEARER = b"n,,\1auth=Bearer eyJhbGciOiJub25lIn0.%s.\1\1"
 
 
+@LATER
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_handshakes_of_version_0(place: Guarded, mechanism: str) -> None:
     """Old clients: PLAIN's token of Diana would be a ConsumerGroupHeartbeat, and its answer has no bytes."""
@@ -268,6 +285,7 @@ def test_nothing_is_served_before_a_client_has_authenticated(place: Guarded) -> 
 
 
 # ---- sessions that end (KIP-368)
+@LATER
 def test_members_outlive_their_sessions(place: Guarded) -> None:
     """Of librdkafka with both protocols, and of Java: they authenticate again on the same connections; nothing is
     revoked, and no connection is lost."""
@@ -337,6 +355,7 @@ def heartbeats_until_the_end(place: Guarded, direct: bool, again_s: float) -> tu
     return float("inf"), answers
 
 
+@LATER
 def test_only_who_authenticates_again_is_served_on(place: Guarded) -> None:
     """The front answers steady heartbeats by itself, but not for longer than the broker's word is kept."""
     with ThreadPoolExecutor(3) as pool:
@@ -378,6 +397,7 @@ def served_on(place: Guarded) -> set[int]:
 
 
 # ---- delegation tokens, quotas
+@LATER
 def test_a_delegation_token(place: Guarded) -> None:
     """Diana has one made through the sidecar, a client that has nothing else is Diana, and she renews it."""
     how = how_made = place.java("maker", "Diana", "SCRAM-SHA-256")
@@ -409,6 +429,7 @@ def expiry_ms(place: Guarded, how: str) -> dict[str, int]:
     return {row[0]: int(datetime.strptime(row[-2], "%Y-%m-%dT%H:%M").timestamp() * 1000) for row in rows}
 
 
+@LATER
 def test_a_quota_is_the_principals_own(place: Guarded) -> None:
     how = str(place.ground.file("admin", place.ground.java(ADMIN, place.ground.internal)))
     quota = ("--alter", "--add-config", "request_percentage=0.01", "--entity-type", "users", "--entity-name", "slow")
