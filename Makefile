@@ -12,7 +12,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo quick test test-all rest nightly bench drill audit wire sim differential exactly-once house clients lock vulnerabilities manifests clean
+.PHONY: demo quick test test-all rest nightly night bench drill audit wire sim differential exactly-once house clients lock vulnerabilities manifests clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kernel.c sidecar/native/_wire.c
@@ -48,7 +48,10 @@ rest: $(READY) kafka
 	$(BIN)/python -m tools.deploy_tools build
 	$(PYTEST) --only-tier all $(ARGS)
 
-nightly: test-all
+nightly: test-all night
+
+# What nightly has beside test-all: more seeds, older brokers, drills of minutes.
+night: $(READY) kafka
 	$(PYTEST) --only-tier nightly $(ARGS)
 
 .PHONY: kafka

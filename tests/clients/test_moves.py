@@ -17,12 +17,12 @@ from sidecar.drill.processes import wait_until
 from sidecar.kafka import native
 from sidecar.kafka.net import BrokerConnection
 from tests.clients.ground import ENV
-from tests.clients.moving import MEMBERS, PROTOCOLS, at_the_broker, groups, judge, load, picture, where
+from tests.clients.moving import MEMBERS, at_the_broker, groups, judge, load, picture, where
 from tests.clients.moving_rounds import move
 from tests.clients.test_group_configs import BROKER, DELETE, SET, alter
 from tests.clients.test_placeholders import at
 
-LATER = pytest.mark.tier("all")
+LATER, NIGHTLY = pytest.mark.tier("all"), pytest.mark.tier("nightly")
 
 
 @pytest.fixture
@@ -35,8 +35,9 @@ def kafka(trio: LocalKafka) -> LocalKafka:
     [
         ("eager", "librdkafka"),
         ("consumer", "java"),
-        *(pytest.param(p, "librdkafka", marks=LATER) for p in PROTOCOLS if p != "eager"),
-        pytest.param("cooperative", "java", marks=LATER),
+        pytest.param("cooperative", "librdkafka", marks=LATER),
+        pytest.param("consumer", "librdkafka", marks=NIGHTLY),
+        pytest.param("cooperative", "java", marks=NIGHTLY),
     ],
 )
 def test_there_and_back_under_live_members(kafka: LocalKafka, protocol: str, kind: str) -> None:
@@ -62,10 +63,10 @@ def test_there_and_back_under_live_members(kafka: LocalKafka, protocol: str, kin
     [
         ("adopt", "eager", 0.55),  # it has just been described
         pytest.param("adopt", "consumer", 0.55, marks=LATER),
-        pytest.param("release", "eager", 0.1, marks=LATER),  # it has just begun to drain
+        pytest.param("release", "eager", 0.1, marks=NIGHTLY),  # it has just begun to drain
         # Its members have been assigned nothing, or are about to be.
         pytest.param("release", "cooperative", 0.5, marks=LATER),
-        pytest.param("release", "consumer", 0.2, marks=LATER),
+        pytest.param("release", "consumer", 0.2, marks=NIGHTLY),
     ],
 )
 def test_the_owner_dies_in_the_middle(kafka: LocalKafka, verb: str, protocol: str, after_s: float) -> None:
@@ -99,7 +100,13 @@ def test_patterns_change_while_everything_runs(kafka: LocalKafka) -> None:
 
 @LATER
 @pytest.mark.parametrize(
-    ("protocol", "kind"), [("eager", "librdkafka"), ("eager", "java"), ("consumer", "librdkafka"), ("consumer", "java")]
+    ("protocol", "kind"),
+    [
+        ("eager", "java"),
+        ("consumer", "librdkafka"),
+        pytest.param("eager", "librdkafka", marks=NIGHTLY),
+        pytest.param("consumer", "java", marks=NIGHTLY),
+    ],
 )
 def test_a_static_member_that_restarts_while_its_group_goes_back(kafka: LocalKafka, kind: str, protocol: str) -> None:
     """The others wait for it, but not for the session of the one that it was, which is 45 s. One of the consumer
@@ -151,7 +158,7 @@ def test_the_next_owner_does_the_rebalance_that_the_last_one_did_not_begin(kafka
 
 
 @LATER
-@pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
+@pytest.mark.parametrize("protocol", ["cooperative", pytest.param("consumer", marks=NIGHTLY)])
 def test_the_administrator_has_a_group_assigned_anew(kafka: LocalKafka, protocol: str) -> None:
     with load(kafka, f"anew-{protocol}", protocol) as live:
         code, told = groups(kafka, "rebalance", live.group)
@@ -168,7 +175,7 @@ def test_the_administrator_has_a_group_assigned_anew(kafka: LocalKafka, protocol
     judge(live, 3)
 
 
-@LATER
+@NIGHTLY
 def test_a_broker_that_knows_no_settings_of_groups(tmp_path_factory: pytest.TempPathFactory) -> None:
     old = LocalKafka(tmp_path_factory.mktemp("moves-old"), brokers=1, version="3.9.1", sidecar_env=ENV)
     with old:
@@ -176,7 +183,7 @@ def test_a_broker_that_knows_no_settings_of_groups(tmp_path_factory: pytest.Temp
         test_there_and_back_under_live_members(old, "eager", "librdkafka")
 
 
-@LATER
+@NIGHTLY
 def test_sidecars_of_two_processes(tmp_path_factory: pytest.TempPathFactory) -> None:
     split = LocalKafka(tmp_path_factory.mktemp("moves-split"), brokers=1, split=True, sidecar_env=ENV)
     with split:

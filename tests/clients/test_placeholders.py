@@ -461,6 +461,7 @@ def test_after_a_death_of_all_sidecars_a_group_can_be_released_by_hand(stage: St
     assert offsets(kafka, m.group) == [9] * PARTITIONS
 
 
+@pytest.mark.tier("nightly")
 def test_an_older_broker_does_the_same(tmp_path: Path) -> None:
     """3.9.1 has the group coordinator of before KIP-848."""
     with LocalKafka(tmp_path / "old", brokers=1, version="3.9.1", properties=FORGETFUL, sidecar_env=ENV) as kafka:

@@ -143,7 +143,7 @@ def sides(kafka: LocalKafka) -> Iterator[tuple[Side, Side]]:
             c.close()
 
 
-@pytest.fixture(scope="module", params=["4.3.1", pytest.param("3.9.1", marks=pytest.mark.tier("all"))])
+@pytest.fixture(scope="module", params=["4.3.1", pytest.param("3.9.1", marks=pytest.mark.tier("nightly"))])
 def tools(request: pytest.FixtureRequest) -> Iterator[Tools]:
     made = Tools(request.param)
     yield made
