@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def tier_of_run(config: pytest.Config) -> str:
     return str(found)
 
 
+@cache
 def _folder_tier(path: Path) -> str:
     """Returns the tier of the nearest folder that the table names."""
     for folder in (path, *path.parents):
