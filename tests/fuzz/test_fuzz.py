@@ -1,4 +1,5 @@
-"""A short run of every target, with another seed each time, and what longer ones found. `python -m tests.fuzz.run` runs more."""
+"""A short run of every target, with other inputs each time, and what longer ones found.
+`python -m tests.fuzz.run` runs more."""
 
 from __future__ import annotations
 
