@@ -23,6 +23,9 @@ T = TypeVar("T")
 STARTS_S = 100_000.0
 """What the clocks that count from the start of a machine say at first."""
 
+GRACE_S = 0.002
+"""So long, in real time, the kernel has for what went into a socket to come out of another one."""
+
 
 class Stuck(AssertionError):
     """Everybody waits, and nobody for a timer: that would last for ever."""
@@ -46,7 +49,11 @@ class _Selector:
             events = self._real.select(timeout)
             self._loop.now_s += time.perf_counter() - began
             return events
+        if len(self._real.get_map()) > 1 and (events := self._real.select(min(timeout or GRACE_S, GRACE_S))):
+            return events
         if timeout is None:
+            if len(self._real.get_map()) > 1:
+                return self._real.select(None)
             raise Stuck("everybody waits, and nothing is to come")
         self._loop.now_s += timeout
         return events
@@ -68,6 +75,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.in_threads += 1
         future.add_done_callback(lambda _: self._came_back())
         return future
+
+    async def shutdown_default_executor(self) -> None:
+        self.in_threads += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._came_back()
 
     def _came_back(self) -> None:
         self.in_threads -= 1
