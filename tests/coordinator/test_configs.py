@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -24,6 +23,7 @@ from sidecar.link.messages import (
     SettingValue,
 )
 from sidecar.wire.apis import Api
+from tests.inprocess import clock
 from tests.inprocess.house import Heard, House, turns, until
 from tests.inprocess.messages import join
 
@@ -40,7 +40,7 @@ def run(test: Callable[[House, Heard], Coroutine[Any, Any, None]], **given: Any)
         async with House(**given) as house:
             await test(house, Heard(house.coordinator))
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def before(test: Callable[[House, Heard], Coroutine[Any, Any, None]]) -> None:
@@ -51,7 +51,7 @@ def before(test: Callable[[House, Heard], Coroutine[Any, Any, None]]) -> None:
         await test(house, Heard(house.coordinator))
         house.background.stop()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def value(found: tuple[SettingValue, ...], name: str) -> SettingValue:

@@ -13,6 +13,7 @@ from sidecar.kafka.produce import CONNECTIONS, Appender
 from sidecar.process.tasks import Supervisor
 from sidecar.wire.apis import Api
 from tests.coordinator.writing import TXN, Bench, record
+from tests.inprocess import clock
 from tests.inprocess.broker import STATE, TRANSACTIONS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
 from tests.inprocess.house import turns, until
@@ -48,7 +49,7 @@ def init(brokers: FakeBrokers) -> FencedWriter:
         await bench.writer.init()
         return bench.writer
 
-    return asyncio.run(whole())
+    return clock.run(whole())
 
 
 def test_each_init_has_a_higher_owner_epoch() -> None:
@@ -97,7 +98,7 @@ def test_a_coordinator_that_stands_still_is_left_when_another_one_has_its_office
         assert not found and still.met == 1
         assert [a.node_id for a in bench.brokers.asked if a.api is Api.INIT_PRODUCER_ID] == [1, 2]
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_a_fence_that_takes_long_is_waited_for_while_nobody_else_has_the_office(
@@ -161,7 +162,7 @@ def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
         assert len({w.producer_id for w in writers}) == 20
         assert len(brokers.lost) <= module.INIT_LANES + 1, "and the one that everybody is asked over"
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_no_claim_waits_for_a_partition_whose_replicas_are_not_all_in_sync() -> None:
@@ -186,7 +187,7 @@ def test_no_claim_waits_for_a_partition_whose_replicas_are_not_all_in_sync() -> 
         await until(lambda: {(0, 1), (0, 2)} <= set(done))
         assert [len(r.topic_data[0].partition_data) for r in brokers.requests(Api.PRODUCE)][:3] == [1, 1, 1]
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_with_all_replicas_in_sync_claims_share_the_connections_of_all_appends() -> None:
@@ -207,4 +208,4 @@ def test_with_all_replicas_in_sync_claims_share_the_connections_of_all_appends()
         slow.release()
         await until(lambda: len(done) == 8)
 
-    asyncio.run(whole())
+    clock.run(whole())

@@ -23,6 +23,7 @@ from sidecar.core.errors import Code
 from sidecar.link.messages import SettingsPassed, View
 from sidecar.wire.apis import Api
 from tests.coordinator.seated import committed, joined
+from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, TRANSACTIONS, FakeBrokers
 from tests.inprocess.faults import Fault
 from tests.inprocess.house import Heard, House, until
@@ -117,7 +118,7 @@ def run(
         if house.tasks.failed.done():
             house.tasks.failed.result()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 # ---- views

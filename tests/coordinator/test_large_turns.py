@@ -13,6 +13,7 @@ from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import join_group as jg
+from tests.inprocess import clock
 from tests.inprocess.house import House, HouseClient, until
 from tests.inprocess.messages import assigned, beat, join
 
@@ -33,7 +34,7 @@ def run(test: Callable[[House], Coroutine[Any, Any, None]]) -> None:
             await house.topics(orders=2 * MEMBERS)
             await test(house)
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 async def settled(house: House, client: HouseClient) -> dict[str, tuple[int, Any]]:

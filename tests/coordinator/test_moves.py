@@ -26,6 +26,7 @@ from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
 from tests.core.classic_client import subscription
+from tests.inprocess import clock
 from tests.inprocess.house import Heard, House, HouseClient, until
 from tests.inprocess.messages import beat, commit, join
 
@@ -72,7 +73,7 @@ def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> Non
             await house.topics(orders=2)
             await test(house)
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 async def say(house: House, group_id: str, **values: str | None) -> None:

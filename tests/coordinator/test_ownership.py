@@ -21,6 +21,7 @@ from sidecar.core.turn import Now
 from sidecar.process.tasks import Supervisor
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import join_group as jg
+from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
 from tests.inprocess.house import Lines, turns, until
@@ -115,7 +116,7 @@ def run(test: Callable[[FakeBrokers, Make], Coroutine[Any, Any, None]]) -> None:
                 await sidecar.ownership.stop()
         assert not any(s.tasks.failed.done() for s in made)
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 async def agree(one: Sidecar, two: Sidecar) -> None:

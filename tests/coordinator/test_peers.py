@@ -18,6 +18,7 @@ from sidecar.core.errors import Code
 from sidecar.wire.apis import Api
 from tests.coordinator.test_ownership import BOTH, SETTINGS, Make, Sidecar, agree, run
 from tests.inprocess.broker import FakeBrokers
+from tests.inprocess.clock import run as on_virtual_time
 from tests.inprocess.house import until
 
 LINKED = replace(SETTINGS, peers=PeerSettings())
@@ -340,7 +341,7 @@ def test_peers_are_told_the_port_that_leads_here() -> None:
         here.close()
         mapped.close()
 
-    asyncio.run(test())
+    on_virtual_time(test())
 
 
 def test_sidecars_answer_each_others_pings() -> None:

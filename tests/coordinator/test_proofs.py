@@ -16,6 +16,7 @@ from sidecar.core.owner import Phase
 from sidecar.link.messages import Lease
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Stamp
+from tests.inprocess import clock
 from tests.inprocess.broker import STATE
 from tests.inprocess.house import House, HouseClient, turns, until
 from tests.inprocess.messages import assigned, beat, join
@@ -37,7 +38,7 @@ def run(test: Callable[[House, Proofs], Coroutine[Any, Any, None]], **given: Any
             await house.topics(orders=2)
             await test(house, Proofs(house.service, house.coordinator.tenures, LEASE_MS))
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 async def member(house: House) -> tuple[HouseClient, str, int]:

@@ -22,6 +22,7 @@ from sidecar.state.batch import encode_batch
 from sidecar.state.codec import OWNER_CLAIM, Stamp, owner_epoch_of
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
+from tests.inprocess import clock
 from tests.inprocess.broker import STATE
 from tests.inprocess.house import House, HouseClient, until
 from tests.inprocess.messages import beat, join
@@ -47,7 +48,7 @@ def run(test: Callable[[House, HouseClient, int], Coroutine[Any, Any, None]], in
             await house.seated()
             await test(house, client, res.member_epoch)
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def renew(house: House) -> None:

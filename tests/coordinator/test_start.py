@@ -15,6 +15,7 @@ from sidecar.core.errors import Code
 from sidecar.process.make_topic import made_by_default
 from sidecar.process.sections import State
 from sidecar.wire.apis import Api
+from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
 from tests.inprocess.house import Lines, until
@@ -47,7 +48,7 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]], monkeypatch: pytest.
         monkeypatch.setattr(module, "RETRY_S", 0.002)
         await test(bench)
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_the_broker_is_waited_for_and_this_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

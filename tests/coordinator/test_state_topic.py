@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from sidecar.assign.topic import Topic
 from sidecar.coordinator.start import StartAnew
 from sidecar.coordinator.state_topic import LOOKS, StateTopic, faults, policy_fault
 from sidecar.wire.apis import Api
+from tests.inprocess import clock
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.cluster import FakeCluster
 from tests.inprocess.house import Lines
@@ -94,4 +93,4 @@ def test_faults_are_told_once_and_when_they_are_over() -> None:
         brokers.faults.drop(Api.DESCRIBE_CONFIGS)
         await watch.check(cluster, 2)
 
-    asyncio.run(test())
+    clock.run(test())

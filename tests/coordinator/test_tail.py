@@ -18,6 +18,7 @@ from sidecar.core.errors import InvariantError
 from sidecar.core.records import Record, Tombstone
 from sidecar.state.codec import CONFIG, SCHEMA, Encoded, Stamp, StateCodec
 from sidecar.state.keys import StateKey, decode_key, encode_key
+from tests.inprocess import clock
 from tests.inprocess.house import Counted, Lines, turns, until
 from tests.inprocess.tail import FedTail, Polled
 
@@ -77,7 +78,7 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
         await test(Bench())
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def group(epoch: int, group_id: str = "g") -> GroupRecord:
@@ -414,4 +415,4 @@ def test_a_record_that_should_have_come_before_is_told_and_not_applied() -> None
         await turns()
         assert bench.went_back == [0] and bench.log.partitions[0].records == before
 
-    asyncio.run(test())
+    clock.run(test())

@@ -23,6 +23,7 @@ from sidecar.link.messages import AskAccess
 from sidecar.state.codec import Encoded, Stamp, owner_epoch_of
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
+from tests.inprocess import clock
 from tests.inprocess.house import Heard, House, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
@@ -42,7 +43,7 @@ def run(test: Callable[[House], Coroutine[Any, Any, None]], authorizer: bool = F
             await house.topics(orders=4, payments=2)
             await test(house)
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def stored(house: House, kind: str) -> list[tuple[Record, int, Encoded]]:

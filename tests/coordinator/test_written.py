@@ -15,6 +15,7 @@ from sidecar.core.errors import Code
 from sidecar.core.events import Answer
 from sidecar.link.messages import AlterSettings, Reply, Request, SettingChange, WhoseGroup
 from sidecar.wire.apis import Api
+from tests.inprocess import clock
 from tests.inprocess.house import Heard, House, turns, until
 
 ORDER = AlterSettings("", (SettingChange(GROUP, "x", {cf.MANAGED: "true"}),), validate_only=False, client="h")
@@ -28,7 +29,7 @@ def run(test: Callable[[House, Heard], Coroutine[Any, Any, None]]) -> None:
         async with House(managed=lambda group_id: group_id.startswith("g")) as house:
             await test(house, Heard(house.coordinator))
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 async def ordered(house: House, front: Heard, token: int) -> None:

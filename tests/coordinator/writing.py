@@ -12,6 +12,7 @@ from sidecar.kafka.produce import Appender
 from sidecar.process.tasks import Supervisor
 from sidecar.state.codec import Encoded
 from sidecar.wire.apis import Api
+from tests.inprocess import clock
 from tests.inprocess.broker import STATE, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
 
@@ -76,4 +77,4 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]], **given: Any) -> Non
         await test(bench)
         assert not bench.tasks.failed.done()
 
-    asyncio.run(whole())
+    clock.run(whole())

@@ -13,6 +13,8 @@ import pytest
 from sidecar.core.classic.records import State
 from sidecar.core.errors import Code
 from tests.core.classic_actors import Crowd, make
+from tests.harness.seeds import alone, hold
+from tests.harness.tiers import Seeds
 
 SEEDS = 200
 EVENTS = 600
@@ -51,8 +53,11 @@ def sleep(crowd: Crowd, ms: int) -> None:
         crowd.check()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_classic_group(seed: int) -> None:
+def test_random_classic_group(seeds: Seeds) -> None:
+    hold(random_classic_group, seeds.of(SEEDS), alone("tests/core/test_random_classic.py::test_random_classic_group"))
+
+
+def random_classic_group(seed: int) -> None:
     crowd = make(seed)
     for n in range(EVENTS):
         one_event(crowd)
@@ -100,6 +105,7 @@ def a_fixed_run() -> list[object]:
     return list(crowd.world.log)
 
 
+@pytest.mark.tier("test")
 def test_the_same_run_writes_the_same_records_whatever_the_hash_seed() -> None:
     """Two processes with different hash seeds: no order of a set may reach the log."""
     program = "from tests.core.test_random_classic import a_fixed_run; print(repr(a_fixed_run()))"

@@ -13,6 +13,8 @@ from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.group import ConsumerGroup, GroupState
 from sidecar.core.consumer.records import Kind
 from tests.core.world import Client, World, topic
+from tests.harness.seeds import alone, hold
+from tests.harness.tiers import Seeds
 
 SEEDS = 300
 EVENTS = 250
@@ -67,8 +69,11 @@ def same_state(a: ConsumerGroup, b: ConsumerGroup) -> None:
     assert {m: t for m in a.target if (t := a.target.of(m))} == {m: t for m in b.target if (t := b.target.of(m))}
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_group(seed: int) -> None:
+def test_random_group(seeds: Seeds) -> None:
+    hold(random_group, seeds.of(SEEDS), alone("tests/core/test_random_groups.py::test_random_group"))
+
+
+def random_group(seed: int) -> None:
     rng = random.Random(seed)
     world = World(
         ConsumerConfig(
@@ -147,6 +152,7 @@ def a_fixed_run() -> list[object]:
     return list(world.log)
 
 
+@pytest.mark.tier("test")
 def test_the_same_run_writes_the_same_records_whatever_the_hash_seed() -> None:
     """Two processes with different hash seeds: no order of a set may reach the log."""
     program = "from tests.core.test_random_groups import a_fixed_run; print(repr(a_fixed_run()))"

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import GroupRecord as Generation
 from sidecar.core.consumer.group import ConsumerGroup
@@ -16,6 +14,8 @@ from sidecar.core.mixed.upgrade import WHY as UPGRADED
 from tests.core.mixed_actors import POLICIES, Mixed, make
 from tests.core.test_random_groups import same_state
 from tests.core.world import topic_id
+from tests.harness.seeds import alone, hold
+from tests.harness.tiers import Seeds
 
 SEEDS = 200
 EVENTS = 250
@@ -90,8 +90,11 @@ def never_back(mixed: Mixed) -> None:
             last[type(r)] = number
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_mixed_group(seed: int) -> None:
+def test_random_mixed_group(seeds: Seeds) -> None:
+    hold(random_mixed_group, seeds.of(SEEDS), alone("tests/core/test_random_mixed.py::test_random_mixed_group"))
+
+
+def random_mixed_group(seed: int) -> None:
     mixed = make(seed)
     for n in range(EVENTS):
         one_event(mixed)

@@ -11,6 +11,7 @@ from sidecar.front.memory import Memory
 from sidecar.front.session import PAUSES, Session, _Upstream
 from sidecar.proxy.connection import Close, Got
 from sidecar.wire.frames import Limits, request_frame
+from tests.inprocess import clock
 from tests.inprocess.house import Lines, turns
 from tests.inprocess.transport import MemoryTransport
 
@@ -107,4 +108,4 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
         bench.client.lose()
         await turns(2)
 
-    asyncio.run(whole())
+    clock.run(whole())

@@ -25,6 +25,7 @@ from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_fetch as of
+from tests.inprocess import clock
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import turns, until
 from tests.inprocess.messages import beat, commit, join, metadata
@@ -43,7 +44,7 @@ def run(test: Callable[[Desk], Coroutine[Any, Any, None]], **given: Any) -> None
         if desk.tasks.failed.done():
             desk.tasks.failed.result()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def accepted(member: str = "m1") -> HeartbeatReply:

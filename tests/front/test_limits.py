@@ -17,6 +17,7 @@ from sidecar.link.messages import Request
 from sidecar.proxy.connection import Got
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
+from tests.inprocess import clock
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import turns, until
 from tests.inprocess.messages import beat, metadata
@@ -239,7 +240,7 @@ def test_large_requests_that_come_at_once_wait_for_room() -> None:
         for c in (*clients, small):
             c.lose()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_who_waits_for_room_has_all_its_time_when_it_comes() -> None:
@@ -256,7 +257,7 @@ def test_who_waits_for_room_has_all_its_time_when_it_comes() -> None:
         assert len(front.got) == 1
         second.lose()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_what_waits_behind_requests_is_counted_over_all_connections() -> None:
@@ -290,7 +291,7 @@ def test_what_waits_behind_requests_is_counted_over_all_connections() -> None:
         for c in clients:
             c.lose()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_who_waits_for_more_and_needs_nothing_meanwhile_gives_back_what_it_has() -> None:
@@ -316,7 +317,7 @@ def test_who_waits_for_more_and_needs_nothing_meanwhile_gives_back_what_it_has()
         for c in (a, b):
             c.lose()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 @pytest.mark.parametrize(
@@ -334,20 +335,20 @@ def test_connections_that_come_faster_than_they_may_wait_for_their_turn() -> Non
 
     async def test(desk: Desk) -> None:
         desk.show()
-        clients = [await desk.client() for _ in range(18)]
+        clients = [await desk.client() for _ in range(16)]
         for n, client in enumerate(clients):
             client.post(beat("g", f"m{n}", 1), 1)
         assert desk.front.pauses["rate"] == 5, "what may come in a second may come at once"
-        assert [c.closed for c in clients] == [False] * 15 + [True] * 3, "the line is that long"
+        assert [c.closed for c in clients] == [False] * 13 + [True] * 3, "the line is that long"
         await turns()
         assert desk.metrics.value("closed", "connection_rate") == 3
-        assert 10 <= len(desk.of(Request)) < 15
+        assert 8 <= len(desk.of(Request)) < 13
         since = asyncio.get_running_loop().time()
-        await until(lambda: len(desk.of(Request)) == 15)
+        await until(lambda: len(desk.of(Request)) == 13)
         assert asyncio.get_running_loop().time() - since > 0.2, "one after the other"
         assert not (await desk.client()).closed, "the line is shorter now"
 
-    at_desk(test, rate=10, line=5)
+    at_desk(test, rate=8, line=5)
 
 
 def at_desk(test: Callable[[Desk], Coroutine[Any, Any, None]], **given: Any) -> None:
@@ -357,7 +358,7 @@ def at_desk(test: Callable[[Desk], Coroutine[Any, Any, None]], **given: Any) -> 
         await test(desk)
         assert not desk.tasks.failed.done(), desk.tasks.failed.exception()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_connections_of_one_address_have_a_limit() -> None:

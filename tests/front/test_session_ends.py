@@ -9,6 +9,7 @@ import pytest
 from sidecar.front import session as module
 from sidecar.front.session import Session
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
+from tests.inprocess import clock
 from tests.inprocess.house import turns, until
 from tests.inprocess.transport import MemoryTransport
 
@@ -190,7 +191,7 @@ def test_a_connection_too_many_is_closed() -> None:
         await turns(2)
         assert front.closed == ["too_many_connections"] and front.got == []
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 # ---- real sockets
@@ -215,7 +216,7 @@ def test_a_broker_out_of_reach_closes_the_connection() -> None:
         await until(lambda: front.closed)
         assert front.closed == ["broker_unreachable"]
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_so_does_one_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +238,7 @@ def test_so_does_one_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
         assert front.closed == ["broker_unreachable"]
         assert front.log.fields("connection closed")["detail"] == "timed out"
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_from_socket_to_socket() -> None:
@@ -267,4 +268,4 @@ def test_from_socket_to_socket() -> None:
         server.close()
         broker.close()
 
-    asyncio.run(whole())
+    clock.run(whole())

@@ -14,6 +14,7 @@ from sidecar.front import front as module
 from sidecar.front.steady import Grants, touch_due
 from sidecar.link.messages import TOUCH_MS, Grant, Lease, Request, Touch, Void
 from sidecar.wire.apis import Api
+from tests.inprocess import clock
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import HouseClient
 from tests.inprocess.messages import beat, to_frame
@@ -64,7 +65,7 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]], monkeypatch: pytest.
         assert not await bench.beat(), "the first one goes to the coordinator"
         await test(bench)
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_the_same_bytes_get_the_same_answer_without_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:

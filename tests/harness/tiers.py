@@ -14,6 +14,7 @@ import os
 import random
 import shutil
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def tier_of_run(config: pytest.Config) -> str:
     return str(found)
 
 
+@cache
 def _folder_tier(path: Path) -> str:
     """Returns the tier of the nearest folder that the table names."""
     for folder in (path, *path.parents):

@@ -44,6 +44,7 @@ from sidecar.process.tasks import Supervisor
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import StateCodec
 from sidecar.wire.frames import Limits, response_body
+from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers, decode_response, flexible
 from tests.inprocess.cluster import FakeCluster
 from tests.inprocess.messages import Message, api_of, to_frame
@@ -392,4 +393,4 @@ def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> Non
             await house.topics(orders=2)
             await test(house)
 
-    asyncio.run(whole())
+    clock.run(whole())

@@ -10,10 +10,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from tests.harness.planted import cases
+from tests.harness.seeds import too_few
+from tests.harness.tiers import Seeds
 from tests.sim.planted import PLANTED, Bug, Patch
 from tests.sim.planted_classic import PLANTED_CLASSIC
 from tests.sim.run import attempt, play
@@ -25,24 +29,35 @@ ENOUGH = 1_000
 ALL_PLANTED = {**PLANTED, **PLANTED_CLASSIC}
 
 
-def test_a_thousand_seeds() -> None:
-    with ProcessPoolExecutor(2) as pool:
-        results = list(pool.map(attempt, range(SEEDS), chunksize=25))
-    bad = [f"seed {seed}: {problem}" for seed, _, problem in results if problem]
+LEAST = {
+    "events": 1_000,
+    "answers": 50,
+    "answers under grants": 10,
+    "takeovers": 3,
+    "broken turns": 0.1,
+    "classic rebalances": 2,
+    "groups now consumer": 0.2,
+    "groups now classic": 0.1,
+}
+"""For each seed, on average: the runs are about something."""
+AT_A_TIME = 25
+
+
+def test_a_thousand_seeds(seeds: Seeds) -> None:
+    wanted = seeds.of(SEEDS)
+    results = list(_spread(wanted))
+    bad = [f"python -m tests.sim.run --seed {seed}: {problem}" for seed, _, problem in results if problem]
     assert not bad, "\n".join(bad[:10])
     figures = sum((found for _, found, _ in results), Counter[str]())
-    least = {
-        "events": 1_000,
-        "answers": 50,
-        "answers under grants": 10,
-        "takeovers": 3,
-        "broken turns": 0.1,
-        "classic rebalances": 2,
-        "groups now consumer": 0.2,
-        "groups now classic": 0.1,
-    }
-    few = {what: figures[what] for what, n in least.items() if figures[what] < n * SEEDS}
-    assert not few, "the runs are about something"
+    assert not too_few(figures, LEAST, len(wanted))
+
+
+def _spread(wanted: range) -> Iterator[tuple[int, Counter[str], str]]:
+    if len(wanted) <= AT_A_TIME * 4:
+        yield from map(attempt, wanted)
+        return
+    with ProcessPoolExecutor(2) as pool:
+        yield from pool.map(attempt, wanted, chunksize=AT_A_TIME)
 
 
 def test_a_seed_replays_exactly() -> None:
@@ -54,6 +69,7 @@ def test_a_seed_replays_exactly() -> None:
     assert trail(4711) == trail(4711) != trail(4712)
 
 
+@pytest.mark.tier("test")
 def test_seeds_replay_exactly_in_another_process() -> None:
     """Nothing hangs on the order of a set of strings, which is another one in each process."""
 
@@ -66,7 +82,7 @@ def test_seeds_replay_exactly_in_another_process() -> None:
     assert figures(1) == figures(2)
 
 
-@pytest.mark.parametrize("bug", ALL_PLANTED, ids=lambda b: b.__name__)
+@pytest.mark.parametrize("bug", cases(ALL_PLANTED, lambda b: b.__name__))
 def test_a_planted_bug_is_found(bug: Bug, monkeypatch: Patch) -> None:
     found = ""
     for seed in range(ENOUGH):

@@ -44,6 +44,8 @@ def spread(
         return
     gc.collect()
     gc.freeze()  # what is here already is not copied because a collector looks at it
-    with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count(), _begin, maxtasksperchild=1) as pool:
-        yield from pool.imap(work, items, chunksize=each)
-    gc.unfreeze()
+    try:
+        with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count(), _begin, maxtasksperchild=1) as pool:
+            yield from pool.imap(work, items, chunksize=each)
+    finally:
+        gc.unfreeze()

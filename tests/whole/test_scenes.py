@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.harness.tiers import Seeds
 from tests.whole.many import spread
 from tests.whole.scenes import SCENES, act
 from tests.whole.violation import Violation
@@ -30,9 +31,14 @@ def attempt(which: tuple[str, int]) -> tuple[str, Counter[str]]:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_scene(name: str) -> None:
-    results = list(spread(attempt, [(name, seed) for seed in range(SEEDS)], 2))
+def test_a_scene(name: str, seeds: Seeds) -> None:
+    results = list(spread(attempt, [(name, seed) for seed in seeds.of(SEEDS)], 1))
     bad = [problem for problem, _ in results if problem]
     assert not bad, "\n".join(bad)
-    if name in MUST:
-        assert sum((figures for _, figures in results), Counter[str]())[MUST[name]]
+
+
+@pytest.mark.parametrize("name", MUST)
+def test_a_scene_is_about_something(name: str) -> None:
+    """In one of the first seeds, which are always the same."""
+    results = spread(attempt, [(name, seed) for seed in range(SEEDS)], 1, each=1)
+    assert any(figures[MUST[name]] for _, figures in results)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import pytest
-
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import produce as pr
+from tests.harness.seeds import alone, hold
+from tests.harness.tiers import Seeds
 from tests.whole.broker.clockwork import Client, Clockwork
 from tests.whole.broker.ports import Delays
 from tests.whole.broker.talk import coordinator, fetch, init, make_topic, produce_request
@@ -88,8 +88,12 @@ def read_all(world: Clockwork, node: int, seen: dict[int, str]) -> None:
         at = res.next_offset
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_nothing_acknowledged_is_lost(seed: int) -> None:
+def test_nothing_acknowledged_is_lost(seeds: Seeds) -> None:
+    test = "tests/whole/broker/test_chaos.py::test_nothing_acknowledged_is_lost"
+    hold(a_chaotic_run, seeds.of(SEEDS), alone(test))
+
+
+def a_chaotic_run(seed: int) -> None:
     world = Clockwork(3, seed, Delays())
     make_topic(world, min_insync_replicas="2")
     writer = Writer(world, init(world, "w"))

@@ -1,0 +1,70 @@
+"""What it costs to find the bugs that tests/sim and tests/whole plant, and so the tier in which each is looked for.
+
+Costs are in CPU seconds, from the first seed to the one that shows the bug: `python -m tests.whole.planted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+TIERS: Mapping[str, float] = {"quick": 0.5, "test": 3.0}
+"""The most that a bug costs in each tier. What costs more is in `all`."""
+CPU_S: Mapping[str, float] = {
+    "takes_silence_for_revocation": 0.5,
+    "keeps_the_last_epoch": 0.5,
+    "removes_whom_the_former_owner_answers": 0.6,
+    "hears_no_touch": 0.6,
+    "removes_the_peer_of_the_first_day": 0.6,
+    "lets_offsets_get_old": 0.6,
+    "believes_the_highest_claim": 0.7,
+    "proves_no_partition": 0.7,
+    "waits_for_a_clock_that_jumped": 0.7,
+    "both_twins_own": 0.8,
+    "upgrades_without_assignments": 0.9,
+    "counts_leases_by_one_clock": 0.9,
+    "looks_at_no_lease": 1.0,
+    "shows_offsets_of_open_transactions": 1.0,
+    "keeps_a_broken_shard": 1.2,
+    "leaves_records_of_a_downgraded_group": 1.2,
+    "counts_leases_by_the_monotonic_clock": 1.3,
+    "keeps_a_problem": 1.6,
+    "replays_to_init_only": 1.9,
+    "holds_requests_for_ever": 1.9,
+    "waits_for_nobody_new": 2.1,
+    "gives_a_takeover_up": 2.1,
+    "lets_anybody_join_at_once": 2.1,
+    "takes_a_lost_connection_for_written": 2.3,
+    "stays_withdrawn": 2.3,
+    "forgets_who_waits": 2.3,
+    "forgets_who_joins_an_upgraded_group": 2.5,
+    "forgets_who_waits_for_a_seat": 2.6,
+    "takes_any_generation": 2.8,
+    "forgets_grants_of_a_broken_turn": 3.8,
+    "says_that_all_is_stored": 5.0,
+    "passes_on_what_it_has_heard_nothing_of": 5.6,
+    "goes_on_without_its_topic": 5.9,
+    "has_no_placeholders": 8.3,
+    "asks_the_old_leader_for_ever": 8.6,
+    "asks_nobody_about_transactions": 8.9,
+    "waits_for_a_leader_for_ever": 9.8,
+    "reads_nothing_before_its_claim": 11.1,
+    "serves_before_its_claim_is_read": 11.9,
+    "goes_on_after_it_was_fenced": 12.7,
+    "takes_over_without_a_fence": 14.0,
+    "counts_the_lease_from_the_answer": 30.4,
+    "writes_no_more_than_a_batch": 67.3,
+}
+"""Of every bug that is too expensive for `quick`."""
+
+
+def tier(name: str) -> str:
+    cost = CPU_S.get(name, 0.0)
+    return next((t for t, most in TIERS.items() if cost <= most), "all")
+
+
+def cases(bugs: Iterable[Any], name: Callable[[Any], str]) -> list[Any]:
+    """Returns the parameters of a test that plays each bug, marked with their tiers."""
+    return [pytest.param(b, id=name(b), marks=pytest.mark.tier(tier(name(b)))) for b in bugs]

@@ -1,0 +1,127 @@
+"""An event loop whose time is not the machine's: when nothing is left to do, the next timer is due at once.
+
+    run(test())     # instead of asyncio.run
+
+Sessions, leases and pauses of seconds take none, and a loaded machine changes no verdict: time passes only while
+everybody waits. `time.monotonic`, `time.time` and the clock of leases follow the loop. It is for what lives in memory.
+While work is under way in a thread, time passes as it really does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pytest
+
+from sidecar.coordinator.background import Background
+
+T = TypeVar("T")
+STARTS_S = 100_000.0
+"""What the clocks that count from the start of a machine say at first."""
+
+GRACE_S = 0.002
+"""So long, in real time, the kernel has for what went into a socket to come out of another one."""
+
+
+class Stuck(AssertionError):
+    """Everybody waits, and nobody for a timer: that would last for ever."""
+
+
+class _Selector:
+    """Waits for files as the selector does, and for timers not at all."""
+
+    def __init__(self, loop: VirtualLoop, real: Any) -> None:
+        self._loop, self._real = loop, real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def select(self, timeout: float | None = None) -> Any:
+        events = self._real.select(0)
+        if events or timeout == 0:
+            return events
+        if self._loop.in_threads:
+            began = time.perf_counter()
+            events = self._real.select(timeout)
+            self._loop.now_s += time.perf_counter() - began
+            return events
+        if len(self._real.get_map()) > 1 and (events := self._real.select(min(timeout or GRACE_S, GRACE_S))):
+            return events
+        if timeout is None:
+            if len(self._real.get_map()) > 1:
+                return self._real.select(None)
+            raise Stuck("everybody waits, and nothing is to come")
+        self._loop.now_s += timeout
+        return events
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.now_s = STARTS_S
+        self.in_threads = 0
+        """So many calls are under way in other threads."""
+        super().__init__()
+        self._selector = _Selector(self, self._selector)  # type: ignore[has-type]
+
+    def time(self) -> float:
+        return self.now_s
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
+        self.in_threads += 1
+        future.add_done_callback(lambda _: self._came_back())
+        return future
+
+    async def shutdown_default_executor(self) -> None:
+        self.in_threads += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._came_back()
+
+    def _came_back(self) -> None:
+        self.in_threads -= 1
+
+    def submit(
+        self, real: Callable[..., None], own: Background, key: str, work: Any, done: Any, limit_s: float
+    ) -> None:
+        """What `Background.submit` does, and the loop knows of it."""
+        self.in_threads += 1
+        out = True
+
+        def back(result: Any, exc: BaseException | None) -> None:
+            nonlocal out
+            if out:
+                out = False
+                self._came_back()
+            done(result, exc)
+
+        real(own, key, work, back, limit_s)
+
+
+@contextmanager
+def _clocks(loop: VirtualLoop) -> Iterator[None]:
+    wall_s = time.time()
+    submit = Background.submit
+
+    def submitted(self: Background, key: str, work: Any, done: Any, limit_s: float = float("inf")) -> None:
+        loop.submit(submit, self, key, work, done, limit_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: loop.now_s)
+        patch.setattr(time, "clock_gettime", lambda clock: loop.now_s)
+        patch.setattr(time, "time", lambda: wall_s + loop.now_s - STARTS_S)
+        patch.setattr(Background, "submit", submitted)
+        yield
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        with _clocks(loop):
+            return runner.run(main)
