@@ -70,13 +70,16 @@ Drop(s, to) == /\ phase' = [phase EXCEPT ![s] = to]
                /\ proving' = [proving EXCEPT ![s] = 0]
                /\ doubt' = [doubt EXCEPT ![s] = 0]
 
+Waits(s, b) == epoch[s] = b.epoch /\ batch[s] = b.kind /\ verdict[s] = "none"
+
 Send(s, kind, value) == /\ batch' = [batch EXCEPT ![s] = kind]
                         /\ network' = network \cup {[epoch |-> epoch[s], kind |-> kind, value |-> value]}
 
+\* One sidecar has owned the partition for long; what it told the members of the group is still to come.
 Init == /\ generation = 1 /\ joined = Sidecars /\ assignee \in Sidecars
-        /\ known = [s \in Sidecars |-> "none"]
-        /\ phase = [s \in Sidecars |-> "elsewhere"]
-        /\ epoch = [s \in Sidecars |-> 0]
+        /\ known = [s \in Sidecars |-> "current"]
+        /\ phase = [s \in Sidecars |-> IF s = assignee THEN "serving" ELSE "elsewhere"]
+        /\ epoch = [s \in Sidecars |-> IF s = assignee THEN 1 ELSE 0]
         /\ holder = [s \in Sidecars |-> NoOne]
         /\ batch = [s \in Sidecars |-> "none"]
         /\ verdict = [s \in Sidecars |-> "none"]
@@ -85,7 +88,7 @@ Init == /\ generation = 1 /\ joined = Sidecars /\ assignee \in Sidecars
         /\ proof = [s \in Sidecars |-> 0]
         /\ proving = [s \in Sidecars |-> 0]
         /\ doubt = [s \in Sidecars |-> 0]
-        /\ producerEpoch = 0 /\ network = {} /\ log = <<>>
+        /\ producerEpoch = 1 /\ network = {} /\ log = <<[epoch |-> 1, kind |-> "claim", value |-> NoOne]>>
         /\ believes = {} /\ told = {} /\ early = FALSE
 
 ------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ Lost(s) == /\ known[s] # "none"
 \* sidecar/coordinator/confirming.py Confirming._commit
 \* The broker writes a commit of a member of the current generation.
 Confirm(s) == /\ s \in joined /\ known[s] = "current"
-              /\ lease[s] = 0 /\ confirming[s] = 0
+              /\ phase[s] # "elsewhere" /\ lease[s] = 0 /\ confirming[s] = 0
               /\ confirming' = [confirming EXCEPT ![s] = Lease + 1]
               /\ UNCHANGED <<group, known, phase, holder, writer, lease, proof, proving, doubt,
                              broker, clients>>
@@ -157,12 +160,14 @@ Confirmed(s) == /\ confirming[s] > 0
 (* Takeover *)
 
 \* sidecar/coordinator/writer.py FencedWriter.init
-\* The broker may execute it while the sidecar is suspended.
+\* The broker may execute it while the sidecar is suspended. Batches for whose verdict nobody waits any more could only
+\* be refused from here on.
 Fence(s) == /\ phase[s] = "fencing" /\ producerEpoch < MaxEpoch
             /\ producerEpoch' = producerEpoch + 1
             /\ epoch' = [epoch EXCEPT ![s] = producerEpoch']
             /\ phase' = [phase EXCEPT ![s] = "fenced"]
-            /\ UNCHANGED <<group, known, holder, batch, verdict, leases, network, log, clients>>
+            /\ network' = {b \in network : Is("no fence") \/ \E t \in Sidecars : Waits(t, b)}
+            /\ UNCHANGED <<group, known, holder, batch, verdict, leases, log, clients>>
 
 \* sidecar/coordinator/coordinator.py Coordinator._claim
 Claim(s) == /\ phase[s] = "fenced"
@@ -212,11 +217,10 @@ Rested(s) == /\ phase[s] = "pausing" /\ Leased(s)
 \* written is not an owner any more: it gave x up before, or was removed.
 Put == \E b \in network :
           /\ LET good == b.epoch = producerEpoch \/ Is("no fence")
-                 waits(s) == epoch[s] = b.epoch /\ batch[s] = b.kind /\ verdict[s] = "none"
              IN /\ good => Len(log) < MaxLog
                 /\ log' = IF good /\ b.kind # "proof" THEN Append(log, b) ELSE log
                 /\ told' = IF good /\ b.kind = "own" THEN told \cap {b.value} ELSE told
-                /\ verdict' = [s \in Sidecars |-> IF ~waits(s) THEN verdict[s]
+                /\ verdict' = [s \in Sidecars |-> IF ~Waits(s, b) THEN verdict[s]
                                                   ELSE IF good THEN "written" ELSE "refused"]
           /\ network' = network \ {b}
           /\ UNCHANGED <<group, known, phase, holder, epoch, batch, leases, producerEpoch,
@@ -242,6 +246,7 @@ Assign(s, m) == /\ Turn(s) /\ holder[s] = NoOne
 \* sidecar/core/consumer/step.py advance
 \* A member has given x up and says so.
 GiveUp(s, m) == /\ Turn(s) /\ holder[s] = m
+                /\ m \in believes \/ Is("asks again elsewhere")
                 /\ believes' = believes \ {m}
                 /\ told' = told \ {m}
                 /\ holder' = [holder EXCEPT ![s] = NoOne]
@@ -277,7 +282,8 @@ Heartbeat(s, m) == /\ Turn(s)
                    /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker>>
 
 \* sidecar/coordinator/proofs.py Proofs.look
-Prove(s) == /\ Serves(s) /\ batch[s] = "none" /\ lease[s] = 0 /\ proof[s] < Lease
+\* Only where the group confirms nothing: else Confirm gives at least as much.
+Prove(s) == /\ Serves(s) /\ known[s] # "current" /\ batch[s] = "none" /\ lease[s] = 0 /\ proof[s] < Lease
             /\ proving' = [proving EXCEPT ![s] = Lease]
             /\ Send(s, "proof", NoOne)
             /\ UNCHANGED <<group, known, phase, holder, epoch, verdict, lease, confirming, proof,
