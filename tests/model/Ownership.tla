@@ -194,7 +194,7 @@ Replayed(s) == /\ phase[s] = "replaying"
 
 \* sidecar/coordinator/coordinator.py Coordinator._still_mine
 \* The tail has read the claim of another owner.
-ClaimRead(s) == /\ phase[s] \in {"replaying", "serving"} /\ Superseded(s) /\ ~Is("claims not watched")
+ClaimRead(s) == /\ phase[s] \in {"replaying", "serving"} /\ Superseded(s)
                 /\ Drop(s, "pausing")
                 /\ UNCHANGED <<group, known, lease, confirming, broker, clients>>
 
