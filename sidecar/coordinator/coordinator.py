@@ -297,7 +297,7 @@ class Coordinator:
             elif serial == RENEWAL_SERIAL:
                 self.tenures[p].claims(offset)
             else:
-                self.service.owners[p].committed(attempt, serial)
+                self.service.owners[p].committed(attempt, serial, now())
                 self._drain()
 
         def failed(why: WriteLost) -> None:

@@ -108,8 +108,7 @@ class Owner:
         self.loading = Loading()
         """Groups that are not loaded yet since the takeover, and who waits for them."""
         self.unreadable: dict[str, str] = {}
-        """Groups whose records cannot be read, or contradict each other, and why. Nobody is served: what one record
-        says is free, a record that cannot be read may give to somebody. They stay as they are."""
+        """Groups with unreadable records, and why. They are refused: such a record may assign what looks free."""
         self._failed_once: set[str] = set()
         """Groups that could not be loaded when this was last tried, for no reason that the records give."""
         self.image = TopicImage()
@@ -117,8 +116,9 @@ class Owner:
         """Why the last attempt to take over failed; empty once one has succeeded."""
         self._registry, self._ports, self._log = registry, ports, log
         self._hold_ms, self._load_at_once = hold_ms, load_at_once
-        self._tally = tally
-        self._out = out
+        self._tally, self._out = tally, out
+        self.leased: Callable[[Now], bool] = lambda now: True
+        """Whether this sidecar may answer for the partition; `Service` knows."""
         self._occupied: set[str] = set()
         """Groups with members, as the driver was told."""
         self._unsent = Unsent()
@@ -305,11 +305,11 @@ class Owner:
         return True
 
     # ---- commits ------------------------------------------------------------------------------------------
-    def committed(self, attempt: int, serial: int) -> None:
+    def committed(self, attempt: int, serial: int, now: Now) -> None:
         if attempt != self.attempt or self.shard is None:
             return
         for reply in self._unsent.committed(serial):
-            self._release(self.shard, reply)
+            self._release(self.shard, reply, now)
 
     @property
     def idle(self) -> bool:
@@ -346,12 +346,16 @@ class Owner:
         replies, fx.replies = fx.replies, []
         for reply in replies:
             if not self._unsent.hold(reply):
-                self._release(shard, reply)
+                self._release(shard, reply, now)
 
-    def _release(self, shard: Shard, reply: Reply) -> None:
-        if self._unsent.open.pop(reply.token, None) is None:
+    def _release(self, shard: Shard, reply: Reply, now: Now) -> None:
+        event = self._unsent.open.pop(reply.token, None)
+        if event is None:
             return
         self._tally.open -= 1
+        if not self.leased(now):  # it waited while the lease ended: another owner may have decided otherwise since
+            refuse(self._out, reply.token, event, Code.NOT_COORDINATOR)
+            return
         grant = reply.grant
         if grant is not None:
             soft = shard.soft.get(grant.group_id)
@@ -473,9 +477,6 @@ class Owner:
 
     def _begin(self, signal: str, why: str) -> None:
         self._go(signal)
-        self._fence(why)
-
-    def _fence(self, why: str) -> None:
         self.attempt += 1
         self._why = why
         self._out.append(Fence(self.partition, self.attempt))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sidecar.core.commands import Command
@@ -74,6 +75,8 @@ class Service:
         self.tally = Tally()
         how = (self.settings.hold_ms, self.tally, self.out, self.settings.load_at_once)
         self.owners = [Owner(p, registry, ports, log, *how) for p in range(partitions)]
+        for owner in self.owners:
+            owner.leased = partial(self.leased, owner.partition)
         self._lists: list[Held] = []
         """ListGroups that wait until all groups are loaded."""
         self.map: Sequence[int] = ()

@@ -85,7 +85,7 @@ class Heir:
             elif isinstance(c, Follow):
                 self.owner.replayed(c.attempt, self.now)
             elif isinstance(c, Append):
-                self.owner.committed(c.attempt, c.serial)
+                self.owner.committed(c.attempt, c.serial, self.now)
             elif isinstance(c, Reply):
                 assert c.token not in self.replies
                 self.replies[c.token] = c.answer

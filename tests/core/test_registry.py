@@ -204,7 +204,7 @@ class Sidecar:
                 owner.replayed(c.attempt, self.now)
             elif isinstance(c, Append):
                 self.log.append(list(c.records))
-                owner.committed(c.attempt, c.serial)
+                owner.committed(c.attempt, c.serial, self.now)
             elif isinstance(c, Reply):
                 assert c.token not in self.replies, "a request is answered once"
                 self.replies[c.token] = c.answer

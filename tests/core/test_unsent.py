@@ -28,7 +28,7 @@ class SlowHeir(Heir):
         """The first so many appends."""
         for _ in range(count):
             c = self.appended.pop(0)
-            self.owner.committed(c.attempt, c.serial)
+            self.owner.committed(c.attempt, c.serial, self.now)
         self.drive()
 
     def join(self, token: int, group_id: str, member_id: str) -> None:
@@ -89,6 +89,19 @@ def test_whoever_waits_when_the_state_is_dropped_is_sent_on() -> None:
     s.take_over()
     s.all()
     assert s.ask(3, beat(s.clients["h"])) is not None, "nothing is left of what was held"
+
+
+def test_an_answer_that_waited_while_the_lease_ended_is_not_given() -> None:
+    """Symptom: a sidecar that was suspended between an append and its answer told a member that it owns partitions,
+    which a new owner had taken from it since. Cause: the lease was looked at when the request came, and not when its
+    answer left. Found by the model (tests/model)."""
+    s = SlowHeir(g=2)
+    s.join(1, "g", "new")
+    assert s.ask(2, beat(s.clients["g"])) is None
+    s.at = s.service.lease_until_ms  # the process stood still
+    s.commit(1)
+    assert s.code(1) == s.code(2) == Code.NOT_COORDINATOR
+    assert s.service.tally.open == 0
 
 
 def test_nobody_is_removed_for_silence_while_nobody_can_be_answered() -> None:

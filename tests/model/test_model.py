@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.tier("all")]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -40,9 +40,9 @@ BUGS = [
     Bug("lease from the answer", "LeasesEnd"),
     Bug("remove at once", "OneOwner"),
     Bug("claim not checked", "LeasesEnd", fences=3),
+    Bug("release without lease", "OneOwner"),
 ]
 HOLES = [
-    Bug("release without lease", "OneOwner"),
     Bug("asks again elsewhere", "OneOwner"),
     Bug("late tail", "LeasesEnd", fences=3),
 ]

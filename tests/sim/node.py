@@ -368,7 +368,7 @@ class Node:
             if outcome is Outcome.DONE:
                 tenure.acked = serial
                 self._acking = True
-                owner.committed(tenure.attempt, serial)
+                owner.committed(tenure.attempt, serial, self.clock())
                 self.drain()
                 self._acking = False
                 if tenure.queue and not tenure.sending and not tenure.renewing:

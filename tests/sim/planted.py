@@ -127,7 +127,7 @@ def answers_before_the_commit(patch: Patch) -> None:
         replies, fx.replies = fx.replies, []
         real(self, fx, now)
         for reply in replies:
-            self._release(self.shard, reply)
+            self._release(self.shard, reply, now)
 
     patch.setattr(Owner, "_settle", planted)
 

@@ -43,7 +43,7 @@ def assigns_before_the_commit(patch: Patch, sim: Cluster) -> None:
         fx.replies = [r for r in fx.replies if r not in early]
         real(self, fx, now)
         for reply in early:
-            self._release(self.shard, reply)
+            self._release(self.shard, reply, now)
 
     patch.setattr(Owner, "_settle", planted)
 
