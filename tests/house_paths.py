@@ -53,11 +53,11 @@ class Stage:
         return self.action(lambda: transport.feed(self.sent), lambda: len(transport.written) > before)
 
 
-def stage(prepare: Callable[[Stage], Coroutine[Any, Any, None]], serve: bool = True) -> Stage:
+def stage(prepare: Callable[[Stage], Coroutine[Any, Any, None]], serve: bool = True, **consumer: Any) -> Stage:
     loop = asyncio.new_event_loop()
 
     async def build() -> Stage:
-        house = House(partitions=1, serve=serve)
+        house = House(partitions=1, serve=serve, consumer=consumer)
         await house.__aenter__()
         await house.topics(orders=4)
         for task in asyncio.all_tasks():
@@ -111,7 +111,7 @@ def joining_heartbeat() -> Callable[[], None]:
         s.house.tail.hold()
         s.sent = to_frame(join(GROUP, "m2"), 1, CORRELATION)
 
-    return stage(prepare).exchange()
+    return stage(prepare, assignment_interval_ms=15_000).exchange()
 
 
 def offset_commit() -> Callable[[], None]:

@@ -80,7 +80,7 @@ def test_a_client_that_does_not_read_is_not_read(loops: Loops, papers: Papers) -
         wanted = 400
         for n in range(wanted):
             writer.write(passed(n))
-        await asyncio.sleep(0.5)
+        await until(lambda: place.desk.front.pauses["unread"])
         assert place.seen < wanted, "it had to stop"
         transport.resume_reading()
         for n in range(wanted):

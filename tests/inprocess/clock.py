@@ -26,6 +26,9 @@ STARTS_S = 100_000.0
 GRACE_S = 0.002
 """So long, in real time, the kernel has for what went into a socket to come out of another one."""
 
+LEAST_S = 1e-6
+"""A sleep takes no less."""
+
 
 class Stuck(AssertionError):
     """Everybody waits, and nobody for a timer: that would last for ever."""
@@ -69,6 +72,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.now_s
+
+    def call_later(self, delay: float, *args: Any, **more: Any) -> asyncio.TimerHandle:
+        """A real clock goes on by itself; here who sleeps for less than it can tell would do so for ever."""
+        return super().call_later(max(delay, LEAST_S) if delay > 0 else delay, *args, **more)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
@@ -117,6 +124,13 @@ def _clocks(loop: VirtualLoop) -> Iterator[None]:
         patch.setattr(time, "time", lambda: wall_s + loop.now_s - STARTS_S)
         patch.setattr(Background, "submit", submitted)
         yield
+
+
+def stand_still(seconds: float) -> None:
+    """Time passes, and the loop does nothing."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.now_s += seconds
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -21,6 +21,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.process.log import make_logger
 from sidecar.process.systemd import Notifier, inherited_socket, keep_alive
+from tests.inprocess import clock
 
 LAUNCHER = """
 import os, sys
@@ -113,7 +114,7 @@ def test_the_manager_hears_that_the_loop_turns(tmp_path: Path) -> None:
             await asyncio.sleep(0.2)
             task.cancel()
 
-        asyncio.run(some_time())
+        clock.run(some_time())
         sock.setblocking(False)
         heard = []
         while True:
