@@ -23,7 +23,7 @@ T = TypeVar("T")
 STARTS_S = 100_000.0
 """What the clocks that count from the start of a machine say at first."""
 
-GRACE_S = 0.002
+GRACE_S = 0.005
 """So long, in real time, the kernel has for what went into a socket to come out of another one."""
 
 LEAST_S = 1e-6
@@ -111,7 +111,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 @contextmanager
-def _clocks(loop: VirtualLoop) -> Iterator[None]:
+def clocks(loop: VirtualLoop) -> Iterator[None]:
+    """The clocks of this process follow this loop meanwhile."""
     wall_s = time.time()
     submit = Background.submit
 
@@ -137,5 +138,5 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
-        with _clocks(loop):
+        with clocks(loop):
             return runner.run(main)
