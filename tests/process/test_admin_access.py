@@ -343,7 +343,7 @@ def test_slow_clients_are_cut_off() -> None:
         assert await raw(g, b"") == b""
         assert await g.status("/livez") == 200
 
-    run(Ground(given(request_timeout_ms=100)), test)
+    run(Ground(given(request_timeout_ms=1_000)), test)
 
 
 def test_connections_are_counted() -> None:
