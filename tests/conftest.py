@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from sidecar.drill.artifacts import kafka_libs
-
 pytest_plugins = ("tests.harness.tiers", "tests.harness.costs", "tests.harness.worlds")
 ROOT = Path(__file__).resolve().parent.parent
+if sys.dont_write_bytecode:
+    # Each process of a run would compile all tests anew, for 8 s. They are kept where pytest keeps what it remembers.
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(ROOT / ".pytest_cache" / "compiled")
+
+from sidecar.drill.artifacts import kafka_libs  # noqa: E402
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

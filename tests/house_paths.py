@@ -16,6 +16,7 @@ from typing import Any
 
 from sidecar.core.errors import Code
 from sidecar.core.owner import Phase
+from tests.inprocess.clock import VirtualLoop, clocks
 from tests.inprocess.house import House, HouseClient, turns
 from tests.inprocess.messages import assigned, beat, commit, join, to_frame
 
@@ -28,7 +29,7 @@ NEVER_DUE_MS = 1 << 60
 class Stage:
     """One house on a loop of its own, with a client that has been heard before."""
 
-    loop: asyncio.AbstractEventLoop
+    loop: VirtualLoop
     house: House
     client: HouseClient
     sent: bytes = b""
@@ -39,10 +40,11 @@ class Stage:
         loop = self.loop
 
         def act() -> None:
-            loop.call_soon(begin)
-            while not ended():
-                loop.call_soon(loop.stop)
-                loop.run_forever()
+            with clocks(loop):
+                loop.call_soon(begin)
+                while not ended():
+                    loop.call_soon(loop.stop)  # and so no timer comes due
+                    loop.run_forever()
 
         return act
 
@@ -54,7 +56,7 @@ class Stage:
 
 
 def stage(prepare: Callable[[Stage], Coroutine[Any, Any, None]], serve: bool = True) -> Stage:
-    loop = asyncio.new_event_loop()
+    loop = VirtualLoop()
 
     async def build() -> Stage:
         house = House(partitions=1, serve=serve)
@@ -68,7 +70,8 @@ def stage(prepare: Callable[[Stage], Coroutine[Any, Any, None]], serve: bool = T
         await turns()
         return made
 
-    made = loop.run_until_complete(build())
+    with clocks(loop):
+        made = loop.run_until_complete(build())
     atexit.register(_end, made)
     return made
 

@@ -28,6 +28,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import cast
 
+from tools import sleeps
+
 ROOT = Path(__file__).resolve().parent.parent / "sidecar"
 WIDTH = 120
 FILE_LINES, FUNCTION_LINES = 500, 60
@@ -469,18 +471,23 @@ def print_paths(root: Path) -> int | None:
     return most
 
 
-def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+def main(arguments: list[str] | None = None, root: Path = ROOT, tests: Path | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.house", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a circle, long file or function is found")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a circle, long file or function or a new sleep is found")
     options = parser.parse_args(arguments)
     plan = Plan(read(root))
     print_layers(plan)
     print_circles(plan)
     print_sizes(plan)
+    new_sleeps = [] if tests is None else list(sleeps.problems(tests))
+    print(f"\nSLEEPS in tests that tools/sleeps.py does not allow: {len(new_sleeps)}")
+    for problem in new_sleeps:
+        print(f"  {problem}")
     result: dict[str, int | None] = {
         "circles": len(plan.file_circles) + len(plan.room_circles),
         "files_over_500": len(plan.long_files),
         "functions_over_60": len(plan.long_functions),
+        "sleeps": len(new_sleeps),
     }
     found = any(result.values())
     result["max_rooms_of_a_path"] = print_paths(root)
@@ -490,4 +497,4 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(tests=sleeps.TESTS))

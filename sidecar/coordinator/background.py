@@ -42,7 +42,7 @@ class _Job:
     work: Callable[[], Any]
     done: Callable[[Any, BaseException | None], None]
     limit_s: float
-    queued: float = field(default_factory=time.monotonic)
+    queued: float = field(default_factory=lambda: time.monotonic())
     started: float = 0.0
     written_off: bool = False
 

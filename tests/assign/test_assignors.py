@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from sidecar.assign import BUILT_IN
 from sidecar.assign.spec import GroupSpec, MemberSpec
 from tests.core.world import topic_id
+from tests.harness.properties import given, settings, st
 
 Result = dict[str, dict[bytes, tuple[int, ...]]]
 

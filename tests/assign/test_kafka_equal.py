@@ -15,6 +15,8 @@ from sidecar.assign.layout import ArrayAssignor
 from sidecar.native import twin
 from tests.assign.oracle import Case, Oracle, random_case
 
+pytestmark = pytest.mark.tier("test")  # Kafka's own assignors run on a JVM
+
 SEEDS = 200
 EDGES = {
     "no topics": Case([3], [[]], {"a": (None, 0, {}), "b": (None, 0, {})}),

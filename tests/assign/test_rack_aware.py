@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from sidecar.assign.layout import owners_of, problem_of
 from sidecar.assign.rack_aware import assign
 from sidecar.assign.spec import GroupSpec, MemberSpec
 from tests.core.world import topic_id
+from tests.harness.properties import given, settings, st
 
 T = topic_id(1)
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +33,7 @@ from sidecar.cli.main import app
 app(["top", "--bootstrap", "127.0.0.1:1", "--interval", "0.2", *sys.argv[1:]])
 """
 """The command, over a topic that has these groups; everything from there to the terminal is its own."""
+LIMIT_S = 120
 LEAVES = "\x1b[?1049l"
 """What gives the screen of before back."""
 
@@ -84,13 +84,13 @@ def terminal() -> Iterator[Terminal]:
 
 
 def restored(t: Terminal) -> None:
-    wait_until("the command to end", t.ended, 10)
+    wait_until("the command to end", t.ended, LIMIT_S)
     assert LEAVES in t.text and t.text.rindex(LEAVES) > t.text.rindex("groups, ")
     assert termios.tcgetattr(t.slave) == t.before
 
 
 def test_keys_choose_the_order_and_q_ends_it(terminal: Terminal) -> None:
-    wait_until("the first frame", lambda: terminal.shows("1 not stable, by rebalances", "young", "large"), 20)
+    wait_until("the first frame", lambda: terminal.shows("1 not stable, by rebalances", "young", "large"), LIMIT_S)
     assert not termios.tcgetattr(terminal.slave)[3] & termios.ICANON, "keys come at once"
     for key, order in (
         ("m", ("by members", "large", "young")),
@@ -101,15 +101,14 @@ def test_keys_choose_the_order_and_q_ends_it(terminal: Terminal) -> None:
         ("r", ("by rebalances", "young", "large")),
     ):
         terminal.press(key)
-        wait_until(f"the order of key {key}", lambda order=order: terminal.shows(*order), 5)  # type: ignore[misc]
-    began = time.monotonic()
-    terminal.press("mq")  # both at once, as over a slow line
+        wait_until(f"the order of key {key}", lambda order=order: terminal.shows(*order), LIMIT_S)  # type: ignore[misc]
+    terminal.press("mq")  # both at once, as over a slow line: a key that is lost would not end it
     restored(terminal)
-    assert terminal.process.returncode == 0 and time.monotonic() - began < 5
+    assert terminal.process.returncode == 0
 
 
 def test_ctrl_c_ends_it_with_130(terminal: Terminal) -> None:
-    wait_until("the first frame", lambda: terminal.shows("young"), 20)
+    wait_until("the first frame", lambda: terminal.shows("young"), LIMIT_S)
     terminal.process.send_signal(signal.SIGINT)
     restored(terminal)
     assert terminal.process.returncode == 130

@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from sidecar.coordinator import background as module
 from sidecar.coordinator.background import Background, BackgroundCollector, Stuck
 from sidecar.process import assignors
 
@@ -18,10 +19,31 @@ Outcome = tuple[object, BaseException | None]
 async def ran(b: Background, work: Callable[[], object], key: str = "k", limit_s: float = 60) -> Outcome:
     future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     b.submit(key, work, lambda result, error: future.set_result((result, error)), limit_s)
-    return await asyncio.wait_for(future, 5)
+    return await asyncio.wait_for(future, 60)
 
 
-def test_results_and_errors_come_back_and_are_measured() -> None:
+class Ticks:
+    """A clock that says a millisecond more each time it is asked."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def add(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def monotonic(self) -> float:
+        self.add(0.001)
+        return self.now_s
+
+
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
+    made = Ticks()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def test_results_and_errors_come_back_and_are_measured(ticks: Ticks) -> None:
     async def run() -> None:
         b = Background(2)
         assert await ran(b, lambda: threading.current_thread().name) == ("background", None)
@@ -40,28 +62,33 @@ def test_results_and_errors_come_back_and_are_measured() -> None:
 def test_runs_that_hang_leave_the_threads_to_others_and_are_not_started_without_end() -> None:
     async def run() -> None:
         b = Background(1)
-        free = threading.Event()
-        late: list[Outcome] = []
-        for _ in range(2):
-            b.submit("slow", lambda: free.wait(10), lambda r, e: late.append((r, e)), 0.01)
-            while not b.write_off():
-                await asyncio.sleep(0.005)
+        free, came_back = threading.Event(), [asyncio.Event(), asyncio.Event()]
+        for ended in came_back:
+            running = threading.Event()
+
+            def hangs(running: threading.Event = running) -> None:
+                running.set()
+                free.wait(60)
+
+            b.submit("slow", hangs, lambda r, e, ended=ended: ended.set(), 0.0)  # type: ignore[misc]
+            await asyncio.to_thread(running.wait, 60)
+            assert b.write_off() == ["slow"]
         assert await ran(b, lambda: "others go on") == ("others go on", None)
         _, error = await ran(b, lambda: None, "slow")
         assert isinstance(error, Stuck)
         free.set()
-        while len(late) < 2:
-            await asyncio.sleep(0.005)
+        for ended in came_back:
+            await asyncio.wait_for(ended.wait(), 60)
         assert await ran(b, lambda: "again", "slow") == ("again", None)
         b.stop()
 
     asyncio.run(run())
 
 
-def test_a_busy_thread_is_not_idle() -> None:
+def test_a_busy_thread_is_not_idle(ticks: Ticks) -> None:
     async def run() -> None:
         b = Background(1)
-        await ran(b, lambda: threading.Event().wait(0.2))
+        await ran(b, lambda: ticks.add(0.2))
         assert b.idle_ratio() < 0.5
         b.stop()
 

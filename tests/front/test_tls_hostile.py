@@ -35,16 +35,14 @@ def test_a_thousand_half_handshakes_keep_nobody_out(loops: Loops, papers: Papers
             if len(attack) % 50 == 0:
                 await asyncio.sleep(0)
         assert len(place.listener._under_way) <= 100
-        since = asyncio.get_running_loop().time()
-        await exchange(await place.connect(trusting(papers)), 1)
-        assert asyncio.get_running_loop().time() - since < 9
+        await exchange(await place.connect(trusting(papers)), 1)  # long before the first of them is out of time
         assert place.count("crowded_out") > 0
         assert place.desk.metrics.value("tls_under_way") <= 100
         for sock in attack:
             sock.close()
-        await until(lambda: place.settled, 20)
+        await until(lambda: place.settled)
 
-    play(loops, TlsSettings(papers.certificate, papers.key, handshakes=100, handshake_s=60), test)
+    play(loops, TlsSettings(papers.certificate, papers.key, handshakes=100, handshake_s=3_600), test)
 
 
 def test_a_thousand_silent_connections_cost_no_handshake(loops: Loops, papers: Papers) -> None:
@@ -61,7 +59,7 @@ def test_a_thousand_silent_connections_cost_no_handshake(loops: Loops, papers: P
             sock.close()
         await until(lambda: place.settled)
 
-    play(loops, TlsSettings(papers.certificate, papers.key, handshakes=2, handshake_s=60), test)
+    play(loops, TlsSettings(papers.certificate, papers.key, handshakes=2, handshake_s=3_600), test)
 
 
 def test_the_end_comes_to_handshakes_too(loops: Loops, papers: Papers) -> None:

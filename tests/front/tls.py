@@ -115,7 +115,7 @@ def play(
 async def exchange(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], n: int, answer: bytes = b"A") -> None:
     reader, writer = streams
     writer.write(passed(n))
-    assert await asyncio.wait_for(reader.readexactly(8 + len(answer)), 10) == response(n, answer)
+    assert await asyncio.wait_for(reader.readexactly(8 + len(answer)), 60) == response(n, answer)
 
 
 def blocking(port: int, context: ssl.SSLContext) -> None:
@@ -142,7 +142,7 @@ async def ended(sock: socket.socket) -> bytes:
     """What such a client still hears before its connection ends."""
     loop, heard = asyncio.get_running_loop(), b""
     try:
-        while data := await asyncio.wait_for(loop.sock_recv(sock, 4_096), 10):
+        while data := await asyncio.wait_for(loop.sock_recv(sock, 4_096), 60):
             heard += data
     except ConnectionResetError:
         pass

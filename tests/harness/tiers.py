@@ -10,6 +10,7 @@ Tests that share a world (worlds.py) run in one process, one after the other: th
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -112,6 +113,17 @@ def _group(item: pytest.Item) -> str:
     return ""
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Any:
+    """What is imported stays: the collector need not look at it, neither meanwhile nor in each test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = _wanted(config)
@@ -161,6 +173,10 @@ class Seeds:
     def __init__(self, first: int, share: float) -> None:
         self.first, self.share = first, share
 
-    def of(self, full: int, least: int = 1) -> range:
-        """Returns the seeds of this run, for a test that plays `full` of them in `make test-all`."""
-        return range(self.first, self.first + max(least, round(full * self.share)))
+    def of(self, full: int, least: int = 1, quick: int | None = None) -> range:
+        """Returns the seeds of this run, for a test that plays `full` of them in `make test-all`. `quick`: so many in
+        `make quick`, where its share costs too much."""
+        count = round(full * self.share)
+        if quick is not None and self.share == SEEDS["quick"]:
+            count = quick
+        return range(self.first, self.first + max(least, count))

@@ -23,8 +23,11 @@ T = TypeVar("T")
 STARTS_S = 100_000.0
 """What the clocks that count from the start of a machine say at first."""
 
-GRACE_S = 0.002
+GRACE_S = 0.005
 """So long, in real time, the kernel has for what went into a socket to come out of another one."""
+
+LEAST_S = 1e-6
+"""A sleep takes no less."""
 
 
 class Stuck(AssertionError):
@@ -70,6 +73,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now_s
 
+    def call_later(self, delay: float, *args: Any, **more: Any) -> asyncio.TimerHandle:
+        """A real clock goes on by itself; here who sleeps for less than it can tell would do so for ever."""
+        return super().call_later(max(delay, LEAST_S) if delay > 0 else delay, *args, **more)
+
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
         self.in_threads += 1
@@ -104,7 +111,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 @contextmanager
-def _clocks(loop: VirtualLoop) -> Iterator[None]:
+def clocks(loop: VirtualLoop) -> Iterator[None]:
+    """The clocks of this process follow this loop meanwhile."""
     wall_s = time.time()
     submit = Background.submit
 
@@ -119,9 +127,16 @@ def _clocks(loop: VirtualLoop) -> Iterator[None]:
         yield
 
 
+def stand_still(seconds: float) -> None:
+    """Time passes, and the loop does nothing."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.now_s += seconds
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
-        with _clocks(loop):
+        with clocks(loop):
             return runner.run(main)

@@ -12,6 +12,7 @@ from sidecar.wire.frames import response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import describe_cluster as dr
 from sidecar.wire.generated import metadata as md
+from tests.inprocess import clock
 from tests.kafka.test_lying import listener
 
 
@@ -66,4 +67,4 @@ def test_a_reader_that_begins_while_a_broker_is_down_asks_for_its_rack(
         conn.close()
         server.close()
 
-    asyncio.run(whole())
+    clock.run(whole())

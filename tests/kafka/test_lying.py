@@ -11,6 +11,7 @@ from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost
 from sidecar.wire.frames import response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
+from tests.inprocess import clock
 
 KNOWN = av.ApiVersionsResponse(api_keys=[av.ApiVersion(10, 0, 4), av.ApiVersion(18, 0, 3)]).encode(3)
 ASK = fc.FindCoordinatorRequest(coordinator_keys=["g"])
@@ -49,7 +50,7 @@ def test_a_response_that_lies_ends_the_connection_at_once(lie: bytes, told: str)
         assert conn.closed and len(conn._buffer) == 0
         server.close()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 @pytest.mark.parametrize("most, told", [(100_000, ""), (99_999, "limits.response_bytes 99999: raise it")])
@@ -70,7 +71,7 @@ def test_the_limit_of_a_response_is_what_the_cluster_was_given(most: int, told: 
         cluster.close()
         server.close()
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 @pytest.mark.parametrize(
@@ -90,4 +91,4 @@ def test_what_is_no_broker_is_a_lost_connection_and_no_bug(first: bytes) -> None
             await asyncio.wait_for(conn.request(fc, "FindCoordinator", ASK), 1)
         server.close()
 
-    asyncio.run(whole())
+    clock.run(whole())

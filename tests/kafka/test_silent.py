@@ -15,6 +15,7 @@ from sidecar.kafka.net import OPEN_S, BrokerConnection
 from sidecar.wire.frames import PREFIX, response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
+from tests.inprocess import clock
 
 Address = tuple[str, int]
 
@@ -57,7 +58,7 @@ def _answer(key: int, version: int, correlation: int) -> bytes:
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 30))
+    clock.run(asyncio.wait_for(test(), 30))
 
 
 def test_a_request_without_an_answer_closes_its_connection() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import Struct
 
 from sidecar.core.classic.events import (
@@ -71,6 +69,7 @@ from sidecar.link.messages import (
     Void,
     WhoseGroup,
 )
+from tests.harness.properties import given, st
 
 TOPIC = b"\x01\xff" * 8
 MEMBER = DescribedMember("m", "i", None, 3, "c", "/h", ("a",), None, ((TOPIC, "a", (0, 2)),), ())

@@ -7,13 +7,12 @@ from array import array
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sidecar.assign.layout import problem_of
 from sidecar.core.consumer.table import TargetAssignment
 from sidecar.native import _kernel, twin
 from tests.assign.oracle import random_case
+from tests.harness.properties import given, st
 
 
 @pytest.mark.parametrize("seed", range(150))

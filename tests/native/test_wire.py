@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sidecar.api.classic import BEAT, JOIN, JOINED, SYNC, SYNCED
 from sidecar.api.consumer_group_heartbeat import LAYOUTS, REPLY, REPLY_ASSIGNED
@@ -18,6 +16,7 @@ from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sy
 from sidecar.wire.primitives import WireError
+from tests.harness.properties import given, settings, st
 
 TEXT = st.text(max_size=12)
 NULLABLE = st.none() | TEXT

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from sidecar.process.lag import watch_loop
 from sidecar.process.metrics import Metrics
+from tests.inprocess import clock
 
 
 def test_a_stop_of_the_loop_is_seen_with_its_length() -> None:
@@ -26,10 +26,10 @@ def test_a_stop_of_the_loop_is_seen_with_its_length() -> None:
         task = asyncio.get_running_loop().create_task(watch_loop(metrics, 0.002))
         await asyncio.sleep(0.02)
         before = above(0.1)
-        time.sleep(0.15)  # noqa: ASYNC251 - this is the stop, in which the loop does not work
+        clock.stand_still(0.15)
         await asyncio.sleep(0.02)
         task.cancel()
         assert (before, above(0.1)) == (0, 1)
         assert metrics.registry.get_sample_value("sidecar_loop_busy_seconds_bucket", {"le": "0.05"}) == counted()
 
-    asyncio.run(whole())
+    clock.run(whole())

@@ -21,6 +21,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.process.log import make_logger
 from sidecar.process.systemd import Notifier, inherited_socket, keep_alive
+from tests.inprocess import clock
 
 LAUNCHER = """
 import os, sys
@@ -99,7 +100,7 @@ def test_variables_of_another_process_do_not_count() -> None:
 def manager(folder: Path) -> Iterator[tuple[socket.socket, dict[str, str]]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(str(folder / "notify"))
-        sock.settimeout(30)
+        sock.settimeout(120)
         yield sock, {"NOTIFY_SOCKET": str(folder / "notify")}
 
 
@@ -113,7 +114,7 @@ def test_the_manager_hears_that_the_loop_turns(tmp_path: Path) -> None:
             await asyncio.sleep(0.2)
             task.cancel()
 
-        asyncio.run(some_time())
+        clock.run(some_time())
         sock.setblocking(False)
         heard = []
         while True:
@@ -176,7 +177,7 @@ def test_clients_wait_in_the_socket_while_the_sidecar_is_away(tmp_path: Path) ->
             assert notified.recv(100).startswith(b"READY=1")
 
             process.send_signal(signal.SIGTERM)
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=120)
             assert process.returncode == 0, out
             assert notified.recv(100).startswith(b"STOPPING=1")
             assert "inherited=True" in out

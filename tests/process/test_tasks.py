@@ -16,7 +16,7 @@ def test_an_unexpected_exception_is_not_lost() -> None:
         tasks = Supervisor()
 
         async def sleeps() -> None:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
         async def breaks() -> None:
             raise KeyError("a bug")
@@ -25,7 +25,7 @@ def test_an_unexpected_exception_is_not_lost() -> None:
         await asyncio.sleep(0)
         assert not tasks.failed.done()
         tasks.spawn(breaks(), "breaks")
-        await asyncio.wait_for(tasks.failed, 1)
+        await asyncio.wait_for(tasks.failed, 60)
 
     with pytest.raises(Broken, match="breaks: KeyError") as exc:
         asyncio.run(run())
@@ -56,7 +56,7 @@ def test_nor_is_that_of_a_callback_but_a_connections_own_ends_that_connection(
         future = loop.create_future()
         future.add_done_callback(lambda f: gone.pop("a bug"))
         future.set_result(None)
-        await asyncio.wait_for(tasks.failed, 1)
+        await asyncio.wait_for(tasks.failed, 60)
 
     with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(Broken, match="KeyError"):
         runner.run(run())

@@ -29,7 +29,7 @@ def test_a_front_of_another_version_is_not_let_in(said: Hello | Void, tmp_path: 
         server = await serve_unix(path, ends, lines)
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(codec.encode(said) + codec.encode(SettingsPassed()))
-        told = await asyncio.wait_for(reader.read(), 5)
+        told = await asyncio.wait_for(reader.read(), 60)
         assert codec.decode(told[4:]) == OWN, "it says who it is, and nothing else"
         assert ends.fronts == []
         error = lines.fields(CLOSED)["error"]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 import sys
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
 from sidecar.wire.frames import Limits, request_frame
 from sidecar.wire.generated.produce import ProduceRequest
+from tests.harness.properties import given, settings, st
 
 METADATA, HEARTBEAT = 3, 68
 

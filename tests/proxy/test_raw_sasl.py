@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sidecar.proxy.connection import Action, ClientConnection, Close, Got, ToClient, ToUpstream
 from sidecar.wire.frames import Limits, request_frame
+from tests.harness.properties import given, settings, st
 from tests.proxy.test_connection import got, group, passed, response, to_client, to_upstream
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from tests.harness.planted import cases
+from tests.harness.by_cost import cases
 from tests.harness.seeds import too_few
 from tests.harness.tiers import Seeds
 from tests.sim.planted import PLANTED, Bug, Patch

@@ -10,8 +10,6 @@ from struct import unpack_from
 import pytest
 from crc32c import crc32c
 from fastavro import schemaless_reader, schemaless_writer
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sidecar.assign.layout import Layout
 from sidecar.core.classic import records as classic
@@ -34,6 +32,7 @@ from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Encoded, Stamp, StateCodec, owner_epoch_of
 from sidecar.state.keys import StateKey, decode_key, encode_key
 from sidecar.state.schema import Schemas, StateError, published
+from tests.harness.properties import given, settings, st
 
 STAMP = Stamp(131_465_217 << 16 | 7, 1_795_000_000_000)
 TOPIC = b"\x01" * 16

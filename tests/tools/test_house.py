@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tools import house
+from tools import house, sleeps
 
 Build = Callable[..., Path]
 
@@ -410,7 +410,7 @@ def test_the_last_line_is_one_json_object_and_check_fails_on_a_circle(
         {"a/one.py": "import fake.b.one\n" + function(61), "b/one.py": "import fake.a.one\n" + "x = 1\n" * 500}
     )
     code, lines = printed(capsys, root)
-    counts = {"circles": 2, "files_over_500": 1, "functions_over_60": 1, "max_rooms_of_a_path": None}
+    counts = {"circles": 2, "files_over_500": 1, "functions_over_60": 1, "sleeps": 0, "max_rooms_of_a_path": None}
     assert (code, json.loads(lines[-1])) == (0, counts)
     assert "    b/one.py:1 imports a/one.py" in lines
     assert "    501  b/one.py" in lines
@@ -438,3 +438,55 @@ def test_each_path_is_run_and_the_one_with_the_most_rooms_counts(
     assert "    entered  front 1, api 3 (more than in and out)" in lines
     assert "  joining heartbeat: not available" in lines
     assert "  takeover: 1 rooms, 2 calls" in lines
+
+
+# Sleeps
+
+
+@pytest.mark.parametrize(
+    ("source", "n"),
+    [
+        ("import asyncio\nasync def f():\n    await asyncio.sleep(0.1)", 1),
+        ("import time\ntime.sleep(s)\ntime.sleep(s)", 2),
+        ("from time import sleep as pause\npause(1)", 1),
+        ("from asyncio import sleep\nasync def f():\n    while True:\n        await sleep(1)", 1),
+        ("page.wait_for_timeout(50)", 1),
+        ("await_(asyncio.sleep(0))", 0),
+        ("def sleep(s): pass\nsleep(3)\nworld.sleep(3)", 0),
+        ("'time.sleep(1)'", 0),
+    ],
+)
+def test_a_sleep_is_a_call_that_lets_real_or_virtual_time_pass(source: str, n: int) -> None:
+    assert sleeps.count(source) == n
+
+
+def test_a_file_may_sleep_as_often_as_the_table_says_and_no_seldomer(
+    build: Build, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = build({"a/one.py": ""})
+    monkeypatch.setattr(house, "PATHS_MODULE", "fake.no_such_module")
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test_a.py").write_text("import time\ntime.sleep(1)\n")
+    assert list(sleeps.problems(tests, {"test_a.py": (1, "")})) == []
+    for allowed, said in ((2, "lower it"), (0, "wait for an event")):
+        (problem,) = sleeps.problems(tests, {"test_a.py": (allowed, "")})
+        assert "test_a.py: 1 sleeps" in problem and said in problem
+    monkeypatch.setattr(sleeps, "problems", lambda tests: iter(["tests/test_a.py: 1 sleeps"]))
+    assert house.main([], root, tests) == 0 and house.main(["--check"], root, tests) == 1
+    assert "  tests/test_a.py: 1 sleeps" in capsys.readouterr().out
+
+
+def test_what_sleeps_on_virtual_time_does_not_run_on_real_time(tmp_path: Path) -> None:
+    (tmp_path / "kafka").mkdir()
+    file = tmp_path / "kafka" / "test_a.py"
+    file.write_text("import asyncio\nasync def f():\n    await asyncio.sleep(1)\nclock.run(f())\n")
+    allowed = {"kafka/test_a.py": (1, sleeps.VIRTUAL)}
+    assert list(sleeps.problems(tmp_path, allowed)) == []
+    file.write_text(file.read_text().replace("clock.run", "asyncio.run"))
+    (problem,) = sleeps.problems(tmp_path, allowed)
+    assert "real time" in problem
+
+
+def test_the_table_of_sleeps_gives_a_reason_for_each() -> None:
+    assert all(n > 0 and why for n, why in sleeps.SLEEPS.values())

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.harness.by_cost import cases
 from tests.harness.tiers import Seeds
 from tests.whole.many import spread
 from tests.whole.scenes import SCENES, act
@@ -30,13 +31,14 @@ def attempt(which: tuple[str, int]) -> tuple[str, Counter[str]]:
         return f"python -m tests.whole.scenes {name} --seed {seed}: {exc}", Counter()
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", cases(SCENES))
 def test_a_scene(name: str, seeds: Seeds) -> None:
     results = list(spread(attempt, [(name, seed) for seed in seeds.of(SEEDS)], 1))
     bad = [problem for problem, _ in results if problem]
     assert not bad, "\n".join(bad)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("name", MUST)
 def test_a_scene_is_about_something(name: str) -> None:
     """In one of the first seeds, which are always the same."""

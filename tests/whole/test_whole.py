@@ -12,14 +12,15 @@ from collections import Counter
 
 import pytest
 
-from tests.harness.planted import cases
+from tests.harness.by_cost import cases
 from tests.harness.seeds import too_few
 from tests.harness.tiers import Seeds
 from tests.whole.many import spread
 from tests.whole.planted import PLANTED, Bug, search
 from tests.whole.run import attempt, play, settled_in
 
-SEEDS = 1_000
+SEEDS, QUICK = 1_000, 8
+"""A seed costs about a second."""
 LEAST = {
     "events": 10_000,
     "answers": 300,
@@ -44,7 +45,7 @@ MANY = 100
 
 @pytest.mark.timeout(900)
 def test_a_thousand_seeds(seeds: Seeds) -> None:
-    wanted = seeds.of(SEEDS)
+    wanted = seeds.of(SEEDS, quick=QUICK)
     results = list(spread(attempt, wanted, 2 if len(wanted) >= MANY else 1))
     bad = [f"python -m tests.whole.run --seed {r.seed}: {r.problem}" for r in results if r.problem]
     assert not bad, "\n".join(bad[:10])
@@ -54,7 +55,8 @@ def test_a_thousand_seeds(seeds: Seeds) -> None:
     few = too_few(figures, LEAST, len(wanted)) | too_few(
         faults, dict.fromkeys(faults, EACH_FAULT), len(wanted), enough=ENOUGH
     )
-    assert not few and len(faults) >= 20, (few, len(faults))
+    assert not few, few
+    assert len(faults) >= 20 or len(wanted) < MANY, len(faults)
 
 
 def test_many_bugs_are_planted() -> None:
@@ -78,11 +80,13 @@ def test_a_seed_replays_exactly() -> None:
     assert trail(4711) == trail(4711) != trail(4712)
 
 
+@pytest.mark.tier("test")
 def test_who_listens_changes_nothing() -> None:
     """A failing seed is played again for its timeline."""
     assert play(4711, tell=lambda line: None) == play(4711)
 
 
+@pytest.mark.tier("test")
 def test_a_seed_goes_the_same_way_in_another_process() -> None:
     def trail(hash_seed: int) -> str:
         command = [sys.executable, "-m", "tests.whole.run", "--seed", "4711"]

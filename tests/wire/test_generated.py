@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from sidecar.drill.artifacts import java
 from sidecar.wire.generated import KAFKA_VERSION
 from sidecar.wire.primitives import WireError
+from tests.harness.properties import HealthCheck, given, settings, st
 from tests.wire.messages import Spec, specs
 
 MUTATED_FRAMES = 200_000

@@ -14,6 +14,8 @@ from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log, simulated
 from tests.audit.gold.test_random import STATEMENTS, place, untrue
 
+pytestmark = pytest.mark.tier("test")  # 24 logs, each read late, in part and compacted
+
 SEEDS = int(os.environ.get("GOLD_SEEDS", "24"))
 FIRST = int(os.environ.get("GOLD_FIRST", "0"))
 LATE, LOST = "late", "lost"

@@ -20,6 +20,8 @@ from tests.audit.gold.rows import Log, compacted, key_of, simulated, spaced
 from tests.audit.gold.test_random import PLACE, untrue
 from tests.audit.gold.test_random import place as place_of
 
+pytestmark = pytest.mark.tier("test")  # 160 logs by two ways
+
 SEEDS = int(os.environ.get("GOLD_SEEDS", "16"))
 FIRST_WILD, WILD = 1_000_000, 9 * SEEDS
 """Small logs that no coordinator would write: a few ms each."""

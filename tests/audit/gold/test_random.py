@@ -16,6 +16,8 @@ from tests.audit.gold.harness import Tables, as_set, differences, gold, rows_of,
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import compacted, simulated, spaced
 
+pytestmark = pytest.mark.tier("test")  # forty logs, each folded many times
+
 SEEDS = int(os.environ.get("GOLD_SEEDS", "40"))
 COMPACTED = 10_000
 """Added to the numbers of state partitions whose log was compacted."""

@@ -79,6 +79,7 @@ APART = [
 ]
 
 
+@pytest.mark.tier("test")  # three logs by 30 processes of DuckDB
 def test_large_partitions_are_taken_apart_and_gold_is_the_same(rows: list[Row], tmp_path: Path) -> None:
     whole = gold(rows)
     assert {r["state_partition"] for r in whole["intervals"]} > {0, 1}, "some are large and some are not"

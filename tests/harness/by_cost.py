@@ -1,6 +1,7 @@
-"""What it costs to find the bugs that tests/sim and tests/whole plant, and so the tier in which each is looked for.
+"""What the bugs that tests/sim and tests/whole plant cost, and the scenes of tests/whole, and so the tier of each.
 
-Costs are in CPU seconds, from the first seed to the one that shows the bug: `python -m tests.whole.planted`.
+Costs are in CPU seconds: of a bug from the first seed to the one that shows it (`python -m tests.whole.planted`), of a
+scene one seed. A bug or scene that is not in the table is cheap enough for `quick`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 TIERS: Mapping[str, float] = {"quick": 0.5, "test": 3.0}
-"""The most that a bug costs in each tier. What costs more is in `all`."""
+"""The most that a bug or scene costs in each tier. What costs more is in `all`."""
 CPU_S: Mapping[str, float] = {
+    # bugs
     "takes_silence_for_revocation": 0.5,
     "keeps_the_last_epoch": 0.5,
     "removes_whom_the_former_owner_answers": 0.6,
@@ -42,6 +44,7 @@ CPU_S: Mapping[str, float] = {
     "forgets_who_joins_an_upgraded_group": 2.5,
     "forgets_who_waits_for_a_seat": 2.6,
     "takes_any_generation": 2.8,
+    "believes_that_classic_members_own_nothing": 3.0,
     "forgets_grants_of_a_broken_turn": 3.8,
     "says_that_all_is_stored": 5.0,
     "passes_on_what_it_has_heard_nothing_of": 5.6,
@@ -56,8 +59,27 @@ CPU_S: Mapping[str, float] = {
     "takes_over_without_a_fence": 14.0,
     "counts_the_lease_from_the_answer": 30.4,
     "writes_no_more_than_a_batch": 67.3,
+    # scenes
+    "commit_of_the_former_owner_is_on_its_way": 0.5,
+    "leader_of_the_state_dies": 0.6,
+    "paused_with_its_members": 0.6,
+    "commit_is_in_doubt": 0.6,
+    "strangers_come": 0.6,
+    "made_anew": 0.6,
+    "set_to_forget": 0.6,
+    "fences_take_long": 0.6,
+    "no_transactions": 0.6,
+    "leader_of_the_patterns_dies": 0.7,
+    "one_hears_nothing_of_it": 0.8,
+    "twins": 0.8,
+    "fences_are_renewed": 0.8,
+    "owner_dies_that_had_lost_its_session": 0.9,
+    "asked_while_it_starts": 0.9,
+    "owners_coordinator_dies": 1.0,
+    "unreadable_group": 1.6,
+    "offsets_get_old": 2.5,
 }
-"""Of every bug that is too expensive for `quick`."""
+"""Of everything that is too expensive for `quick`."""
 
 
 def tier(name: str) -> str:
@@ -65,6 +87,6 @@ def tier(name: str) -> str:
     return next((t for t, most in TIERS.items() if cost <= most), "all")
 
 
-def cases(bugs: Iterable[Any], name: Callable[[Any], str]) -> list[Any]:
-    """Returns the parameters of a test that plays each bug, marked with their tiers."""
+def cases(bugs: Iterable[Any], name: Callable[[Any], str] = str) -> list[Any]:
+    """Returns the parameters of a test that plays each bug or scene, marked with their tiers."""
     return [pytest.param(b, id=name(b), marks=pytest.mark.tier(tier(name(b)))) for b in bugs]
