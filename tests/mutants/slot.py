@@ -1,0 +1,101 @@
+"""A copy of the tree by hard links, in which one bug after another is planted and taken out again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.table import ROOT
+
+LEFT_OUT = (".git", ".venv", "out", "build", "dist", ".hypothesis", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+NICE = ("nice", "-n", "10") if shutil.which("nice") else ()
+BUILD_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended. `code` None: its time was over."""
+
+    code: int | None
+    s: float
+    out: str
+
+
+class Slot:
+    def __init__(self, where: Path) -> None:
+        self.root = where
+        self._planted = 0
+        if where.exists():
+            shutil.rmtree(where)
+        ignore = shutil.ignore_patterns(*LEFT_OUT)
+        shutil.copytree(ROOT, where, symlinks=True, ignore=ignore, copy_function=_link)
+
+    def plant(self, file: str, text: str) -> None:
+        """Never into the file itself, which the working tree has as well. Builds the kernels anew if one is changed;
+        raises RuntimeError where it does not compile."""
+        path = self.root / file
+        path.unlink()
+        path.write_text(text)
+        self._planted += 1
+        at = time.time() + self._planted  # Python compares seconds, and the next bug may have as many bytes
+        os.utime(path, (at, at))
+        if file.endswith(".c"):
+            built = self.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], BUILD_S)
+            if built.code != 0 or "error:" in built.out:
+                raise RuntimeError(f"{file} does not compile:\n{built.out[-2000:]}")
+
+    def restore(self, file: str) -> None:
+        path = self.root / file
+        path.unlink()
+        os.link(ROOT / file, path)
+        if file.endswith(".c"):
+            for built in (ROOT / file).parent.glob("*.so"):
+                _link(str(built), str(path.parent / built.name))
+        shutil.rmtree(self.root / ".hypothesis", ignore_errors=True)  # examples that failed are tried first
+
+    def run(self, command: Sequence[str], limit_s: float) -> Ended:
+        """In a process group of its own, which ends with it."""
+        env = {**os.environ, "PYTHONPATH": str(self.root), "NO_COLOR": "1"}
+        began_s = time.monotonic()
+        with (self.root / "told.txt").open("w+", errors="replace") as told:
+            process = subprocess.Popen(
+                [*NICE, *command],
+                cwd=self.root,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=told,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                code: int | None = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                _end_group(process)
+            told.seek(0)
+            return Ended(code, time.monotonic() - began_s, told.read())
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def _link(source: str, target: str) -> str:
+    """A kernel is copied: its compiler writes into the file that is there."""
+    if source.endswith(".so"):
+        Path(target).unlink(missing_ok=True)
+        return str(shutil.copy2(source, target))
+    os.link(source, target)
+    return target
