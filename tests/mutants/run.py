@@ -1,6 +1,6 @@
 """Plant each bug of the table in a copy of the tree, and see which test finds it.
 
-    python -m tests.mutants.run [--room R] [--id X] [--jobs 2] [--tier quick|test|all]
+    python -m tests.mutants.run [--room R] [--id X] [--jobs 2] [--tier quick|test|all] [--only-by] [--again]
 
 The tests that the table expects come first; if they pass, all tests of the tier do. A bug of a later tier than the
 wanted one is tried on the wanted tier alone. Ends with 1 if a bug of the wanted tier was not found. What was found is
@@ -20,10 +20,11 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.mutants.slot import Slot
-from tests.mutants.suites import BY_S, SUITE_S, Clean, command_of, suite
+from tests.mutants.suites import BY_S, SUITE_S, Clean, command_of, play, suite
 from tests.mutants.table import ROOT, TIERS, Planted, all_planted
 
 OUT = ROOT / "out"
+KEPT = OUT / "mutants.json"
 SURVIVED = "SURVIVED"
 
 
@@ -45,49 +46,50 @@ class Result:
         return f"{self.id}: found by {self.by} in {self.s:.1f} s{'' if self.expected else ' (another test)'}"
 
 
-def hunt(slot: Slot, clean: Clean, bug: Planted, tier: str) -> Result:
+def hunt(slot: Slot, clean: Clean, bug: Planted, tier: str, only_by: bool) -> Result:
     """Plant it, look for it, take it out again."""
     try:
         slot.plant(bug.file, bug.plant((ROOT / bug.file).read_text()))
-        return _look(slot, clean, bug, tier)
+        return _look(slot, clean, bug, tier, only_by)
     except RuntimeError as exc:
         return Result(bug.id, bug.room, bug.kind, SURVIVED, f"not planted: {exc}", False, 0.0)
     finally:
         slot.restore(bug.file)
 
 
-def _look(slot: Slot, clean: Clean, bug: Planted, tier: str) -> Result:
+def _look(slot: Slot, clean: Clean, bug: Planted, tier: str, only_by: bool) -> Result:
     wanted = TIERS[: TIERS.index(tier) + 1]
     spent_s = 0.0
     if bug.tier in wanted and bug.by:
         command = command_of(bug.by)
-        ended = slot.run(command, BY_S)
+        ended = play(slot, command, BY_S)
         spent_s += ended.s
         if test := clean.found(ended, command, BY_S):
             return Result(bug.id, bug.room, bug.kind, bug.tier, test, True, spent_s)
-    for name in wanted:
+    for name in () if only_by else wanted:
         for command in suite(name):
-            ended = slot.run(command, SUITE_S[name])
+            ended = play(slot, command, SUITE_S[name])
             spent_s += ended.s
             if test := clean.found(ended, command, SUITE_S[name]):
                 return Result(bug.id, bug.room, bug.kind, name, test, False, spent_s)
     return Result(bug.id, bug.room, bug.kind, SURVIVED, "", False, spent_s)
 
 
-def run(bugs: Sequence[Planted], tier: str, jobs: int) -> list[Result]:
-    """Each job has a copy of the tree of its own."""
-    free: SimpleQueue[tuple[Slot, Clean]] = SimpleQueue()
+def run(bugs: Sequence[Planted], tier: str, jobs: int, only_by: bool = False) -> list[Result]:
+    """Each job has a copy of the tree of its own. `only_by`: whole tiers are not run."""
     trees = OUT / "mutants"
-    clean = Clean(Slot(trees / "clean"))
-    for i in range(jobs):
-        free.put((Slot(trees / f"slot-{i}"), clean))
+    clean_slot, slots = Slot(trees / "clean"), [Slot(trees / f"slot-{i}") for i in range(jobs)]
+    clean = Clean(clean_slot)
+    free: SimpleQueue[Slot] = SimpleQueue()
+    for slot in slots:
+        free.put(slot)
 
     def one(bug: Planted) -> Result:
-        slot, without = free.get()
+        slot = free.get()
         try:
-            result = hunt(slot, without, bug, tier)
+            result = hunt(slot, clean, bug, tier, only_by)
         finally:
-            free.put((slot, without))
+            free.put(slot)
         print(result.line(), flush=True)
         return result
 
@@ -95,6 +97,8 @@ def run(bugs: Sequence[Planted], tier: str, jobs: int) -> list[Result]:
         with ThreadPoolExecutor(jobs) as pool:
             return list(pool.map(one, bugs))
     finally:
+        for slot in (clean_slot, *slots):
+            slot.close()
         shutil.rmtree(trees, ignore_errors=True)
 
 
@@ -129,11 +133,13 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
+def earlier(path: Path) -> list[Result]:
+    return [Result(**row) for row in json.loads(path.read_text())["bugs"]] if path.is_file() else []
+
+
 def keep(results: Sequence[Result], path: Path, known: Iterable[str]) -> list[Result]:
     """These, and those of earlier runs that are still in the table."""
-    before: list[Result] = []
-    if path.is_file():
-        before = [Result(**row) for row in json.loads(path.read_text())["bugs"]]
+    before = earlier(path)
     new = {r.id for r in results}
     still = set(known) - new
     every = sorted([*results, *(r for r in before if r.id in still)], key=lambda r: (r.room, r.id))
@@ -153,14 +159,19 @@ def main() -> int:
     parser.add_argument("--id", action="append", help="only this bug; may be repeated")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tier", choices=TIERS, default="quick")
+    parser.add_argument("--only-by", action="store_true", help="run the expected tests alone, and no whole tier")
+    parser.add_argument("--again", action="store_true", help="only bugs that no run has found so far")
     args = parser.parse_args()
     every = all_planted()
     bugs = [b for b in every if (not args.room or b.room in args.room) and (not args.id or b.id in args.id)]
+    if args.again:
+        found = {r.id for r in earlier(KEPT) if r.tier != SURVIVED}
+        bugs = [b for b in bugs if b.id not in found]
     if problems := [problem for bug in bugs if (problem := bug.problem())] or ([] if bugs else ["no such bug"]):
         print(*problems, sep="\n")
         return 2
-    results = run(bugs, args.tier, args.jobs)
-    known = keep(results, OUT / "mutants.json", (b.id for b in every))
+    results = run(bugs, args.tier, args.jobs, args.only_by)
+    known = keep(results, KEPT, (b.id for b in every))
     print(table(known))
     counts = ", ".join(f"{where} {n}" for where, n in in_the_simulations().items())
     print(f"planted in the simulations, each with a test of its own: {counts}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -32,6 +33,7 @@ class Slot:
     def __init__(self, where: Path) -> None:
         self.root = where
         self._planted = 0
+        self._warm: subprocess.Popen[str] | None = None
         if where.exists():
             shutil.rmtree(where)
         ignore = shutil.ignore_patterns(*LEFT_OUT)
@@ -59,6 +61,26 @@ class Slot:
             for built in (ROOT / file).parent.glob("*.so"):
                 _link(str(built), str(path.parent / built.name))
         shutil.rmtree(self.root / ".hypothesis", ignore_errors=True)  # examples that failed are tried first
+
+    def tests(self, args: Sequence[str], limit_s: float) -> Ended:
+        """A run of pytest, forked from a process that is warm."""
+        if self._warm is None:
+            command = [*NICE, sys.executable, "-m", "tests.mutants.warm"]
+            pipe = subprocess.PIPE
+            self._warm = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+        assert self._warm.stdin is not None and self._warm.stdout is not None
+        told, began_s = self.root / "told.txt", time.monotonic()
+        ask = {"where": str(self.root), "args": list(args), "told": str(told), "limit_s": limit_s}
+        self._warm.stdin.write(json.dumps(ask) + "\n")
+        self._warm.stdin.flush()
+        code = json.loads(self._warm.stdout.readline())
+        return Ended(code, time.monotonic() - began_s, told.read_text(errors="replace"))
+
+    def close(self) -> None:
+        if self._warm is not None:
+            assert self._warm.stdin is not None
+            self._warm.stdin.close()
+            self._warm.wait()
 
     def run(self, command: Sequence[str], limit_s: float) -> Ended:
         """In a process group of its own, which ends with it."""

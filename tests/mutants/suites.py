@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from functools import cache
+from threading import Lock
 
 from tests.mutants.slot import Ended, Slot
 from tests.mutants.table import ROOT
 
-PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line", "-rfE")
+PYTEST = ("pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line", "-rfE")
 BY_S = 240.0
 SUITE_S = {"quick": 900.0, "test": 2_400.0, "all": 7_200.0}
 QUICK = (
@@ -47,6 +48,10 @@ def command_of(by: str) -> list[str]:
     return [sys.executable, *by.split()] if by.startswith("-m ") else [*PYTEST, *by.split()]
 
 
+def play(slot: Slot, command: list[str], limit_s: float) -> Ended:
+    return slot.tests(command[1:], limit_s) if command[0] == PYTEST[0] else slot.run(command, limit_s)
+
+
 def failed_test(out: str) -> str:
     """The first test that failed, or the last line."""
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
@@ -60,12 +65,14 @@ class Clean:
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
         self._ended: dict[tuple[str, ...], Ended] = {}
+        self._one = Lock()
 
     def run(self, command: list[str], limit_s: float) -> Ended:
         key = tuple(command)
-        if key not in self._ended:
-            self._ended[key] = self._slot.run(command, limit_s)
-        return self._ended[key]
+        with self._one:
+            if key not in self._ended:
+                self._ended[key] = play(self._slot, command, limit_s)
+            return self._ended[key]
 
     def found(self, ended: Ended, command: list[str], limit_s: float) -> str:
         """Which test has found the bug; "" if none has. A run whose time is over has found it only if the clean tree
