@@ -125,6 +125,36 @@ def test_offset_commit_is_fenced_by_epoch() -> None:
     assert commit(world, "a", old, partition=3) == (0, Code.STALE_MEMBER_EPOCH), "no longer its own"
 
 
+def test_an_older_epoch_commits_what_the_member_has_had_since_then_and_is_still_giving_up() -> None:
+    """KIP-1251: not what it was given in a later epoch."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4))
+    a, b = Client(world, "g", "a", ("t",)), Client(world, "g", "b", ("t",))
+    a.heartbeat()
+    first = a.epoch
+    b.heartbeat()
+    for _ in range(2):
+        a.heartbeat()
+        b.heartbeat()
+    with_two = a.epoch
+    b.leave()
+    while len(a.partitions()) < 4:
+        a.heartbeat()
+    assert first < with_two < a.epoch
+    assert [commit(world, "a", with_two, partition=p)[1] for p in range(4)] == [0, 0, *[Code.STALE_MEMBER_EPOCH] * 2]
+    assert [commit(world, "a", a.epoch, partition=p)[1] for p in range(4)] == [0] * 4
+    Client(world, "g", "c", ("t",)).heartbeat()
+    before = a.epoch
+    a.heartbeat()
+    member = world.group("g").members["a"]
+    assert member.pending and member.member_epoch == before, "it is told to give two up"
+    assert [commit(world, "a", before, partition=p)[1] for p in range(4)] == [0] * 4
+    a.owned = {t: ps[:2] for t, ps in a.owned.items()}
+    member = world.group("g").members["a"]
+    a.heartbeat()
+    assert [commit(world, "a", before, partition=p)[1] for p in range(4)] == [0, 0, *[Code.STALE_MEMBER_EPOCH] * 2]
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_nobody_commits_for_a_partition_that_another_member_owns(strict: bool) -> None:
     config = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0, refuse_commits_of_others=strict)
