@@ -44,7 +44,7 @@ class Bench:
         """The tail reads this record; returns its offset."""
         offset = self.next[partition]
         self.next[partition] += 1
-        self.tail.feed([Polled(partition, offset, record.key, record.value)])
+        self.tail.feed([Polled(partition, offset, record.key, record.value, headers=record.headers)])
         return offset
 
     def write(self, record: Record, owner: int = OWNER, revision: int = 1, partition: int = 0) -> int:
