@@ -117,3 +117,20 @@ def test_a_member_is_removed_at_the_end_of_its_session_and_not_before() -> None:
     assert s.session_end() is not None
     s.wakes(200)
     assert s.session_end() is None
+
+
+def test_nobody_is_given_back_time_of_before_the_takeover() -> None:
+    """The partition was another's, or nobody's, for a minute; sessions begin with the takeover."""
+    s = Owner()
+    s.service.assigned([2], 2, {1, 2}, s.now)
+    s.drive()
+    s.service._lease_until_ms = s.at
+    s.wakes(60_000)
+    s.service.lease(10**9)
+    s.service.assigned([1], 3, {1, 2}, s.now)
+    s.drive()
+    s.all()
+    began, end = s.at, s.session_end()
+    assert end is not None
+    s.wakes(200)
+    assert (s.session_end() or 0) <= began + SESSION_MS + 200

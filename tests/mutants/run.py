@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -77,7 +78,7 @@ def _look(slot: Slot, clean: Clean, bug: Planted, tier: str, only_by: bool) -> R
 
 def run(bugs: Sequence[Planted], tier: str, jobs: int, only_by: bool = False) -> list[Result]:
     """Each job has a copy of the tree of its own. `only_by`: whole tiers are not run."""
-    trees = OUT / "mutants"
+    trees = OUT / f"mutants-{os.getpid()}"
     clean_slot, slots = Slot(trees / "clean"), [Slot(trees / f"slot-{i}") for i in range(jobs)]
     clean = Clean(clean_slot)
     free: SimpleQueue[Slot] = SimpleQueue()
