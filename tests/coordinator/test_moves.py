@@ -634,3 +634,27 @@ def test_a_group_is_given_back_only_when_its_seat_at_the_broker_is_free() -> Non
         assert house.brokers.seats["g"].state == "Empty"
 
     run(test)
+
+
+def test_whoever_is_ordered_back_while_its_broker_is_asked_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, classic("n1"))
+
+    async def test(house: House) -> None:
+        asked, told = asyncio.Event(), asyncio.Event()
+
+        async def describe(conn: object, group_id: str, timeout_s: float) -> Native:
+            asked.set()
+            await told.wait()
+            return broker.group
+
+        monkeypatch.setattr(native, "describe", describe)
+        client = await house.client()
+        client.post(beats("n1", 7), 4)
+        await asyncio.wait_for(asked.wait(), 3)
+        await say(house, "g", managed="false")
+        await until(lambda: house.rules.overrides == {"g": "false"})
+        told.set()
+        assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NOT_COORDINATOR
+        assert broker.gone == [] and not house.state.partitions[0].groups
+
+    run(test)

@@ -14,11 +14,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 
 from tests.mutants.slot import Slot
 from tests.mutants.suites import BY_S, SUITE_S, Clean, command_of, play, suite
@@ -76,8 +77,11 @@ def _look(slot: Slot, clean: Clean, bug: Planted, tier: str, only_by: bool) -> R
     return Result(bug.id, bug.room, bug.kind, SURVIVED, "", False, spent_s)
 
 
-def run(bugs: Sequence[Planted], tier: str, jobs: int, only_by: bool = False) -> list[Result]:
-    """Each job has a copy of the tree of its own. `only_by`: whole tiers are not run."""
+def run(
+    bugs: Sequence[Planted], tier: str, jobs: int, only_by: bool, keep: Callable[[Result], object]
+) -> list[Result]:
+    """Each job has a copy of the tree of its own. `only_by`: whole tiers are not run; `keep`: told each result."""
+    one_by_one = Lock()
     trees = OUT / f"mutants-{os.getpid()}"
     clean_slot, slots = Slot(trees / "clean"), [Slot(trees / f"slot-{i}") for i in range(jobs)]
     clean = Clean(clean_slot)
@@ -91,7 +95,9 @@ def run(bugs: Sequence[Planted], tier: str, jobs: int, only_by: bool = False) ->
             result = hunt(slot, clean, bug, tier, only_by)
         finally:
             free.put(slot)
-        print(result.line(), flush=True)
+        with one_by_one:
+            print(result.line(), flush=True)
+            keep(result)
         return result
 
     try:
@@ -171,9 +177,9 @@ def main() -> int:
     if problems := [problem for bug in bugs if (problem := bug.problem())] or ([] if bugs else ["no such bug"]):
         print(*problems, sep="\n")
         return 2
-    results = run(bugs, args.tier, args.jobs, args.only_by)
-    known = keep(results, KEPT, (b.id for b in every))
-    print(table(known))
+    ids = [b.id for b in every]
+    results = run(bugs, args.tier, args.jobs, args.only_by, lambda result: keep([result], KEPT, ids))
+    print(table(keep(results, KEPT, ids)))
     counts = ", ".join(f"{where} {n}" for where, n in in_the_simulations().items())
     print(f"planted in the simulations, each with a test of its own: {counts}")
     wanted = TIERS[: TIERS.index(args.tier) + 1]
