@@ -160,15 +160,21 @@ def test_a_new_generation_is_confirmed_at_once() -> None:
 def test_a_commit_proves_only_the_generation_that_it_was_sent_in() -> None:
     """The member has joined anew while the commit was on its way: what was written is of the generation before."""
 
+    members: list[tuple[str, int] | None] = []
+
     class Broker:
+        """While it answers, the member becomes what is next in the list."""
+
         async def request(self, module: Any, name: str, req: Any, **given: Any) -> oc.OffsetCommitResponse:
-            members[0] = answered_in
+            members.pop(0)
             part = oc.OffsetCommitResponsePartition(partition_index=0, error_code=Code.NONE)
             return oc.OffsetCommitResponse(topics=[oc.OffsetCommitResponseTopic(name="t", partitions=[part])])
 
-    for answered_in, proves in ((("m", 1), True), (("m", 2), False), (("n", 1), False), (None, False)):
-        members: list[tuple[str, int] | None] = [("m", 1)]
-        sent: list[Now] = []
+    sent: list[Now] = []
+    later: list[tuple[tuple[str, int] | None, bool]] = [(("m", 1), True), (("m", 2), False), (("n", 1), False)]
+    for then, proves in [*later, (None, False)]:
+        members[:] = [("m", 1), then]
+        sent.clear()
         confirming = Confirming(cast(Cluster, None), "g", "t", 1_000, lambda: members[0], sent.append, Lines())
         asyncio.run(confirming._commit(cast(BrokerConnection, Broker()), "m", 1))
         assert bool(sent) == proves

@@ -110,7 +110,6 @@ def test_what_was_written_meanwhile_is_in_the_log_whatever_becomes_of_the_fence(
         if not renewed:
             house.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.INVALID_PRODUCER_EPOCH, times=10_000)
             hung.end()
-            await house.coordinator.tenures[0].fresh._cluster.anyone()  # type: ignore[union-attr]
         hung.release()
         assert (await joining.answer(join("g", "n"), 1)).error_code == Code.NONE
         keys = [decode_key(r.key) for r in house.brokers.log().records]

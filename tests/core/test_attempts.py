@@ -1,5 +1,4 @@
-"""What belongs to an earlier attempt at a partition, or to one that is over, changes nothing; and what an attempt leaves
-behind when it fails."""
+"""Events of an earlier attempt at a partition change nothing; and what an attempt leaves behind when it fails."""
 
 from __future__ import annotations
 
@@ -86,10 +85,10 @@ def test_whoever_was_shut_out_waits_for_the_word_who_owns_the_partition() -> Non
     heir.owner.failed(heir.owner.attempt, "fenced", True, heir.now)
     heir.at += FENCED_MS - 1
     heir.service.wake(heir.now)
-    assert heir.owner.phase is Phase.PAUSING
+    phases = [heir.owner.phase]
     heir.at += 1
     heir.service.wake(heir.now)
-    assert heir.owner.phase is Phase.FENCING
+    assert [*phases, heir.owner.phase] == [Phase.PAUSING, Phase.FENCING]
 
 
 @pytest.mark.parametrize("how", ["a lost write", "a turn that broke", "another owner"])

@@ -86,7 +86,8 @@ def test_settings_of_a_group_are_refused_outside_of_the_brokers_limits(own: dict
 
 
 def test_settings_that_were_within_the_limits_are_brought_into_those_of_now() -> None:
-    narrow = {**BROKER, "group.consumer.min.session.timeout.ms": 45_000, "group.consumer.max.session.timeout.ms": 50_000}
+    limits = {f"group.consumer.{which}.session.timeout.ms": ms for which, ms in (("min", 45_000), ("max", 50_000))}
+    narrow: dict[str, int | bool] = {**BROKER, **limits}
     for own, counts in ((40_000, 45_000), (45_000, 45_000), (47_000, 47_000), (50_000, 50_000), (60_000, 50_000)):
         assert level({SESSION: str(own)}, narrow)[SESSION] == counts
     assert level({INTERVAL: "-1"}, narrow)[INTERVAL] == 1_000, "the broker's"

@@ -191,7 +191,7 @@ def test_text_that_is_no_utf_8_is_refused() -> None:
     codec, tried = LinkCodec(), 0
     for message in MESSAGES:
         body = codec.encode(message)[4:]
-        for word in {w for w in re.findall(rb"[a-z]{3,}", body[1:])}:
+        for word in set(re.findall(rb"[a-z]{3,}", body[1:])):
             with suppress(LinkError):  # some bytes are data, and may be anything
                 codec.decode(body.replace(word, b"\xff" * len(word)))
             tried += 1

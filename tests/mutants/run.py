@@ -77,9 +77,7 @@ def _look(slot: Slot, clean: Clean, bug: Planted, tier: str, only_by: bool) -> R
     return Result(bug.id, bug.room, bug.kind, SURVIVED, "", False, spent_s)
 
 
-def run(
-    bugs: Sequence[Planted], tier: str, jobs: int, only_by: bool, keep: Callable[[Result], object]
-) -> list[Result]:
+def run(bugs: Sequence[Planted], tier: str, jobs: int, only_by: bool, keep: Callable[[Result], object]) -> list[Result]:
     """Each job has a copy of the tree of its own. `only_by`: whole tiers are not run; `keep`: told each result."""
     one_by_one = Lock()
     trees = OUT / f"mutants-{os.getpid()}"

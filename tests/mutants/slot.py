@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ BUILD_S = 300.0
 
 
 def compiled(file: str) -> list[str]:
-    """The command that compiles this kernel in its place. Not setup.py, which builds all of them and wants setuptools."""
+    """The command that compiles this kernel in its place, and no other one, as setup.py would."""
     target = file.removesuffix(".c") + str(sysconfig.get_config_var("EXT_SUFFIX"))
     shared = str(sysconfig.get_config_var("LDSHARED")).split()
     return [*shared, "-O1", "-fPIC", f"-I{sysconfig.get_path('include')}", file, "-o", target]
@@ -117,8 +118,6 @@ class Slot:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
