@@ -1,4 +1,4 @@
-"""`sidecar state repair` removes what cannot be read, says first what that would be, and leaves healthy groups alone."""
+"""`sidecar state repair` removes what cannot be read, says first what that would be, and spares healthy groups."""
 
 from __future__ import annotations
 

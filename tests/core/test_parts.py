@@ -155,6 +155,38 @@ def test_an_older_epoch_commits_what_the_member_has_had_since_then_and_is_still_
     assert [commit(world, "a", before, partition=p)[1] for p in range(4)] == [0, 0, *[Code.STALE_MEMBER_EPOCH] * 2]
 
 
+def test_an_older_epoch_commits_what_the_member_is_giving_up() -> None:
+    """KIP-1251: what was consumed before the member was told to give it up."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4), topic(2, "u", 1))
+    a = Client(world, "g", "a", ("t",))
+    a.heartbeat()
+    first = a.epoch
+    Client(world, "g", "of another topic", ("u",)).heartbeat()
+    a.heartbeat()
+    assert a.epoch == first + 1
+    Client(world, "g", "c", ("t",)).heartbeat()
+    a.heartbeat()
+    member = world.group("g").members["a"]
+    assert member.member_epoch == a.epoch == first + 1 and set(member.pending[topic_id(1)]) == {2, 3}
+    assert [commit(world, "a", first, partition=p)[1] for p in range(4)] == [0] * 4
+
+
+def test_a_target_that_lost_a_topic_is_the_same_after_a_takeover() -> None:
+    """Nothing has moved to anybody else, and what is left of the target is written all the same."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4), topic(2, "u", 2))
+    a = Client(world, "g", "a", ("t", "u"))
+    a.heartbeat()
+    a.heartbeat()
+    assert set(world.group("g").target.of("a")) == {topic_id(1), topic_id(2)}
+    world.topics(topic(1, "t", 4))
+    for _ in range(4):
+        a.heartbeat()
+    live = world.group("g").target.of("a")
+    assert live == {topic_id(1): (0, 1, 2, 3)} == world.rebuilt_group("g").target.of("a")
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_nobody_commits_for_a_partition_that_another_member_owns(strict: bool) -> None:
     config = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0, refuse_commits_of_others=strict)

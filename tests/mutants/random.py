@@ -2,8 +2,8 @@
 
     python -m tests.mutants.random [--n 60] [--seed 1] [--jobs 2] [--whole] [--list]
 
-One small change each: a comparison turned round, a condition negated, `and` for `or`, a constant off by one, a call left
-out, a `return` that says nothing. Each is tried on the tests of the rooms that its file belongs to,
+One small change each: a comparison turned round, a condition negated, `and` for `or`, a constant off by one, a call that
+is left out, a `return` of nothing. Each is tried on the tests of the rooms that its file belongs to,
 and with `--whole` on all of the quick tier if these pass. What survives is printed as a diff: it is the same program in
 other words, or a test is missing.
 """
