@@ -2,8 +2,8 @@
 
     python -m tests.mutants.random [--n 60] [--seed 1] [--jobs 2] [--whole] [--list]
 
-One small change each: a comparison turned round, a condition negated, `and` for `or`, a constant off by one, a call that
-is left out, a `return` of nothing. Each is tried on the tests of the rooms that its file belongs to,
+One small change each: a comparison turned round, a condition negated, `and` for `or`, a constant off by one, a call
+left out, a `return` of nothing. Each is tried on the tests of the rooms that its file belongs to,
 and with `--whole` on all of the quick tier if these pass. What survives is printed as a diff: it is the same program in
 other words, or a test is missing.
 """
@@ -30,23 +30,21 @@ from tests.mutants.suites import PYTEST, SUITE_S, Clean, play, suite
 from tests.mutants.table import ROOT
 
 OVER = ("sidecar/core", "sidecar/coordinator/ownership.py", "sidecar/front", "sidecar/state/fold.py")
-ROOMS = {
-    "sidecar/core": ("tests/core",),
-    "sidecar/front": ("tests/front", "--ignore=tests/front/test_tls_hostile.py"),
-    "sidecar/coordinator": (
-        *("tests/coordinator/test_ownership.py", "tests/coordinator/test_lease.py"),
-        "tests/coordinator/test_peers.py",
-    ),
-    "sidecar/state": ("tests/coordinator/test_tail.py", "tests/audit/test_fold.py", "tests/core/test_takeover.py"),
-}
-"""The cheapest tests of a folder."""
-NEAR = {
+RANDOM = tuple(f"tests/core/test_random_{of}.py" for of in ("groups", "classic", "mixed"))
+ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sidecar/core": (
-        *("tests/coordinator", "tests/api", "tests/front/test_steady.py"),
-        "tests/sim/test_sim.py::test_a_seed_replays_exactly",
+        ("tests/core/test_stories.py", "tests/core/test_parts.py", "tests/core/test_takeover.py"),
+        ("tests/core", *(f"--ignore={test}" for test in RANDOM), "--ignore=tests/core/test_stories.py"),
+        RANDOM,
+        ("tests/coordinator", "tests/api", "tests/front/test_steady.py"),
     ),
+    "sidecar/front": (("tests/front", "--ignore=tests/front/test_tls_hostile.py"),),
+    "sidecar/coordinator": (
+        ("tests/coordinator/test_ownership.py", "tests/coordinator/test_lease.py", "tests/coordinator/test_peers.py"),
+    ),
+    "sidecar/state": (("tests/coordinator/test_tail.py", "tests/audit/test_fold.py", "tests/core/test_takeover.py"),),
 }
-"""And what else looks at it, if these pass."""
+"""The tests of a folder, the cheapest first."""
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -150,8 +148,7 @@ def sample(n: int, seed: int) -> list[Mutant]:
 
 def commands(file: str, whole: bool) -> list[list[str]]:
     room = next(r for r in ROOMS if file.startswith(r))
-    found = [[*PYTEST, *ROOMS[room]]] + ([[*PYTEST, *NEAR[room]]] if room in NEAR else [])
-    return found + (suite("quick") if whole else [])
+    return [[*PYTEST, *tests] for tests in ROOMS[room]] + (suite("quick") if whole else [])
 
 
 def hunt(slot: Slot, clean: Clean, mutant: Mutant, whole: bool) -> str:
