@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.consumer.config import ConsumerConfig
-from sidecar.core.errors import Code
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.records import CurrentRecord, Kind, MemberState
+from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import DeleteGroup
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.placement import java_hash, partition_for, place
+from sidecar.core.records import Tombstone
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
 from tests.core.world import Client, World, topic, topic_id
@@ -255,3 +258,37 @@ def test_a_failing_assignor_leaves_the_last_target_and_is_tried_again() -> None:
     world.sleep(3200)
     a.heartbeat()
     assert a.owned == {topic_id(1): (0, 1)}
+
+
+def test_a_second_owner_in_the_log_is_a_contradiction_and_no_group() -> None:
+    group = ConsumerGroup("g")
+    held = {topic_id(1): {0: 2, 1: 2}}
+    group.replay(CurrentRecord("g", "a", 2, 1, MemberState.STABLE, held, {}))
+    group.replay(CurrentRecord("g", "a", 3, 2, MemberState.UNREVOKED_PARTITIONS, {topic_id(1): {0: 2}}, held))
+    for assigned, pending in (({topic_id(1): {1: 3}}, {}), ({}, {topic_id(1): {1: 3}}), ({topic_id(1): {0: 3}}, {})):
+        with pytest.raises(InvariantError, match="assigned to b"):
+            group.replay(CurrentRecord("g", "b", 3, 2, MemberState.STABLE, assigned, pending))
+    group.replay(CurrentRecord("g", "a", 3, 3, MemberState.STABLE, {topic_id(1): {0: 2}}, {}))
+    group.replay(CurrentRecord("g", "b", 3, 2, MemberState.STABLE, {topic_id(1): {1: 3}}, {}))
+    assert group.owners == {topic_id(1): {0: "a", 1: "b"}}
+    group.replay(Tombstone(Kind.MEMBER, "g", "a"))
+    assert group.owners == {topic_id(1): {1: "b"}}
+
+
+def test_only_the_run_that_is_under_way_makes_a_target() -> None:
+    """The first one was too slow, and another was begun in its place."""
+    world = World(ConsumerConfig(assignment_interval_ms=0, join_wait_ms=0))
+    world.topics(topic(1, "t", 4))
+    Client(world, "g", "a", ("t",)).heartbeat()
+    (slow,) = world.running
+    world.running.clear()
+    world.sleep(world.config.assignor_timeout_ms + 2_000)
+    Client(world, "g", "a", ("t",), epoch=1).heartbeat()
+    (second,) = world.running
+    assert second.input.run_id != slow.input.run_id
+    world.running = [slow]
+    world.finish()
+    assert world.group("g").assignment_epoch < second.input.epoch and not world.group("g").target.of("a")
+    world.running = [second]
+    world.finish()
+    assert world.group("g").target.of("a") == {topic_id(1): (0, 1, 2, 3)}
