@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.consumer.config import ConsumerConfig
+from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord, Kind, MemberState
 from sidecar.core.errors import Code, InvariantError
@@ -292,3 +293,41 @@ def test_only_the_run_that_is_under_way_makes_a_target() -> None:
     world.running = [second]
     world.finish()
     assert world.group("g").target.of("a") == {topic_id(1): (0, 1, 2, 3)}
+
+
+def test_whoever_missed_the_answer_with_its_new_epoch_may_say_the_former_one_once_more() -> None:
+    """However it came to that epoch: with other partitions, or with the same."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4), topic(2, "u", 1))
+    a = Client(world, "g", "a", ("t",))
+    a.heartbeat()
+    for other in ("b", "c"):
+        Client(world, "g", other, ("u",)).heartbeat()
+        told, owned = a.epoch, dict(a.owned)
+        a.heartbeat()
+        assert a.epoch == told + 1 and a.owned == owned
+        again = world.send(ConsumerHeartbeat("g", "a", told, owned=owned))
+        assert (again.code, again.member_epoch) == (Code.NONE, told + 1)
+        assert world.send(ConsumerHeartbeat("g", "a", told - 1, owned=owned)).code == Code.FENCED_MEMBER_EPOCH
+
+
+def test_a_member_that_comes_under_another_instance_id_gives_the_former_one_up() -> None:
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4))
+    Client(world, "g", "a", ("t",), instance_id="i1").heartbeat()
+    Client(world, "g", "a", ("t",), instance_id="i2").heartbeat()
+    assert world.group("g").static_members == {"i2": "a"} == world.rebuilt_group("g").static_members
+    assert Client(world, "g", "b", ("t",), instance_id="i1").heartbeat().code == Code.NONE, "nobody has it"
+
+
+def test_a_static_member_that_left_for_a_while_keeps_its_partitions_since_ever() -> None:
+    """Whoever comes in its place was never told an epoch in which it got them (Kafka's epoch 0)."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 2))
+    a = Client(world, "g", "a", ("t",), instance_id="i1")
+    a.heartbeat()
+    a.heartbeat()
+    assert world.group("g").members["a"].assigned == {topic_id(1): {0: 2, 1: 2}}
+    a.leave(-2)
+    for group in (world.group("g"), world.rebuilt_group("g")):
+        assert group.members["a"].assigned == {topic_id(1): {0: 0, 1: 0}} and group.members["a"].member_epoch == -2

@@ -30,13 +30,12 @@ from tests.mutants.suites import PYTEST, SUITE_S, Clean, play, suite
 from tests.mutants.table import ROOT
 
 OVER = ("sidecar/core", "sidecar/coordinator/ownership.py", "sidecar/front", "sidecar/state/fold.py")
+FAR = ("tests/coordinator", "tests/api", "tests/front/test_steady.py")
 RANDOM = tuple(f"tests/core/test_random_{of}.py" for of in ("groups", "classic", "mixed"))
 ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sidecar/core": (
         ("tests/core/test_stories.py", "tests/core/test_parts.py", "tests/core/test_takeover.py"),
         ("tests/core", *(f"--ignore={test}" for test in RANDOM), "--ignore=tests/core/test_stories.py"),
-        RANDOM,
-        ("tests/coordinator", "tests/api", "tests/front/test_steady.py"),
     ),
     "sidecar/front": (("tests/front", "--ignore=tests/front/test_tls_hostile.py"),),
     "sidecar/coordinator": (
@@ -148,7 +147,10 @@ def sample(n: int, seed: int) -> list[Mutant]:
 
 def commands(file: str, whole: bool) -> list[list[str]]:
     room = next(r for r in ROOMS if file.startswith(r))
-    return [[*PYTEST, *tests] for tests in ROOMS[room]] + (suite("quick") if whole else [])
+    found = [[*PYTEST, *tests] for tests in ROOMS[room]]
+    if not whole:
+        return found
+    return [*found, [*PYTEST, *RANDOM], [*PYTEST, *FAR], *suite("quick")]
 
 
 def hunt(slot: Slot, clean: Clean, mutant: Mutant, whole: bool) -> str:
