@@ -331,3 +331,16 @@ def test_a_static_member_that_left_for_a_while_keeps_its_partitions_since_ever()
     a.leave(-2)
     for group in (world.group("g"), world.rebuilt_group("g")):
         assert group.members["a"].assigned == {topic_id(1): {0: 0, 1: 0}} and group.members["a"].member_epoch == -2
+
+
+def test_what_is_kept_of_subscriptions_does_not_grow_with_their_changes() -> None:
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(*(topic(n, f"t{n}", 1) for n in range(1, 101)))
+    a = Client(world, "g", "a", ("t1",))
+    a.heartbeat()
+    for n in range(2, 101):
+        hb = ConsumerHeartbeat("g", "a", a.epoch, topic_names=(f"t{n}",), owned={})
+        reply = world.send(hb)
+        a.epoch = reply.member_epoch
+    assert world.group("g").subscribed_topics() == {"t100"}
+    assert len(world.group("g")._ids) < 40
