@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.core.commands import Claim, Fence, Stop, Void
 from sidecar.core.errors import Code
-from sidecar.core.owner import FENCED_MS, RETRY_MAX_MS, Owner, Phase
+from sidecar.core.owner import FENCED_MS, RETRY_MAX_MS, RETRY_MS, Owner, Phase
 from sidecar.core.turn import Now
 from tests.core.test_loading import Heir, beat, written
 
@@ -77,7 +77,8 @@ def test_pauses_between_attempts_grow_to_a_limit() -> None:
             heir.at += 10
             heir.service.wake(heir.now)
         pauses.append(heir.at - began)
-    assert pauses == sorted(pauses) and pauses[0] < 100 and pauses[-1] == RETRY_MAX_MS == pauses[-2]
+    assert pauses == sorted(pauses) and pauses[0] == RETRY_MS and pauses[-1] == RETRY_MAX_MS == pauses[-2]
+    assert pauses[:4] == [RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS, 8 * RETRY_MS]
 
 
 def test_whoever_was_shut_out_waits_for_the_word_who_owns_the_partition() -> None:
@@ -120,3 +121,14 @@ def test_a_refused_request_is_counted_as_open_no_more() -> None:
     heir.service.wake(heir.now)
     heir.drive()
     assert heir.replies[1].code == Code.COORDINATOR_LOAD_IN_PROGRESS and heir.service.tally.open == 0
+
+
+@pytest.mark.parametrize("phase", STEPS)
+def test_a_fence_is_renewed_only_while_the_partition_is_served(phase: Phase) -> None:
+    heir = second_attempt(phase)
+    owner = heir.owner
+    owner.renewing = True
+    heir.at += 1
+    owner.renewed(owner.attempt, 99, heir.now)
+    served = phase is Phase.SERVING
+    assert (owner._owner_epoch == 99, owner.fenced_ms == heir.at, owner.renewing) == (served, served, not served)

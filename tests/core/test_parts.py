@@ -8,6 +8,7 @@ from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.consumer.records import CurrentRecord, Kind, MemberState
+from sidecar.core.effects import Observe
 from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import DeleteGroup
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
@@ -344,3 +345,48 @@ def test_what_is_kept_of_subscriptions_does_not_grow_with_their_changes() -> Non
         a.epoch = reply.member_epoch
     assert world.group("g").subscribed_topics() == {"t100"}
     assert len(world.group("g")._ids) < 40
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [
+        (0, 0, Code.NONE),
+        (0, 1, Code.INVALID_REQUEST),
+        (0, -1, Code.INVALID_REQUEST),
+        (1, 0, Code.INVALID_REQUEST),
+        (1, 1, Code.INVALID_REQUEST),
+    ],
+)
+def test_only_a_first_heartbeat_of_the_first_version_names_no_member(version: int, epoch: int, code: Code) -> None:
+    world = World()
+    world.topics(topic(1, "t", 1))
+    hb = ConsumerHeartbeat(
+        "g", "", epoch, rebalance_timeout_ms=1_000, topic_names=("t",), owned={}, version=version, new_member_id="made"
+    )
+    assert world.send(hb).code == code
+
+
+def test_how_long_a_group_took_to_settle_is_told_once_when_its_last_member_is_there() -> None:
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0, join_wait_ms=0))
+    world.topics(topic(1, "t", 4))
+
+    def told() -> list[int]:
+        found = [n.ms for n in world.notes if isinstance(n, Observe) and n.metric == "settle_seconds"]
+        world.notes.clear()
+        return found
+
+    a, b = Client(world, "g", "a", ("t",)), Client(world, "g", "b", ("t",))
+    a.heartbeat()
+    told()
+    world.sleep(1_000)
+    b.heartbeat()
+    world.sleep(2_000)
+    for client in (a, a):
+        client.heartbeat()
+        assert told() == []
+    world.sleep(3_000)
+    b.heartbeat()
+    assert told() == [5_000]
+    for client in (a, b):
+        client.heartbeat()
+    assert told() == []
