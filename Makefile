@@ -12,7 +12,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo quick test test-all rest nightly night bench drill audit wire sim differential exactly-once house clients lock vulnerabilities manifests clean
+.PHONY: demo quick test test-all rest nightly night bench drill audit wire sim mutants differential exactly-once house clients lock vulnerabilities manifests clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kernel.c sidecar/native/_wire.c
@@ -85,6 +85,10 @@ clients: $(READY)
 
 wire: $(READY)
 	@$(BIN)/python -m tools.generate_wire --jar $$($(BIN)/python -c 'from sidecar.drill.artifacts import *; print(kafka_libs() / f"kafka-clients-{KAFKA}.jar")')
+
+# Bugs planted one by one in a copy of the tree: which test finds each? `make mutants ARGS='--room lease'`; about an hour.
+mutants: $(READY)
+	@nice $(BIN)/python -m tests.mutants.run $(ARGS)
 
 house: $(READY)
 	@$(BIN)/python -m tools.house $(ARGS)

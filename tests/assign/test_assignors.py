@@ -93,3 +93,20 @@ def test_range_is_contiguous_and_in_the_order_of_member_ids() -> None:
         "b": {topic_id(1): (3, 4)},
         "c": {topic_id(1): (5, 6)},
     }
+
+
+def test_range_has_static_members_first_and_sorts_as_java_does() -> None:
+    """By instance ids, then by member ids, both by UTF-16 units: there a character beyond the first plane comes before
+    one of its end, where Python has it behind."""
+    wide, end = "\U0001f600", "\ufffd"
+    assert wide > end
+    topics = (topic_id(1),)
+    members = {
+        "a": MemberSpec(None, None, topics, {}),
+        wide: MemberSpec(None, None, topics, {}),
+        end: MemberSpec(None, None, topics, {}),
+        "y": MemberSpec(None, end, topics, {}),
+        "z": MemberSpec(None, wide, topics, {}),
+    }
+    given = BUILT_IN["range"](GroupSpec(members, {topic_id(1): 5}, True))
+    assert [m for m, _ in sorted(given.items(), key=lambda item: item[1][topic_id(1)])] == ["z", "y", "a", wide, end]

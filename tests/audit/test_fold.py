@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sidecar.audit.fold import Fold
-from sidecar.core.classic.embedded import assigned
+from sidecar.core.classic.embedded import assigned, assignment
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.state.codec import Stamp, StateCodec
 from tests.core.mixed_actors import make
@@ -97,9 +97,27 @@ def test_a_write_of_a_fenced_owner_is_stale_and_void() -> None:
     assert [i.member_id for i in found.intervals] == ["m2"]
 
 
-def test_what_compaction_took_is_a_gap() -> None:
-    found = fold(current(5, "m1", [0], revision=4))
-    assert [(g.sub_id, g.missing) for g in found.gaps] == [("m1", 3)]
+@pytest.mark.parametrize("missing", [0, 1, 3])
+def test_what_compaction_took_is_a_gap(missing: int) -> None:
+    found = fold(current(5, "m1", [0], revision=missing + 1), current(6, "m1", [0], revision=2 * missing + 2))
+    gaps = [("m1", 5, missing), ("m1", 6, missing)] if missing else []
+    assert [(g.sub_id, g.offset, g.missing) for g in found.gaps] == gaps
+
+
+def test_whoever_was_assigned_something_in_a_classic_group_that_is_gone_owns_nothing() -> None:
+    """Of its members only that is left: compaction took their own tombstones."""
+    given = assignment(3, [("t", (0, 1))]).hex()
+    head = {"protocol_type": "consumer", "assigned_generation": 0}
+    found = fold(
+        row(0, "classic_group", "", head),
+        row(1, "classic_assignment", "m1", {"generation": 1, "assignment": given}),
+        row(2, "classic_group", "", {**head, "assigned_generation": 1}, revision=2),
+        row(3, "classic_group", "", None, why="deleted"),
+    )
+    assert [(i.partition, i.from_offset, i.to_offset, i.to_why) for i in found.intervals] == [
+        (0, 2, 3, "deleted"),
+        (1, 2, 3, "deleted"),
+    ]
 
 
 def test_a_release_that_compaction_took_is_no_second_owner_for_certain() -> None:

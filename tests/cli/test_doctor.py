@@ -122,6 +122,7 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.beside_each_broker, with_(sidecars=[side(1), side(2)]), Status.WARN, "No sidecar beside node 3"),
     (c.beside_each_broker, with_(sidecars=[side(1), side(2), side(2)]), Status.FAIL, "More than one sidecar"),
     (c.partitions, with_topic(STATE, Topic(49, 3)), Status.FAIL, "has 49 partitions, __consumer_offsets has 50"),
+    (c.partitions, with_topic(STATE, Topic(51, 3)), Status.FAIL, "has 51 partitions, __consumer_offsets has 50"),
     (c.partitions, with_topic(STATE, None), Status.FAIL, "There is no topic __group_state"),
     (c.partitions, with_topic(c.OFFSETS, None), Status.UNKNOWN, "__consumer_offsets is not to be seen"),
     (c.replicas, with_topic(STATE, None), Status.UNKNOWN, "no topic"),

@@ -103,6 +103,18 @@ def test_another_client_is_asked_where_one_waits_for_a_sidecar_that_is_down(monk
     assert clients == []
 
 
+def test_a_client_whose_change_broke_off_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may go on waiting for the sidecar that it was led to; the next one is led to another."""
+    told = {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
+    broken, sidecars = Sidecars([BROKEN] * 9, True, dict(told)), Sidecars(told=dict(told), act=carried_out)
+    clients: list[Sidecars] = [broken, sidecars]
+    monkeypatch.setattr(admin, "AdminClient", lambda config: clients.pop(0))
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    done = CliRunner().invoke(app, ["groups", "rebalance", "g", "--bootstrap", "here:1", "--timeout", "5"])
+    assert (done.exit_code, done.output.strip()) == (0, "g was assigned anew, in epoch or generation 8.")
+    assert (broken.said, sidecars.said) == (1, 1)
+
+
 def test_nothing_is_said_to_a_sidecar_that_does_not_answer_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change waits for 30 s for its answer, a question for 5."""
     deaf, sidecars = Deaf(), Sidecars(act=there)

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from sidecar.coordinator import placeholders as module
+from sidecar.coordinator.under_way import UnderWay
 from sidecar.core.errors import Code
-from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck, Place
 from sidecar.link.messages import CommitEnded, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
@@ -261,3 +262,24 @@ def test_renewing_the_fence_keeps_the_seats() -> None:
         assert house.brokers.count(Api.JOIN_GROUP) == joins and names(house) == [(f"{OURS}-1", 1)]
 
     run(test, service={"fence_interval_ms": 100})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "waits"),
+    [
+        (("orders", ZERO_UUID, 0), ("orders", ZERO_UUID, 0), True),
+        (("orders", ZERO_UUID, 0), ("orders", ZERO_UUID, 1), False),
+        (("orders", ZERO_UUID, 0), ("others", ZERO_UUID, 0), False),
+        (("", b"\1" * 16, 0), ("", b"\1" * 16, 0), True),
+        (("", b"\1" * 16, 0), ("", b"\2" * 16, 0), False),
+        (("orders", ZERO_UUID, 0), ("", b"\1" * 16, 0), True),
+    ],
+)
+def test_a_topic_may_be_told_by_its_name_or_by_its_id(first: Place, second: Place, waits: bool) -> None:
+    """Whether a name and an id are one topic is not known here: then the second commit waits."""
+    under_way = UnderWay()
+    ticket = under_way.begin("g", "m1", (first,), (1, 1), 0)
+    behind = under_way.before_commit("g", "m2", (second,), (1, 2))
+    assert behind == (frozenset([ticket]) if waits else frozenset())
+    under_way.end(ticket)
+    assert not under_way.before_commit("g", "m2", (second,), (1, 2)) and not under_way._of_partition

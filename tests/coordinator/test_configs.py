@@ -334,3 +334,15 @@ def test_members_are_told_the_new_interval_with_the_next_answer() -> None:
         assert (await client.ask(join("g", "m1"), 1)).heartbeat_interval_ms == 6_000
 
     run(test)
+
+
+def test_what_the_broker_says_in_milliseconds_is_milliseconds_here() -> None:
+    async def test(house: House, heard: Heard) -> None:
+        configs = house.configs
+        assert (configs.retention_check_ms, configs.fences_kept_ms) == (600_000, 604_800_000), "Kafka's defaults"
+        configs._broker["offsets.retention.check.interval.ms"] = ("5000", cf.STATIC)
+        configs._broker["transactional.id.expiration.ms"] = ("7000", cf.STATIC)
+        assert (configs.retention_check_ms, configs.fences_kept_ms) == (5_000, 7_000)
+        assert configs.assignor_timeout_s == house.configs._own.values["assignor_timeout_ms"] / 1000
+
+    run(test)

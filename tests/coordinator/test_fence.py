@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -161,6 +162,7 @@ def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
         await asyncio.gather(*(w.init() for w in writers))
         assert len({w.producer_id for w in writers}) == 20
         assert len(brokers.lost) <= module.INIT_LANES + 1, "and the one that everybody is asked over"
+        assert len(brokers.lost) > module.INIT_LANES, "none of them waits for more than one other"
 
     clock.run(whole())
 
@@ -209,3 +211,31 @@ def test_with_all_replicas_in_sync_claims_share_the_connections_of_all_appends()
         await until(lambda: len(done) == 8)
 
     clock.run(whole())
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_only_a_claim_goes_apart_and_only_where_replicas_are_behind(behind: bool) -> None:
+    class Noted(Appender):
+        def put_apart(self, *args: Any) -> None:
+            puts.append("apart")
+            super().put_apart(*args)
+
+        def put(self, *args: Any) -> None:
+            puts.append("with others")
+            super().put(*args)
+
+    puts: list[str] = []
+
+    async def whole() -> None:
+        brokers = FakeBrokers()
+        brokers.topics[STATE].behind = {0} if behind else set()
+        cluster, done = FakeCluster(brokers), list[int]()
+        args = (cluster, Noted(cluster, 1.0), STATE, 0, 1.0, Supervisor())
+        writer = FencedWriter(*args, lambda serial, offset: done.append(serial), lambda why: None)
+        await writer.init()
+        for serial in (1, 2):
+            writer.append([record(str(serial))], serial)
+            await until(lambda: serial in done)  # noqa: B023
+
+    clock.run(whole())
+    assert puts == ["apart" if behind else "with others", "with others"]

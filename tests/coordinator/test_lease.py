@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any, cast
 
 import pytest
 
 from sidecar.coordinator.clock import now
+from sidecar.coordinator.confirming import Confirming
 from sidecar.core.errors import Code
+from sidecar.core.turn import Now
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.apis import Api
+from sidecar.wire.generated import offset_commit as oc
 from tests.coordinator.test_ownership import SESSION_MS, SETTINGS, Make, agree, run
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.faults import ALWAYS
-from tests.inprocess.house import until
+from tests.inprocess.house import Lines, until
 
 
 @pytest.mark.parametrize("api", [Api.SYNC_GROUP, Api.HEARTBEAT])
@@ -146,5 +153,70 @@ def test_a_new_generation_is_confirmed_at_once() -> None:
         await agree(one, two)
         await until(lambda: brokers.count(Api.OFFSET_COMMIT) > hung.met)
         assert two.lease and now().mono_ms < began_ms + 2_000, "and not after the 4 s between two commits"
+
+    run(test)
+
+
+def test_a_commit_proves_only_the_generation_that_it_was_sent_in() -> None:
+    """The member has joined anew while the commit was on its way: what was written is of the generation before."""
+
+    members: list[tuple[str, int] | None] = []
+
+    class Broker:
+        """While it answers, the member becomes what is next in the list."""
+
+        async def request(self, module: Any, name: str, req: Any, **given: Any) -> oc.OffsetCommitResponse:
+            members.pop(0)
+            part = oc.OffsetCommitResponsePartition(partition_index=0, error_code=Code.NONE)
+            return oc.OffsetCommitResponse(topics=[oc.OffsetCommitResponseTopic(name="t", partitions=[part])])
+
+    sent: list[Now] = []
+    later: list[tuple[tuple[str, int] | None, bool]] = [(("m", 1), True), (("m", 2), False), (("n", 1), False)]
+    for then, proves in [*later, (None, False)]:
+        members[:] = [("m", 1), then]
+        sent.clear()
+        confirming = Confirming(cast(Cluster, None), "g", "t", 1_000, lambda: members[0], sent.append, Lines())
+        asyncio.run(confirming._commit(cast(BrokerConnection, Broker()), "m", 1))
+        assert bool(sent) == proves
+
+
+def test_a_join_that_is_refused_proves_nothing_and_changes_nothing() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1, replace(SETTINGS, session_timeout_ms=60_000, proof_ms=60_000))
+        await until(lambda: one.lease)
+        member_id, known = one.ownership.member_id, len(one.assigned)
+        for api in (Api.HEARTBEAT, Api.OFFSET_COMMIT):
+            brokers.faults.hang(api, times=ALWAYS)
+        await asyncio.sleep(0.02)
+        said = len(one.lease)
+        refused = brokers.faults.fail(Api.JOIN_GROUP, Code.COORDINATOR_LOAD_IN_PROGRESS, times=2)
+        hung = brokers.faults.hang(Api.SYNC_GROUP)
+        one.ownership._rejoin.set()
+        await until(lambda: refused.met == 2)
+        assert len(one.lease) == said and one.ownership.member_id == member_id and len(one.assigned) == known
+        await until(lambda: hung.met)
+        hung.release()
+        await until(lambda: len(one.assigned) > known)
+        assert one.ownership.member_id == member_id and one.lost == []
+
+    run(test)
+
+
+def test_what_is_assigned_to_a_member_that_was_lost_meanwhile_does_not_count() -> None:
+    """Its broker was gone while its SyncGroup waited."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        known = len(one.assigned)
+        hung = brokers.faults.hang(Api.SYNC_GROUP)
+        one.ownership._rejoin.set()
+        await until(lambda: hung.met)
+        one.ownership.withdraw("the broker is gone")
+        hung.release()
+        await asyncio.sleep(0.05)
+        assert len(one.assigned) == known and one.lost[0] == "the broker is gone"
+        one.ownership.resume()
+        await until(lambda: len(one.assigned) > known)
 
     run(test)

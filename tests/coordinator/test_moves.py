@@ -22,6 +22,7 @@ from sidecar.kafka.cluster import ConnectionLost
 from sidecar.kafka.membership import INSTANCE_ID
 from sidecar.kafka.native import Member, Native
 from sidecar.link.messages import GroupRules
+from sidecar.wire.apis import Api
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
@@ -580,5 +581,81 @@ def test_a_rebalance_of_a_group_that_is_being_taken_in_waits_until_it_is_here(mo
         broker.silent = False
         await until(lambda: house.rules.groups_with(cf.REBALANCE) == [])
         assert broker.gone == ["n1"]
+
+    run(test)
+
+
+def test_what_was_found_at_the_broker_is_looked_for_anew_after_another_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the partition was another's, native members may have come."""
+    broker = Broker(monkeypatch, Native(native.NOBODY))
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        assert (await client.ask(beats("n1", 7), 4)).error_code == Code.UNKNOWN_MEMBER_ID
+        assert (await client.ask(beats("n1", 7), 4)).error_code == Code.UNKNOWN_MEMBER_ID
+        assert broker.asked == 1
+        house.assign(2)
+        broker.group = classic("n1")
+        await house.own()
+        assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
+        assert broker.asked == 2 and broker.gone == ["n1"]
+
+    run(test)
+
+
+def test_only_those_are_sent_away_from_the_broker_who_are_members_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else may have joined there since the group was described."""
+    broker = Broker(monkeypatch, classic("n1"))
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        assert (await client.ask(beats("n1", 7), 4)).error_code == Code.REBALANCE_IN_PROGRESS
+        broker.gone.clear()
+        broker.group = classic("n1", "stranger")
+        house.coordinator.moves.strangers("g")
+        await until(lambda: not house.coordinator.moves._sent_away)
+        assert broker.gone == ["n1"]
+
+    run(test)
+
+
+def test_a_group_is_given_back_only_when_its_seat_at_the_broker_is_free() -> None:
+    async def test(house: House) -> None:
+        client = await house.client()
+        epoch = await at_work(house, client)
+        await house.seated()
+        hung = house.brokers.faults.hang(Api.LEAVE_GROUP)
+        await say(house, "g", managed="false")
+        assert (await client.ask(beat("g", "m1", -1), 1)).error_code == Code.NONE
+        await until(lambda: hung.met)
+        await asyncio.sleep(0.05)
+        assert house.rules.managed("g") and house.brokers.seats["g"].state != "Empty", epoch
+        hung.release()
+        await until(lambda: not house.rules.managed("g"))
+        assert house.brokers.seats["g"].state == "Empty"
+
+    run(test)
+
+
+def test_whoever_is_ordered_back_while_its_broker_is_asked_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, classic("n1"))
+
+    async def test(house: House) -> None:
+        asked, told = asyncio.Event(), asyncio.Event()
+
+        async def describe(conn: object, group_id: str, timeout_s: float) -> Native:
+            asked.set()
+            await told.wait()
+            return broker.group
+
+        monkeypatch.setattr(native, "describe", describe)
+        client = await house.client()
+        client.post(beats("n1", 7), 4)
+        await asyncio.wait_for(asked.wait(), 3)
+        await say(house, "g", managed="false")
+        await until(lambda: house.rules.overrides == {"g": "false"})
+        told.set()
+        assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NOT_COORDINATOR
+        assert broker.gone == [] and not house.state.partitions[0].groups
 
     run(test)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from sidecar.coordinator import placeholders as module
 from sidecar.core.errors import Code
 from sidecar.core.events import DeleteGroup
-from sidecar.core.offsets import CommitCheck
+from sidecar.core.offsets import CommitCheck, Seat
 from sidecar.kafka import membership as ms
 from sidecar.kafka.net import BrokerConnection
 from sidecar.link.messages import OpenOffsets, Request
 from sidecar.wire.apis import Api
+from sidecar.wire.primitives import ZERO_UUID
 from tests.coordinator.seated import (
     OURS,
     SLOW_S,
@@ -244,6 +247,78 @@ def test_a_former_owner_that_takes_the_seat_back_does_not_use_it() -> None:
         assert [n for n, _ in names(house)] == [f"{OURS}-1"]
 
     run(test, service={"hold_ms": 0})
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_the_fenced_write_alone_shows_that_a_seat_is_of_no_use(first: bool) -> None:
+    """The tail has not come to the other owner's claim, and the lease lasts."""
+
+    async def test(house: House) -> None:
+        if first:
+            joins = house.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
+        client, epoch = await joined(house)
+        if not first:
+            await house.seated()
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        if first:
+            await until(lambda: joins.parked)
+        else:
+            await client.answer(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+            seat(house).take()
+        house.tail.hold()
+        taken_over(house)
+        before = names(house)
+        if first:
+            joins.release()
+        else:
+            client.post(commit("g", "m1", epoch, "orders", {0: 8}), 9)
+        res = await client.answer(commit("g", "m1", epoch, "orders", {0: 8}), 9)
+        assert res.topics[0].partitions[0].error_code in (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR)
+        assert {n for n, _ in names(house)[len(before) :]} <= {f"{OURS}-1"}, "which the broker refuses"
+        house.tail.release()
+
+    run(test, service={"hold_ms": 0})
+
+
+def test_only_the_seat_that_was_taken_last_is_used_when_it_is_proved() -> None:
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.seated()
+        placeholders = house.coordinator.placeholders
+        group = placeholders._groups["g"]
+        proved: list[Callable[[], None]] = []
+        placeholders._ports = replace(placeholders._ports, prove=lambda partition, then: proved.append(then))
+        before, one, two = group.seat, Seat("one", 5, "i"), Seat("two", 6, "i")
+        for taken in (one, two):
+            placeholders.taken(group, taken, True)
+        assert group.seat is before and group.joining is two, "none of them is proved yet"
+        proved[0]()
+        assert group.seat is before
+        proved[1]()
+        assert group.seat is two and group.joining is None
+
+    run(test)
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_what_is_in_doubt_is_over_only_with_a_seat_of_another_name(anew: bool) -> None:
+    """Not `anew`: the seat was asked for before the commit was in doubt, so the broker may still take it."""
+
+    async def test(house: House) -> None:
+        await joined(house)
+        await house.seated()
+        placeholders = house.coordinator.placeholders
+        group, under_way = placeholders._groups["g"], placeholders._under_way
+        proved: list[Callable[[], None]] = []
+        placeholders._ports = replace(placeholders._ports, prove=lambda partition, then: proved.append(then))
+        ticket = under_way.begin("g", "m1", (("orders", ZERO_UUID, 0),), (1, 1), 0)
+        under_way.doubt(ticket)
+        group.renew = not anew
+        placeholders.taken(group, Seat("new", 5, "i"), True)
+        proved[0]()
+        assert under_way.still([ticket]) == (not anew)
+
+    run(test)
 
 
 def test_a_first_seat_of_a_former_owner_is_not_used_either() -> None:

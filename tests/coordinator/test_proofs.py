@@ -10,12 +10,14 @@ import pytest
 
 from sidecar.coordinator import coordinator as module
 from sidecar.coordinator import writer as writer_module
+from sidecar.coordinator.clock import now
 from sidecar.coordinator.proofs import Proofs
 from sidecar.core.errors import Code
 from sidecar.core.owner import Phase
 from sidecar.link.messages import Lease
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import Stamp
+from sidecar.wire.apis import Api
 from tests.inprocess import clock
 from tests.inprocess.broker import STATE
 from tests.inprocess.house import House, HouseClient, turns, until
@@ -116,5 +118,21 @@ def test_nothing_is_written_while_the_lease_lasts() -> None:
         proofs.look()
         await turns()
         assert len(house.brokers.log().records) == before
+
+    run(test)
+
+
+def test_a_proof_counts_from_when_its_write_began() -> None:
+    """Somebody may have taken the partition over while the write was on its way back."""
+
+    async def test(house: House, proofs: Proofs) -> None:
+        lapse(house)
+        slow = house.brokers.faults.delay(Api.PRODUCE, 0.1, times=2)
+        asked_ms = now().mono_ms
+        proofs.look()
+        began_ms = now().mono_ms
+        await until(lambda: slow.met and all(o.proved_until.mono_ms for o in house.service.owners))
+        assert now().mono_ms >= asked_ms + 90
+        assert all(o.proved_until.mono_ms <= began_ms + LEASE_MS for o in house.service.owners)
 
     run(test)

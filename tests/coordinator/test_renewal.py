@@ -94,6 +94,34 @@ def test_writes_wait_for_the_new_claim_and_heartbeats_do_not() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("renewed", [True, False])
+def test_what_was_written_meanwhile_is_in_the_log_whatever_becomes_of_the_fence(
+    monkeypatch: pytest.MonkeyPatch, renewed: bool
+) -> None:
+    """An answer may leave with a later write: that the record is there says only the log."""
+    monkeypatch.setattr(writer_module, "INIT_S", 0.01)
+
+    async def test(house: House, client: HouseClient, epoch: int) -> None:
+        hung = house.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        renew(house)
+        await until(lambda: hung.met)
+        joining = await house.client()
+        joining.post(join("g", "n"), 1)
+        await until(lambda: house.coordinator.tenures[0].later)
+        if not renewed:
+            house.brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.INVALID_PRODUCER_EPOCH, times=10_000)
+            hung.end()
+        hung.release()
+        assert (await joining.answer(join("g", "n"), 1)).error_code == Code.NONE
+        keys = [decode_key(r.key) for r in house.brokers.log().records]
+        assert ("member", "g", "n") in [tuple(k) for k in keys]
+        if renewed:
+            last_claim = max(i for i, k in enumerate(keys) if k.kind == OWNER_CLAIM and int(k.sub_id) >= 0)
+            assert [tuple(k) for k in keys].index(("member", "g", "n")) > last_claim
+
+    run(test)
+
+
 def test_a_fence_that_cannot_be_renewed_goes_on_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "INIT_S", 0.01)
 

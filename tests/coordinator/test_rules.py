@@ -108,3 +108,17 @@ def test_what_an_owner_has_found_counts_for_the_order_that_it_speaks_of() -> Non
     assert stands(cf.VERDICT, b.rules.verdict("g", cf.LATER)) == cf.LATER, "of a group that the patterns name"
     assert stands(cf.VERDICT, None) is None
     assert stands(cf.MANAGED, cf.LATER) == cf.LATER, "as older sidecars say it"
+
+
+def test_no_order_makes_a_group_of_the_sidecars_own_theirs_to_coordinate() -> None:
+    """They would wait for themselves."""
+    codec, lines = StateCodec(), Lines()
+    state = StateLog(1, codec, lines, Counted())
+    rules = Rules(OwnRules(lambda name: name != "owners", never=frozenset({"owners"})), codec, state, lines)
+    rules.begin()
+    for offset, group_id in enumerate(("owners", "other")):
+        order = codec.config(group_id, cf.MANAGED, "true", 1, 0, "test")
+        state.apply(0, offset, decode_key(order.key), order.value)
+        assert rules.stored(group_id, cf.MANAGED)
+    assert (rules.wanted("owners"), rules.wanted("other")) == (False, True)
+    assert rules.message().moved == {"owners": False, "other": True}

@@ -45,7 +45,7 @@ class Bench:
         """The tail reads this record; returns its offset."""
         offset = self.next[partition]
         self.next[partition] += 1
-        self.tail.feed([Polled(partition, offset, record.key, record.value)])
+        self.tail.feed([Polled(partition, offset, record.key, record.value, headers=record.headers)])
         return offset
 
     def write(self, record: Record, owner: int = OWNER, revision: int = 1, partition: int = 0) -> int:
@@ -269,6 +269,36 @@ def test_claims_that_were_removed_are_forgotten_but_the_highest_still_counts() -
         await turns(5)
         fold = b.log.partitions[0]
         assert fold.claims == {} and fold.owners.void == 1 and fold.position == offset + 3
+
+    run(test)
+
+
+def test_the_last_claim_counts_and_not_the_highest() -> None:
+    """A transactional id that the brokers have forgotten gets another producer id, which may be lower."""
+
+    async def test(b: Bench) -> None:
+        b.claim(LATER)
+        b.write(group(1), owner=LATER)
+        b.claim(OWNER)
+        b.write(member("m1"), owner=OWNER)
+        b.write(group(9), owner=LATER)
+        await turns(5)
+        assert list(b.log.records(0, "g")) == [group(1), member("m1")]
+        owners = b.log.partitions[0].owners
+        assert (owners.before, owners.claimed, owners.void) == (LATER, OWNER, 1)
+
+    run(test)
+
+
+@pytest.mark.parametrize(("owner", "there"), [(OWNER, ["g"]), (LATER, [])])
+def test_a_tombstone_of_an_owner_before_the_last_claim_is_void_and_counted(owner: int, there: list[str]) -> None:
+    async def test(b: Bench) -> None:
+        b.claim(OWNER)
+        b.write(group(1))
+        b.claim(LATER)
+        b.write(Tombstone(Kind.GROUP, "g", ""), owner=owner)
+        await turns(5)
+        assert list(b.log.groups(0)) == there and b.log.partitions[0].owners.void == len(there)
 
     run(test)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core.classic.claims import claims_of
 from sidecar.core.classic.config import ClassicConfig
+from sidecar.core.classic.embedded import assignment
 from sidecar.core.classic.events import JoinReply
-from sidecar.core.classic.records import GroupRecord, State
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.classic.records import AssignmentRecord, GroupRecord, MemberRecord, State
 from sidecar.core.consumer.records import GroupRecord as ConsumerGroupRecord
 from sidecar.core.effects import TOUCH_MS, Grant, Log
 from sidecar.core.errors import Code, InvariantError
@@ -167,3 +170,27 @@ def test_a_rebalance_to_which_nobody_comes_says_so_once(rebalance_ms: int) -> No
     world.sleep(2_000)
     assert world.member_ids("g") == set()
     assert world.shard.groups["g"].state_name() == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("said", "holder", "stale"),
+    [
+        (1, None, True),
+        (2, None, False),
+        (-1, None, False),
+        (1, "m1", False),
+        (2, "m2", True),
+        (-1, "m2", True),
+    ],
+)
+def test_a_claim_is_stale_if_it_is_older_than_the_assignment_or_the_partition_is_anothers(
+    said: int, holder: str | None, stale: bool
+) -> None:
+    """Also where the last assignment gives the partition to nobody: an assignor that trusts the claim would keep it."""
+    group = ClassicGroup("g", type="consumer", assigned_generation=2)
+    for name, owned in (("m1", {"t": (1,)}), ("m2", {})):
+        protocols = (("range", subscription(["t"], owned, said)),)
+        group.replay(MemberRecord("g", name, None, "c", "/h", 10_000, 60_000, protocols))
+    if holder is not None:
+        group.replay(AssignmentRecord("g", holder, 2, assignment(3, [("t", (1,))])))
+    assert set(claims_of(group, "range")) == ({"m1"} if stale else set())

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from sidecar.core.classic.embedded import assignment
@@ -130,3 +131,22 @@ def test_what_a_group_was_assigned_before_its_upgrade_may_be_out_of_date() -> No
     new.heartbeat()
 
     assert new.partitions() == {(topic_id(1), 0), (topic_id(1), 1), (topic_id(1), 2)}
+
+
+def test_the_member_that_makes_a_group_classic_syncs_with_what_all_its_members_know() -> None:
+    """Its own first protocol may be one that the others do not know."""
+    world = _world()
+    last = Client(world, "g", "consumer", ("t",), instance_id="i")
+    for _ in range(3):
+        last.heartbeat()
+    other = _classic("other")
+    _joins(world, other)
+    last.heartbeat()
+    last.leave(-2)
+    said = subscription(["t"])
+    both = (("cooperative-sticky", said), ("range", said))
+    came = ClassicClient("came", instance_id="i", protocols=both, made=Counter({"": 1, "i": 1, "came": 1}))
+    reply = world.ask(came.join())
+    group = world.shard.groups["g"]
+    assert isinstance(group, ClassicGroup) and group.protocol == "range"
+    assert isinstance(reply, JoinReply) and (reply.code, reply.protocol) == (Code.NONE, "range")

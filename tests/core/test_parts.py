@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.consumer.config import ConsumerConfig
-from sidecar.core.errors import Code
+from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.consumer.group import ConsumerGroup
+from sidecar.core.consumer.records import CurrentRecord, Kind, MemberState
+from sidecar.core.effects import Observe
+from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import DeleteGroup
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.placement import java_hash, partition_for, place
+from sidecar.core.records import Tombstone
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
 from tests.core.world import Client, World, topic, topic_id
@@ -125,6 +130,68 @@ def test_offset_commit_is_fenced_by_epoch() -> None:
     assert commit(world, "a", old, partition=3) == (0, Code.STALE_MEMBER_EPOCH), "no longer its own"
 
 
+def test_an_older_epoch_commits_what_the_member_has_had_since_then_and_is_still_giving_up() -> None:
+    """KIP-1251: not what it was given in a later epoch."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4))
+    a, b = Client(world, "g", "a", ("t",)), Client(world, "g", "b", ("t",))
+    a.heartbeat()
+    first = a.epoch
+    b.heartbeat()
+    for _ in range(2):
+        a.heartbeat()
+        b.heartbeat()
+    with_two = a.epoch
+    b.leave()
+    while len(a.partitions()) < 4:
+        a.heartbeat()
+    assert first < with_two < a.epoch
+    assert [commit(world, "a", with_two, partition=p)[1] for p in range(4)] == [0, 0, *[Code.STALE_MEMBER_EPOCH] * 2]
+    assert [commit(world, "a", a.epoch, partition=p)[1] for p in range(4)] == [0] * 4
+    Client(world, "g", "c", ("t",)).heartbeat()
+    before = a.epoch
+    a.heartbeat()
+    member = world.group("g").members["a"]
+    assert member.pending and member.member_epoch == before, "it is told to give two up"
+    assert [commit(world, "a", before, partition=p)[1] for p in range(4)] == [0] * 4
+    a.owned = {t: ps[:2] for t, ps in a.owned.items()}
+    member = world.group("g").members["a"]
+    a.heartbeat()
+    assert [commit(world, "a", before, partition=p)[1] for p in range(4)] == [0, 0, *[Code.STALE_MEMBER_EPOCH] * 2]
+
+
+def test_an_older_epoch_commits_what_the_member_is_giving_up() -> None:
+    """KIP-1251: what was consumed before the member was told to give it up."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4), topic(2, "u", 1))
+    a = Client(world, "g", "a", ("t",))
+    a.heartbeat()
+    first = a.epoch
+    Client(world, "g", "of another topic", ("u",)).heartbeat()
+    a.heartbeat()
+    assert a.epoch == first + 1
+    Client(world, "g", "c", ("t",)).heartbeat()
+    a.heartbeat()
+    member = world.group("g").members["a"]
+    assert member.member_epoch == a.epoch == first + 1 and set(member.pending[topic_id(1)]) == {2, 3}
+    assert [commit(world, "a", first, partition=p)[1] for p in range(4)] == [0] * 4
+
+
+def test_a_target_that_lost_a_topic_is_the_same_after_a_takeover() -> None:
+    """Nothing has moved to anybody else, and what is left of the target is written all the same."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4), topic(2, "u", 2))
+    a = Client(world, "g", "a", ("t", "u"))
+    a.heartbeat()
+    a.heartbeat()
+    assert set(world.group("g").target.of("a")) == {topic_id(1), topic_id(2)}
+    world.topics(topic(1, "t", 4))
+    for _ in range(4):
+        a.heartbeat()
+    live = world.group("g").target.of("a")
+    assert live == {topic_id(1): (0, 1, 2, 3)} == world.rebuilt_group("g").target.of("a")
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_nobody_commits_for_a_partition_that_another_member_owns(strict: bool) -> None:
     config = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0, refuse_commits_of_others=strict)
@@ -193,3 +260,133 @@ def test_a_failing_assignor_leaves_the_last_target_and_is_tried_again() -> None:
     world.sleep(3200)
     a.heartbeat()
     assert a.owned == {topic_id(1): (0, 1)}
+
+
+def test_a_second_owner_in_the_log_is_a_contradiction_and_no_group() -> None:
+    group = ConsumerGroup("g")
+    held = {topic_id(1): {0: 2, 1: 2}}
+    group.replay(CurrentRecord("g", "a", 2, 1, MemberState.STABLE, held, {}))
+    group.replay(CurrentRecord("g", "a", 3, 2, MemberState.UNREVOKED_PARTITIONS, {topic_id(1): {0: 2}}, held))
+    for assigned, pending in (({topic_id(1): {1: 3}}, {}), ({}, {topic_id(1): {1: 3}}), ({topic_id(1): {0: 3}}, {})):
+        with pytest.raises(InvariantError, match="assigned to b"):
+            group.replay(CurrentRecord("g", "b", 3, 2, MemberState.STABLE, assigned, pending))
+    group.replay(CurrentRecord("g", "a", 3, 3, MemberState.STABLE, {topic_id(1): {0: 2}}, {}))
+    group.replay(CurrentRecord("g", "b", 3, 2, MemberState.STABLE, {topic_id(1): {1: 3}}, {}))
+    assert group.owners == {topic_id(1): {0: "a", 1: "b"}}
+    group.replay(Tombstone(Kind.MEMBER, "g", "a"))
+    assert group.owners == {topic_id(1): {1: "b"}}
+
+
+def test_only_the_run_that_is_under_way_makes_a_target() -> None:
+    """The first one was too slow, and another was begun in its place."""
+    world = World(ConsumerConfig(assignment_interval_ms=0, join_wait_ms=0))
+    world.topics(topic(1, "t", 4))
+    Client(world, "g", "a", ("t",)).heartbeat()
+    (slow,) = world.running
+    world.running.clear()
+    world.sleep(world.config.assignor_timeout_ms + 2_000)
+    Client(world, "g", "a", ("t",), epoch=1).heartbeat()
+    (second,) = world.running
+    assert second.input.run_id != slow.input.run_id
+    world.running = [slow]
+    world.finish()
+    assert world.group("g").assignment_epoch < second.input.epoch and not world.group("g").target.of("a")
+    world.running = [second]
+    world.finish()
+    assert world.group("g").target.of("a") == {topic_id(1): (0, 1, 2, 3)}
+
+
+def test_whoever_missed_the_answer_with_its_new_epoch_may_say_the_former_one_once_more() -> None:
+    """However it came to that epoch: with other partitions, or with the same."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4), topic(2, "u", 1))
+    a = Client(world, "g", "a", ("t",))
+    a.heartbeat()
+    for other in ("b", "c"):
+        Client(world, "g", other, ("u",)).heartbeat()
+        told, owned = a.epoch, dict(a.owned)
+        a.heartbeat()
+        assert a.epoch == told + 1 and a.owned == owned
+        again = world.send(ConsumerHeartbeat("g", "a", told, owned=owned))
+        assert (again.code, again.member_epoch) == (Code.NONE, told + 1)
+        assert world.send(ConsumerHeartbeat("g", "a", told - 1, owned=owned)).code == Code.FENCED_MEMBER_EPOCH
+
+
+def test_a_member_that_comes_under_another_instance_id_gives_the_former_one_up() -> None:
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 4))
+    Client(world, "g", "a", ("t",), instance_id="i1").heartbeat()
+    Client(world, "g", "a", ("t",), instance_id="i2").heartbeat()
+    assert world.group("g").static_members == {"i2": "a"} == world.rebuilt_group("g").static_members
+    assert Client(world, "g", "b", ("t",), instance_id="i1").heartbeat().code == Code.NONE, "nobody has it"
+
+
+def test_a_static_member_that_left_for_a_while_keeps_its_partitions_since_ever() -> None:
+    """Whoever comes in its place was never told an epoch in which it got them (Kafka's epoch 0)."""
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(topic(1, "t", 2))
+    a = Client(world, "g", "a", ("t",), instance_id="i1")
+    a.heartbeat()
+    a.heartbeat()
+    assert world.group("g").members["a"].assigned == {topic_id(1): {0: 2, 1: 2}}
+    a.leave(-2)
+    for group in (world.group("g"), world.rebuilt_group("g")):
+        assert group.members["a"].assigned == {topic_id(1): {0: 0, 1: 0}} and group.members["a"].member_epoch == -2
+
+
+def test_what_is_kept_of_subscriptions_does_not_grow_with_their_changes() -> None:
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
+    world.topics(*(topic(n, f"t{n}", 1) for n in range(1, 101)))
+    a = Client(world, "g", "a", ("t1",))
+    a.heartbeat()
+    for n in range(2, 101):
+        hb = ConsumerHeartbeat("g", "a", a.epoch, topic_names=(f"t{n}",), owned={})
+        reply = world.send(hb)
+        a.epoch = reply.member_epoch
+    assert world.group("g").subscribed_topics() == {"t100"}
+    assert len(world.group("g")._ids) < 40
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [
+        (0, 0, Code.NONE),
+        (0, 1, Code.INVALID_REQUEST),
+        (0, -1, Code.INVALID_REQUEST),
+        (1, 0, Code.INVALID_REQUEST),
+        (1, 1, Code.INVALID_REQUEST),
+    ],
+)
+def test_only_a_first_heartbeat_of_the_first_version_names_no_member(version: int, epoch: int, code: Code) -> None:
+    world = World()
+    world.topics(topic(1, "t", 1))
+    hb = ConsumerHeartbeat(
+        "g", "", epoch, rebalance_timeout_ms=1_000, topic_names=("t",), owned={}, version=version, new_member_id="made"
+    )
+    assert world.send(hb).code == code
+
+
+def test_how_long_a_group_took_to_settle_is_told_once_when_its_last_member_is_there() -> None:
+    world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0, join_wait_ms=0))
+    world.topics(topic(1, "t", 4))
+
+    def told() -> list[int]:
+        found = [n.ms for n in world.notes if isinstance(n, Observe) and n.metric == "settle_seconds"]
+        world.notes.clear()
+        return found
+
+    a, b = Client(world, "g", "a", ("t",)), Client(world, "g", "b", ("t",))
+    a.heartbeat()
+    told()
+    world.sleep(1_000)
+    b.heartbeat()
+    world.sleep(2_000)
+    for client in (a, a):
+        client.heartbeat()
+        assert told() == []
+    world.sleep(3_000)
+    b.heartbeat()
+    assert told() == [5_000]
+    for client in (a, b):
+        client.heartbeat()
+    assert told() == []

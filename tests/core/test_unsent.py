@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sidecar.core.commands import Append, Command
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.effects import Reply
 from sidecar.core.errors import Code
 from tests.core.test_loading import CONFIG, Heir, beat, written
 
@@ -120,3 +121,19 @@ def test_nobody_is_removed_for_silence_while_nobody_can_be_answered() -> None:
     s.commit(len(s.appended))
     s.sleep_until(began + 2 * session_ms + 2_000)
     assert s.members("g") == 0
+
+
+def test_an_answer_that_waited_brings_no_grant_if_the_group_has_changed_meanwhile() -> None:
+    s = SlowHeir(g=2)
+    replies: list[Reply] = []
+    s.join(1, "g", "new")
+    assert s.ask(2, beat(s.clients["g"])) is None
+    s.join(3, "g", "newer")
+    while s.appended:
+        c = s.appended.pop(0)
+        s.owner.committed(c.attempt, c.serial)
+        replies += [r for r in s.service.out if isinstance(r, Reply)]
+        s.drive()
+    (waited,) = [r for r in replies if r.token == 2]
+    assert waited.grant is None
+    assert s.owner.shard is not None and not s.owner.shard.soft["g"].granted

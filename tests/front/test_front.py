@@ -18,7 +18,16 @@ from sidecar.core.offsets import CheckReply, CommitCheck
 from sidecar.front import front as module
 from sidecar.front import settling
 from sidecar.front.door import DoorSettings
-from sidecar.link.messages import AccessAnswer, AskAccess, GroupRules, Reply, Request, SettingsPassed, View
+from sidecar.link.messages import (
+    AccessAnswer,
+    AskAccess,
+    CommitEnded,
+    GroupRules,
+    Reply,
+    Request,
+    SettingsPassed,
+    View,
+)
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import describe_groups as dg
@@ -249,6 +258,22 @@ def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
         await turns()
         assert desk.metrics.value("handler_faults") == 0 and desk.front._waiting == {}
         desk.front.from_coordinator(Reply(4711, accepted()))
+
+    run(test)
+
+
+def test_a_commit_that_comes_back_for_a_client_that_has_gone_is_said_to_have_ended() -> None:
+    """It was never sent, and nobody is to wait for it."""
+
+    async def test(desk: Desk) -> None:
+        desk.show()
+        client = await desk.client()
+        client.post(commit("g", "m1", 3, "orders", {0: 7}), 9)
+        request = await desk.request()
+        client.close()
+        desk.reply(request, CheckReply(ticket=5))
+        await turns()
+        assert desk.of(CommitEnded) == [CommitEnded(5, sure=True)]
 
     run(test)
 

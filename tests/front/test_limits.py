@@ -377,6 +377,24 @@ def test_connections_of_one_address_have_a_limit() -> None:
     at_desk(test, per_address_max=2, per_address={"10.0.0.7": 3})
 
 
+def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -> None:
+    async def test(desk: Desk) -> None:
+        door = desk.front.door
+        session = await desk.client("10.0.0.5")
+        assert door.arriving("10.0.0.9") == ("", 0.0)
+        assert door.arriving("10.0.0.9")[0] == "too_many_from_address"
+        assert door.arriving("10.0.0.8") == ("", 0.0)
+        assert door.arriving("10.0.0.7")[0] == "too_many_connections", "one is there, and two are arriving"
+        door.let_go("10.0.0.9")
+        assert door.arriving("10.0.0.7") == ("", 0.0) and not session.closed
+        for host in ("10.0.0.8", "10.0.0.7"):
+            door.let_go(host)
+        session.close()
+        assert not door._from and not door._arriving
+
+    at_desk(test, connections_max=3, per_address_max=1)
+
+
 def test_what_is_kept_of_an_address_goes_with_its_last_connection() -> None:
     async def test(desk: Desk) -> None:
         for n in range(50):

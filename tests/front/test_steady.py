@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -241,3 +242,20 @@ def test_void_ends_all_grants_of_a_group_and_no_others() -> None:
     assert grants.allows(again, 68, 1, 0) and not grants.allows(one, 68, 1, 0)
     grants.void_all()
     assert not grants.allows(again, 68, 1, 0) and not grants.allows(two, 68, 1, 0) and grants.lease_until_ms == 0
+
+
+def test_a_grant_ends_with_the_lease_by_either_clock() -> None:
+    """A pause of the whole machine is seen by the wall clock alone."""
+    wall_ms = int(time.time() * 1000)
+    grants = Grants(lease_until_ms=100, lease_until_wall_ms=wall_ms + 60_000)
+    one = grants.remember(Grant("g", "m", 1, 1_000), 68, 1, 1_000, bytes(8), 0)
+    assert grants.allows(one, 68, 1, 99) and not grants.allows(one, 68, 1, 100)
+    grants.lease_until_wall_ms = wall_ms - 1
+    assert not grants.allows(one, 68, 1, 99)
+
+
+def test_a_grant_ends_with_the_session_and_with_the_rights_whichever_ends_first() -> None:
+    grants = Grants(lease_until_ms=1 << 40)
+    for session_ms, rights_ms in ((100, 200), (200, 100)):
+        one = grants.remember(Grant("g", "m", 1, session_ms), 68, 1, rights_ms, bytes(8), 0)
+        assert grants.allows(one, 68, 1, 99) and not grants.allows(one, 68, 1, 100)

@@ -125,6 +125,21 @@ def test_many_that_look_for_a_broker_open_one_connection() -> None:
     run(test)
 
 
+def test_each_lane_is_a_connection_of_its_own_and_stays_one() -> None:
+    """What waits on one holds up nothing on another."""
+
+    async def test() -> None:
+        door = Door(99)
+        address = await door.open()
+        cluster = Cluster([address], "test", {7: address})
+        lanes = [await cluster.lane(7, lane) for lane in (0, 1, -1, 0, 1, -1)]
+        assert len({id(conn) for conn in lanes}) == 3 and lanes[:3] == lanes[3:]
+        assert await cluster.node(7) is lanes[0] and door.connections == 3
+        cluster.close()
+
+    run(test)
+
+
 def test_a_broker_that_could_not_be_connected_to_is_known_for_a_while() -> None:
     async def test() -> None:
         door = Door(answers=9)

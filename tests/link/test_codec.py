@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -181,6 +183,20 @@ def test_what_is_no_message_is_refused(body: bytes) -> None:
     except LinkError:
         return
     assert len(found) == 1 and isinstance(found[0], Struct)
+
+
+def test_text_that_is_no_utf_8_is_refused() -> None:
+    """In whichever message, event or answer: it is no bug of this process."""
+    codec, tried = LinkCodec(), 0
+    for message in MESSAGES:
+        body = codec.encode(message)[4:]
+        for word in set(re.findall(rb"[a-z]{3,}", body[1:])):
+            with suppress(LinkError):  # some bytes are data, and may be anything
+                codec.decode(body.replace(word, b"\xff" * len(word)))
+            tried += 1
+    assert tried > 50
+    with pytest.raises(LinkError):
+        codec.decode(codec.encode(Touch("abc", "m"))[4:].replace(b"abc", b"\xff\xfe\xfd"))
 
 
 @pytest.mark.parametrize("size", [0, (256 << 20) + 1])

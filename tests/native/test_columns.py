@@ -113,6 +113,28 @@ def test_blocks_and_what_is_skipped() -> None:
     assert lists.items.by_name["ns"].items.values.to_pylist() == [3, 3]
 
 
+def test_a_value_that_is_cut_off_anywhere_is_bad() -> None:
+    """Whatever follows it in the column: nothing of another value is read with it."""
+    one = {"n": 5, "flag": True, "text": "some text", "id": b"abcd", "lists": []}
+    raw = encoded(one)
+    cuts = [raw[:cut] for cut in range(len(raw))]
+    for values in ([x for cut in cuts for x in (cut, raw)], [*cuts, raw]):
+        bad, node = read(values)
+        assert bad == [value != raw for value in values]
+        assert node["n"].values.to_pylist() == [5] * bad.count(False)
+
+
+@pytest.mark.parametrize("last", ["string", {"type": "fixed", "name": "f", "size": 4}, "bytes"])
+def test_nor_is_anything_read_behind_a_value_that_ends_with_bytes(last: Any) -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}, {"name": "last", "type": last}]}
+    out = BytesIO()
+    schemaless_writer(out, parse_schema(schema), {"n": 5, "last": "text" if last == "string" else b"text"})
+    raw = out.getvalue()
+    values = [x for cut in range(len(raw)) for x in (raw[:cut], raw)]
+    bad, _ = Compiled(schema).read(pa.array(values, pa.binary()), pa.arange(0, len(values), 1), 0)
+    assert bad.to_pylist() == [value != raw for value in values]
+
+
 @pytest.mark.parametrize(
     "schema",
     [

@@ -92,6 +92,17 @@ def test_avro_strings_of_anything(raw: bytes, count: int) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("impl", [_kernel.avro_strings, twin.avro_strings], ids=["compiled", "twin"])
+def test_strings_that_are_cut_off_anywhere_are_refused(impl: Any) -> None:
+    """Also where the length would fit into all of the bytes, but not into those that are left."""
+    texts = ("kind", "a group of some length", "m" * 70)
+    raw = twin.avro(*texts)
+    assert impl(raw, 3) == texts
+    for cut in range(len(raw)):
+        with pytest.raises(ValueError, match="does not end"):
+            impl(raw[:cut], 3)
+
+
 HEADERS = st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=200)), max_size=3).map(tuple)
 
 

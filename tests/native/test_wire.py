@@ -201,3 +201,18 @@ def test_what_does_not_fit_a_layout(impl: Any) -> None:
         impl.unpack("i", b"\0\0", 9)
     with pytest.raises(ValueError, match="longer than its bytes"):
         impl.unpack("a", b"\xff\xff\xff\xff\x0f", 0)
+
+
+@pytest.mark.parametrize("impl", [_wire, wire_twin], ids=["compiled", "twin"])
+def test_values_at_the_limits_of_their_kinds(impl: Any) -> None:
+    for size in (0, 126, 127, 128, 16_382, 16_383, 16_384, 32_767):
+        text = "x" * size
+        raw = impl.pack("S", text)
+        assert raw == wire_twin.pack("S", text) and impl.unpack("S", raw, 0) == impl.unpack("s", raw, 0) == (text,)
+    for size in (16_384, 2_097_151, 2_097_152):
+        assert impl.pack("B", b"x" * size) == wire_twin.pack("B", b"x" * size)
+    with pytest.raises(ValueError, match="too long"):
+        impl.unpack("s", wire_twin.pack("S", "x" * 32_768), 0)
+    assert impl.unpack("S", b"\0", 0) == (None,)
+    with pytest.raises(ValueError, match="null"):
+        impl.unpack("s", b"\0", 0)

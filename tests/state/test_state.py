@@ -224,6 +224,17 @@ def test_current_records_are_fastavros_bytes(
     assert _kernel.avro_owned(assigned, heads, b"h") == twin.avro_owned(assigned, heads, b"h")
 
 
+def test_topics_are_written_under_the_names_that_they_have_now() -> None:
+    """A topic that was deleted may come again under its id's former name, or under another."""
+    codec, t = StateCodec(), b"\1" * 16
+    for name in ("before", "after", "before"):
+        record = CurrentRecord("g", "m", 1, 0, MemberState.STABLE, {t: {0: 1}}, {}, {t: name}, "w")
+        value = codec.encode(record, STAMP, 1).value
+        assert value is not None
+        (item,) = codec.schemas.decode(value)["assigned"]
+        assert item["topic_name"] == name
+
+
 TEXT = st.text(max_size=9)
 INTS = st.integers(-1, 2**31 - 1)
 

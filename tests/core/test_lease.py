@@ -1,0 +1,136 @@
+"""What a lease lets a sidecar do, by both clocks, and what becomes of the time in which nobody could be heard."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.consumer.events import HeartbeatReply
+from sidecar.core.errors import Code
+from sidecar.core.service import GAP_MS
+from sidecar.core.turn import Now
+from tests.core.test_loading import CONFIG, Heir, beat, written
+from tests.core.world import Client
+
+SESSION_MS = CONFIG.session_timeout_ms
+
+
+class Owner(Heir):
+    """A sidecar that has loaded its one group. `wall_ms`: by how much the wall clock is ahead of the other."""
+
+    def __init__(self, hold_ms: int = 0) -> None:
+        log, clients = written(g=2)
+        self.wall_ms = 0
+        super().__init__(log, hold_ms)
+        self.client: Client = clients["g"]
+        self.take_over()
+        self.all()
+
+    @property
+    def now(self) -> Now:
+        return Now(self.at, self.at + self.wall_ms)
+
+    def code(self, token: int) -> Code:
+        answer = self.ask(token, beat(self.client))
+        assert isinstance(answer, HeartbeatReply)
+        return answer.code
+
+    def wakes(self, ms: int) -> None:
+        for _ in range(ms // 50):
+            self.at += 50
+            self.service.wake(self.now)
+            self.drive()
+
+    def session_end(self) -> int | None:
+        assert self.owner.shard is not None
+        return self.owner.shard.timers.deadline(("session", "g", self.client.member_id))
+
+
+def test_a_lease_ends_by_either_clock() -> None:
+    """A pause of the whole machine is seen by the wall clock alone."""
+    s = Owner()
+    s.service._lease_until_ms = 0
+    s.service.lease(s.at + 10_000, s.at + 10_000)
+    assert s.code(1) == Code.NONE
+    s.wall_ms = 10_000
+    assert s.code(2) == Code.NOT_COORDINATOR
+    s.wall_ms = 0
+    assert s.code(3) == Code.NONE
+    s.at += 10_000
+    assert s.code(4) == Code.NOT_COORDINATOR
+
+
+def test_an_answer_that_was_asked_for_earlier_shortens_no_lease() -> None:
+    s = Owner()
+    s.service._lease_until_ms = 0
+    s.service.lease(20_000, 30_000)
+    s.service.lease(19_999, 29_999)
+    assert s.service.lease_until == (20_000, 30_000)
+    s.service.lease(20_001, 30_001)
+    assert s.service.lease_until == (20_001, 30_001)
+
+
+def test_whoever_is_out_of_the_owners_group_has_no_lease_of_before() -> None:
+    s = Owner()
+    s.service.lost("removed")
+    s.service.assigned([1], 2, {1}, s.now)
+    s.drive()
+    assert s.code(1) == Code.NOT_COORDINATOR
+    s.service.lease(s.at + 1_000)
+    assert s.code(2) == Code.NONE
+
+
+def test_a_touch_moves_a_session_only_under_a_lease() -> None:
+    s = Owner()
+    before = s.session_end()
+    s.wakes(2_000)
+    s.service._lease_until_ms = s.at
+    s.service.touch("g", s.client.member_id, s.now)
+    assert s.session_end() == before
+    s.service.lease(s.at + 1_000)
+    s.service.touch("g", s.client.member_id, s.now)
+    assert (s.session_end() or 0) > (before or 0)
+
+
+@pytest.mark.parametrize("why", ["the process stood still", "there was no lease"])
+def test_time_in_which_nobody_could_be_heard_is_given_back_once(why: str) -> None:
+    s = Owner()
+    s.wakes(1_000)
+    before, lost_ms = s.session_end(), 2 * GAP_MS + 500
+    assert before is not None
+    if why == "the process stood still":
+        s.at += lost_ms
+        s.wakes(50)
+    else:
+        s.service._lease_until_ms = s.at
+        s.wakes(lost_ms)
+        s.service.lease(10**9)
+        s.wakes(50)
+    given = (s.session_end() or 0) - before
+    assert lost_ms <= given <= lost_ms + 100
+    s.wakes(5_000)
+    assert s.session_end() == before + given, "once, and not with every look"
+
+
+def test_a_member_is_removed_at_the_end_of_its_session_and_not_before() -> None:
+    s = Owner()
+    s.wakes(SESSION_MS - 100)
+    assert s.session_end() is not None
+    s.wakes(200)
+    assert s.session_end() is None
+
+
+def test_nobody_is_given_back_time_of_before_the_takeover() -> None:
+    """The partition was another's, or nobody's, for a minute; sessions begin with the takeover."""
+    s = Owner()
+    s.service.assigned([2], 2, {1, 2}, s.now)
+    s.drive()
+    s.service._lease_until_ms = s.at
+    s.wakes(60_000)
+    s.service.lease(10**9)
+    s.service.assigned([1], 3, {1, 2}, s.now)
+    s.drive()
+    s.all()
+    began, end = s.at, s.session_end()
+    assert end is not None
+    s.wakes(200)
+    assert (s.session_end() or 0) <= began + SESSION_MS + 200

@@ -1,0 +1,94 @@
+"""Patterns of group ids, and the settings of groups at their limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.config import HEARTBEAT, INTERVAL, SESSION, level, validate
+from sidecar.core.errors import Code, CoordinatorError
+from sidecar.core.patterns import Patterns, split
+
+BROKER: dict[str, int | bool] = {
+    "group.consumer.session.timeout.ms": 45_000,
+    "group.consumer.min.session.timeout.ms": 40_000,
+    "group.consumer.max.session.timeout.ms": 60_000,
+    "group.consumer.heartbeat.interval.ms": 5_000,
+    "group.consumer.min.heartbeat.interval.ms": 1_000,
+    "group.consumer.max.heartbeat.interval.ms": 50_000,
+    "group.consumer.assignment.interval.ms": 1_000,
+    "group.consumer.min.assignment.interval.ms": 0,
+    "group.consumer.max.assignment.interval.ms": 15_000,
+    "group.consumer.assignor.offload.enable": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("group_id", "matches"),
+    [
+        ("orders", True),
+        ("orders-1", False),
+        ("my-orders", False),
+        ("a.b", True),
+        ("axb", True),
+        ("axbc", False),
+        ("a.private", False),
+        ("a.privately", True),
+        ("never", False),
+        ("", False),
+    ],
+)
+def test_a_pattern_matches_a_name_as_a_whole(group_id: str, matches: bool) -> None:
+    patterns = Patterns(["orders", "a.b", "a[.]private(ly)?", "never"], ["a[.]private"], never={"never"})
+    assert patterns(group_id) == matches
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a,b", ("a", "b")),
+        (" a , ,b, ", ("a", "b")),
+        ("a{1,2},b", ("a{1,2}", "b")),
+        ("[,],b", ("[,]", "b")),
+        (r"a\,b,c\\,d", (r"a\,b", r"c\\", "d")),
+        (r"\{a,b", (r"\{a", "b")),
+        ("", ()),
+    ],
+)
+def test_commas_part_patterns_but_not_inside_of_braces(text: str, parts: tuple[str, ...]) -> None:
+    assert split(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [
+        ({SESSION: "40000"}, ""),
+        ({SESSION: "39999"}, f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms"),
+        ({SESSION: "60000"}, ""),
+        ({SESSION: "60001"}, f"{SESSION} must be less than or equal to group.consumer.max.session.timeout.ms"),
+        ({HEARTBEAT: "1000"}, ""),
+        ({HEARTBEAT: "999"}, f"{HEARTBEAT} must be greater than or equal to group.consumer.min.heartbeat.interval.ms"),
+        ({HEARTBEAT: "44999"}, ""),
+        ({HEARTBEAT: "45000"}, f"{SESSION} must be greater than {HEARTBEAT}"),
+        ({HEARTBEAT: "50000", SESSION: "50001"}, ""),
+        ({INTERVAL: "-1"}, ""),
+        ({INTERVAL: "0"}, ""),
+        ({INTERVAL: "15001"}, f"{INTERVAL} must be less than or equal to group.consumer.max.assignment.interval.ms"),
+        ({INTERVAL: "-2"}, f"Invalid value -2 for configuration {INTERVAL}: Value must be at least 0"),
+    ],
+)
+def test_settings_of_a_group_are_refused_outside_of_the_brokers_limits(own: dict[str, str], refused: str) -> None:
+    if not refused:
+        validate(own, BROKER)
+        return
+    with pytest.raises(CoordinatorError) as told:
+        validate(own, BROKER)
+    assert (told.value.code, told.value.message) == (Code.INVALID_CONFIG, refused)
+
+
+def test_settings_that_were_within_the_limits_are_brought_into_those_of_now() -> None:
+    limits = {f"group.consumer.{which}.session.timeout.ms": ms for which, ms in (("min", 45_000), ("max", 50_000))}
+    narrow: dict[str, int | bool] = {**BROKER, **limits}
+    for own, counts in ((40_000, 45_000), (45_000, 45_000), (47_000, 47_000), (50_000, 50_000), (60_000, 50_000)):
+        assert level({SESSION: str(own)}, narrow)[SESSION] == counts
+    assert level({INTERVAL: "-1"}, narrow)[INTERVAL] == 1_000, "the broker's"
+    assert level({}, narrow)[SESSION] == 45_000

@@ -1,0 +1,87 @@
+"""What each tier runs, and what a run of tests says of a planted bug."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from threading import Lock
+
+from tests.mutants.slot import Ended, Slot
+from tests.mutants.table import ROOT
+
+PYTEST = ("pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line", "-rfE")
+BY_S = 240.0
+SUITE_S = {"quick": 900.0, "test": 2_400.0, "all": 7_200.0}
+QUICK = (
+    *("tests/core", "tests/coordinator", "tests/api", "tests/front", "tests/proxy", "tests/link", "tests/state"),
+    *("tests/audit/gold", "tests/audit/test_fold.py", "tests/kafka", "tests/wire", "tests/process", "tests/cli"),
+    *("tests/sim", "tests/whole", "tests/assign", "tests/native", "tests/fuzz", "tests/tools"),
+)
+"""Until there is `--tier`: these folders, the likeliest first, without Kafka and Java and without what takes long."""
+NOT_QUICK = (
+    *("tests/sim/test_sim.py::test_a_thousand_seeds", "tests/sim/test_sim.py::test_a_planted_bug_is_found"),
+    *("tests/whole/test_whole.py::test_a_thousand_seeds", "tests/whole/test_whole.py::test_each_planted_bug_is_found"),
+    *("tests/assign/test_kafka_equal.py", "tests/front/test_tls_hostile.py", "tests/fuzz", "tests/wire"),
+)
+SEEDS = (("-m", "tests.sim.run", "--seeds", "60"), ("-m", "tests.whole.run", "--seeds", "30"))
+
+
+@cache
+def has_tiers() -> bool:
+    return "--tier" in (ROOT / "tests" / "conftest.py").read_text()
+
+
+def suite(tier: str) -> list[list[str]]:
+    """The commands of a tier, until one of them fails."""
+    if has_tiers():
+        return [[*PYTEST, "--tier", tier]]
+    if tier != "quick":
+        return [[*PYTEST]]
+    left_out = [f"--deselect={test}" for test in NOT_QUICK if "::" in test]
+    left_out += [f"--ignore={test}" for test in NOT_QUICK if "::" not in test]
+    return [[*PYTEST, "-m", "not long and not kafka", *left_out, *QUICK], *([sys.executable, *m] for m in SEEDS)]
+
+
+def command_of(by: str) -> list[str]:
+    """Of the tests that are expected to find a bug, or of a module with its arguments."""
+    return [sys.executable, *by.split()] if by.startswith("-m ") else [*PYTEST, *by.split()]
+
+
+def play(slot: Slot, command: list[str], limit_s: float) -> Ended:
+    return slot.tests(command[1:], limit_s) if command[0] == PYTEST[0] else slot.run(command, limit_s)
+
+
+def failed_test(out: str) -> str:
+    """The first test that failed, or the last line."""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
+    lines = out.strip().splitlines()
+    return found.group(1) if found else (lines[-1][:120] if lines else "nothing said")
+
+
+class Clean:
+    """What the same commands say of the tree without a bug. Asked only where that counts."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._ended: dict[tuple[str, ...], Ended] = {}
+        self._one = Lock()
+
+    def run(self, command: list[str], limit_s: float) -> Ended:
+        key = tuple(command)
+        with self._one:
+            if key not in self._ended:
+                self._ended[key] = play(self._slot, command, limit_s)
+            return self._ended[key]
+
+    def found(self, ended: Ended, command: list[str], limit_s: float) -> str:
+        """Which test has found the bug; "" if none has. A run whose time is over has found it only if the clean tree
+        needs less than a third of that; one that did not come to its tests, if the clean tree passes."""
+        if ended.code == 0:
+            return ""
+        if ended.code is None:
+            clean = self.run(command, limit_s)
+            return "hangs" if clean.code == 0 and clean.s < limit_s / 3 else ""
+        if ended.code != 1 and self.run(command, limit_s).code != 0:
+            return ""
+        return failed_test(ended.out)
