@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,6 +19,7 @@ from sidecar.core.errors import Code
 from sidecar.core.owner import Phase
 from sidecar.state.fold import Claims
 from tests.coordinator.test_coordinator import claims, member, other_sidecar, phase
+from tests.inprocess import clock
 from tests.inprocess.house import House, until
 from tests.inprocess.messages import beat
 
@@ -40,7 +40,7 @@ def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> Non
             await house.topics(orders=2)
             await test(house)
 
-    asyncio.run(whole())
+    clock.run(whole())
 
 
 def test_whoever_is_not_the_last_to_claim_does_not_serve() -> None:
@@ -58,7 +58,7 @@ def test_whoever_is_not_the_last_to_claim_does_not_serve() -> None:
         await until(lambda: phase(house) is Phase.SERVING)
         assert [c["node_id"] for c in claims(house)] == [1, 2, 1]
 
-    asyncio.run(whole_without_serving(test))
+    clock.run(whole_without_serving(test))
 
 
 async def whole_without_serving(test: Callable[[House], Coroutine[Any, Any, None]]) -> None:
