@@ -350,6 +350,7 @@ def test_the_extra_is_the_one_of_the_package() -> None:
 NEED_AUDIT = (*LAKES, ("audit", "run", "--from", "kafka://h:1"), ("audit", "stream", "--from", "kafka://h:1"))
 
 
+@pytest.mark.tier("test")  # a process for each command
 @pytest.mark.parametrize("words", [*NEED_AUDIT, ("drill", "kill-owner"), ("drill", "all")], ids=" ".join)
 def test_without_the_extra_it_is_2_and_the_command_that_installs_it(words: tuple[str, ...], tmp_path: Path) -> None:
     done = without("audit", *words, cwd=tmp_path)
