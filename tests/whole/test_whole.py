@@ -41,7 +41,7 @@ ENOUGH = 50
 """A fault that must strike less often than this is not judged."""
 MANY = 100
 """So many seeds are worth a second process. Of fewer only SURE is judged: transactions and faults come in bursts."""
-SURE = ("events",)
+SURE = ("events", "answers", "commits", "records")
 
 
 @pytest.mark.timeout(900)
