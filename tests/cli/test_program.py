@@ -51,7 +51,7 @@ def without(extra: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[s
     program = WITHOUT.format(names=EXTRAS[extra])
     env = {k: v for k, v in os.environ.items() if not k.startswith("SIDECAR_")}
     command = [sys.executable, "-c", program, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=env, cwd=cwd, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env, cwd=cwd, timeout=250)
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -101,7 +101,7 @@ def test_the_shell_completes(typed: str, offered: str) -> None:
     words = typed.split()
     env = {**os.environ, "_SIDECAR_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
     program = Path(sys.executable).parent / "sidecar"
-    done = subprocess.run([program], env=env, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([program], env=env, capture_output=True, text=True, check=False, timeout=250)
     assert done.stdout.split() == [offered], done
 
 
@@ -272,7 +272,7 @@ def test_it_is_141_and_quiet_where_nobody_reads_the_output(words: tuple[str, ...
         command = [str(Path(sys.executable).parent / "sidecar"), *words]
         env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         done = subprocess.run(
-            command, stdout=writes, stderr=subprocess.PIPE, env=env, text=True, check=False, timeout=60
+            command, stdout=writes, stderr=subprocess.PIPE, env=env, text=True, check=False, timeout=250
         )
     finally:
         os.close(writes)
@@ -350,6 +350,7 @@ def test_the_extra_is_the_one_of_the_package() -> None:
 NEED_AUDIT = (*LAKES, ("audit", "run", "--from", "kafka://h:1"), ("audit", "stream", "--from", "kafka://h:1"))
 
 
+@pytest.mark.tier("test")  # a process for each command
 @pytest.mark.parametrize("words", [*NEED_AUDIT, ("drill", "kill-owner"), ("drill", "all")], ids=" ".join)
 def test_without_the_extra_it_is_2_and_the_command_that_installs_it(words: tuple[str, ...], tmp_path: Path) -> None:
     done = without("audit", *words, cwd=tmp_path)

@@ -73,11 +73,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now_s
 
-    def call_later(self, delay: float, *args: Any, **more: Any) -> asyncio.TimerHandle:
+    def call_later(  # type: ignore[override]
+        self, delay: float, *args: Any, **more: Any
+    ) -> asyncio.TimerHandle:
         """A real clock goes on by itself; here who sleeps for less than it can tell would do so for ever."""
         return super().call_later(max(delay, LEAST_S) if delay > 0 else delay, *args, **more)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
         self.in_threads += 1
         future.add_done_callback(lambda _: self._came_back())

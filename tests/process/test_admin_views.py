@@ -309,6 +309,7 @@ ENDED = object()
 STEP_MS = 5.0
 
 
+@pytest.mark.tier("test")  # large groups: 6 s
 def test_ten_thousand_groups_do_not_hold_the_loop() -> None:
     s = Synthetic()
     s.many(10_000)
@@ -318,6 +319,7 @@ def test_ten_thousand_groups_do_not_hold_the_loop() -> None:
     assert longest_ms(s.views.groups("7", "classic", "", "group", 4_000, 100)) < STEP_MS
 
 
+@pytest.mark.tier("test")  # large groups: 6 s
 def test_a_group_of_five_thousand_members_does_not_hold_the_loop() -> None:
     s = Synthetic()
     s.consumer_group("g", members=5_000, each=1)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import resource, sys
 from sidecar.process.files import open_files
@@ -21,6 +23,7 @@ def limited(soft: int, hard: int, connections: int) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.tier("test")  # three processes: 3 s
 def test_the_limit_of_open_files_follows_that_of_connections() -> None:
     """Symptom: with the usual soft limit of 1,024 the 500th client or so found its connection closed."""
     assert limited(256, 4096, 1000) == "2512 2512"

@@ -18,13 +18,21 @@ Told = Callable[[int, str, str, dict[tuple[str, int], int]], None]
 _told: list[Told] = []
 
 
+_handlers = cast(MutableMapping[int, Callable[[Call], Handler]], HANDLERS)
+
+
 def listen(told: Told) -> None:
     """From now on this one hears of commits, and nobody else."""
     if not _told:
-        handlers = cast(MutableMapping[int, Callable[[Call], Handler]], HANDLERS)
-        handlers[Api.OFFSET_COMMIT] = _heard(offset_commit, oc.OffsetCommitRequest.decode)
-        handlers[Api.TXN_OFFSET_COMMIT] = _heard(txn_offset_commit, tc.TxnOffsetCommitRequest.decode)
+        _handlers[Api.OFFSET_COMMIT] = _heard(offset_commit, oc.OffsetCommitRequest.decode)
+        _handlers[Api.TXN_OFFSET_COMMIT] = _heard(txn_offset_commit, tc.TxnOffsetCommitRequest.decode)
     _told[:] = [told]
+
+
+def forget() -> None:
+    """Nobody hears of commits any more, and the handlers are as they were for the other tests of this process."""
+    _handlers[Api.OFFSET_COMMIT], _handlers[Api.TXN_OFFSET_COMMIT] = offset_commit, txn_offset_commit
+    _told.clear()
 
 
 def _heard(handler: Callable[[Call], Handler], decode: Callable[[int, bytes, int], Any]) -> Callable[[Call], Handler]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.whole import arrivals
 from tests.whole.many import quiet
 
 
@@ -20,4 +21,5 @@ def _buried() -> Iterator[None]:
         yield
         gc.collect()
     finally:
+        arrivals.forget()
         sys.unraisablehook = usual

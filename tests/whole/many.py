@@ -42,10 +42,12 @@ def spread(
     if jobs == 0:
         yield from map(work, items)
         return
+    frozen = gc.get_freeze_count()
     gc.collect()
     gc.freeze()  # what is here already is not copied because a collector looks at it
     try:
         with multiprocessing.get_context("fork").Pool(jobs or os.cpu_count(), _begin, maxtasksperchild=1) as pool:
             yield from pool.imap(work, items, chunksize=each)
     finally:
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()

@@ -40,7 +40,8 @@ EACH_FAULT = 0.05
 ENOUGH = 50
 """A fault that must strike less often than this is not judged."""
 MANY = 100
-"""So many seeds are worth a second process."""
+"""So many seeds are worth a second process. Of fewer only SURE is judged: transactions and faults come in bursts."""
+SURE = ("events", "answers", "commits", "records")
 
 
 @pytest.mark.timeout(900)
@@ -55,6 +56,8 @@ def test_a_thousand_seeds(seeds: Seeds) -> None:
     few = too_few(figures, LEAST, len(wanted)) | too_few(
         faults, dict.fromkeys(faults, EACH_FAULT), len(wanted), enough=ENOUGH
     )
+    if len(wanted) < MANY:
+        few = {what: n for what, n in few.items() if what in SURE}
     assert not few, few
     assert len(faults) >= 20 or len(wanted) < MANY, len(faults)
 

@@ -1,7 +1,7 @@
 """Runs in which one thing goes wrong, at a chosen moment, and the time counts: what chance brings about too seldom, or
 what is only seen with a watch in the hand. Each raises Violation.
 
-They are part of `make test` (test_scenes.py), and some planted bugs show in them (planted.py). One with its timeline:
+Each is a test (test_scenes.py), and some planted bugs show in them (planted.py). One with its timeline:
 
 python -m tests.whole.scenes owner_dies [--seed 3]
 """
