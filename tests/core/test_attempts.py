@@ -21,7 +21,7 @@ LATE: dict[str, Late] = {
     "proved": lambda owner, attempt, now: owner.proved(attempt, Now(10**9, 10**9)),
     "renewed": lambda owner, attempt, now: owner.renewed(attempt, 9, now),
     "not renewed": lambda owner, attempt, now: owner.not_renewed(attempt, "late", now),
-    "committed": lambda owner, attempt, now: owner.committed(attempt, 1),
+    "committed": lambda owner, attempt, now: owner.committed(attempt, 1, now),
 }
 STEPS = {
     Phase.FENCING: 0,

@@ -131,7 +131,7 @@ def test_an_answer_that_waited_brings_no_grant_if_the_group_has_changed_meanwhil
     s.join(3, "g", "newer")
     while s.appended:
         c = s.appended.pop(0)
-        s.owner.committed(c.attempt, c.serial)
+        s.owner.committed(c.attempt, c.serial, s.now)
         replies += [r for r in s.service.out if isinstance(r, Reply)]
         s.drive()
     (waited,) = [r for r in replies if r.token == 2]
