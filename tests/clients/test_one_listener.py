@@ -369,6 +369,9 @@ def test_metrics_and_health(kafka: LocalKafka) -> None:
     import urllib.request
 
     node = kafka.nodes[0]
+    with socket.create_connection(("127.0.0.1", node.sidecar_port), timeout=10) as s:
+        s.sendall(BAD["negative size"])
+        assert s.recv(100) == b""
     assert kafka.get(node, "/livez") == {"live": True}
     assert kafka.get(node, "/readyz")["ready"] is True
     text = urllib.request.urlopen(f"http://127.0.0.1:{node.admin_port}/metrics").read().decode()

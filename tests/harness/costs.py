@@ -10,12 +10,17 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.harness.tiers import without_group
+
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SHOWN = 15
+OUT = Path("out/costs.tsv")
+"""CPU s, wall s and name of each test of the last run."""
 starts: Counter[str] = Counter()
 
 
@@ -66,12 +71,16 @@ class Costs:
         self.wall_s: dict[str, float] = defaultdict(float)
         self.cpu_s: dict[str, float] = defaultdict(float)
         self.starts: Counter[str] = Counter()
+        self.brokers: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        test = report.nodeid.partition("@")[0]  # xdist appends the group
+        test = without_group(report.nodeid)
         self.wall_s[test] += report.duration
         self.cpu_s[test] += getattr(report, "cpu_s", 0.0)
-        self.starts.update(getattr(report, "starts", {}))
+        for what, n in getattr(report, "starts", {}).items():
+            self.starts[what] += n
+            if what == "brokers":
+                self.brokers[test] += n
 
     def lines(self) -> Iterable[str]:
         folders: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
@@ -85,6 +94,8 @@ class Costs:
             yield f"{name:24}{n:7.0f}{wall_s:9.1f}{used_s:9.1f}"
         yield f"{'all':24}{len(self.wall_s):7}{sum(self.wall_s.values()):9.1f}{sum(self.cpu_s.values()):9.1f}"
         yield "started: " + (", ".join(f"{n} {what}" for what, n in sorted(self.starts.items())) or "nothing")
+        for test, n in self.brokers.items():
+            yield f"{n:8} brokers: {test}"
         yield f"the {SHOWN} most expensive tests:"
         for test in sorted(self.cpu_s, key=lambda t: -self.cpu_s[t])[:SHOWN]:
             yield f"{self.wall_s[test]:8.1f} s{self.cpu_s[test]:8.1f} CPU s  {test}"
@@ -94,6 +105,10 @@ class Costs:
             terminalreporter.section("costs")
             for line in self.lines():
                 terminalreporter.line(line)
+            OUT.parent.mkdir(exist_ok=True)
+            rows = (f"{self.cpu_s[t]:.2f}\t{wall_s:.2f}\t{t}\n" for t, wall_s in self.wall_s.items())
+            OUT.write_text("".join(sorted(rows, key=lambda row: -float(row.split("\t")[0]))))
+            terminalreporter.line(f"every test: {OUT}")
 
 
 class Meter:

@@ -1,6 +1,6 @@
 """Hypothesis as these tests use it: how long an example takes decides nothing, and a failing one says how to repeat it.
 
-    from tests.harness.properties import given, settings, st
+from tests.harness.properties import given, settings, st
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_bronze_is_what_was_written(reference: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    "copy", ["folder", *(pytest.param(c, marks=pytest.mark.tier("all")) for c in ("delta", "parquet", "file"))]
+    "copy", ["file", *(pytest.param(c, marks=pytest.mark.tier("all")) for c in ("delta", "parquet", "folder"))]
 )
 def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSession, tmp_path: Path) -> None:
     uri = f"{copy}://{tmp_path}/copy"
@@ -317,6 +317,7 @@ def test_client_settings_with_javas_names() -> None:
         open_source("kafka://h:1", said | {"kafka.sasl.jaas.config": "PlainLoginModule required;"})
 
 
+@pytest.mark.tier("all")
 def test_a_day_and_a_group_of_a_lake_are_read_without_the_rest(spark: SparkSession, tmp_path: Path) -> None:
     day = 86_400_000
     first, second = log(3, 100, groups=("one",)), log(4, 60, groups=("two",))

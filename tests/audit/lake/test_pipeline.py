@@ -60,7 +60,7 @@ def gold_of(lake: Lake) -> dict[str, list[dict[str, Any]]]:
     return {name: sorted(lake.read_arrow(table).to_pylist(), key=order) for name, table in GOLD.items()}
 
 
-@pytest.mark.parametrize("format", ["delta", "parquet"])
+@pytest.mark.parametrize("format", [pytest.param("delta", marks=pytest.mark.tier("all")), "parquet"])
 def test_gold_is_the_same_however_the_log_is_cut(spark: SparkSession, tmp_path: Path, format: str) -> None:
     mixed, entries = played()
     source, whole, parts = tmp_path / "dump.jsonl", Lake.at(tmp_path / "a", format), Lake.at(tmp_path / "b", format)

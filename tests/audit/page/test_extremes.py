@@ -12,7 +12,7 @@ from sidecar.audit.page import build, view
 from tests.audit.page.looking import NEEDS_BROWSER, SIZES, Open, axis, press, settled
 from tests.audit.page.rows import BEGIN, covered, row, tables
 
-pytestmark = NEEDS_BROWSER
+pytestmark = [NEEDS_BROWSER, pytest.mark.tier("all")]
 
 
 def test_ticks_go_from_milliseconds_to_months(open_page: Open, folder: Path) -> None:

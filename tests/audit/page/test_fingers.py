@@ -12,7 +12,7 @@ from tests.page.browser import small
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = NEEDS_BROWSER
+pytestmark = [NEEDS_BROWSER, pytest.mark.tier("all")]
 
 
 class Fingers:
