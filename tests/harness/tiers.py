@@ -142,7 +142,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     for item in kept:
         if (name := _group(item)) and hasattr(config, "workerinput"):
-            # As the mark xdist_group does with earlier versions of pytest: xdist 3.8 does not reach the ids of pytest 9.2.
+            # As the mark xdist_group does before pytest 9.2, whose ids xdist 3.8 does not reach.
             item._id = coerce_node_id(f"{item.nodeid}{GROUP}{name}")
         for mark in item.iter_markers("needs"):
             if missing := [name for name in mark.args if shutil.which(name) is None]:
