@@ -176,7 +176,7 @@ def test_a_commit_proves_only_the_generation_that_it_was_sent_in() -> None:
         members[:] = [("m", 1), then]
         sent.clear()
         confirming = Confirming(cast(Cluster, None), "g", "t", 1_000, lambda: members[0], sent.append, Lines())
-        asyncio.run(confirming._commit(cast(BrokerConnection, Broker()), "m", 1))
+        clock.run(confirming._commit(cast(BrokerConnection, Broker()), "m", 1))
         assert bool(sent) == proves
 
 
