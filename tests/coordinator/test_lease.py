@@ -19,6 +19,7 @@ from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import offset_commit as oc
 from tests.coordinator.test_ownership import SESSION_MS, SETTINGS, Make, agree, run
+from tests.inprocess import clock
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.faults import ALWAYS
 from tests.inprocess.house import Lines, until
