@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sidecar.drill.local import LocalKafka
@@ -34,3 +35,10 @@ def make_topic(kafka: LocalKafka, name: str, partitions: int) -> str:
     for future in admin.create_topics([NewTopic(name, partitions, min(3, kafka.brokers))]).values():
         future.result(timeout=30)
     return name
+
+
+def produce(kafka: LocalKafka, topic: str, n: int) -> None:
+    p = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 3})
+    for i in range(n):
+        p.produce(topic, str(i), str(i))
+    assert p.flush(30) == 0

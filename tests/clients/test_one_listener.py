@@ -22,7 +22,7 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_fetch as of
-from tests.clients.ground import make_topic
+from tests.clients.ground import make_topic, produce
 from tests.clients.wire import join_request, talk
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -33,13 +33,6 @@ def until(check: Callable[[], bool], timeout_s: float = 30, what: str = "") -> N
     while not check():
         assert time.monotonic() < end, what or "not in time"
         time.sleep(0.05)
-
-
-def produce(kafka: LocalKafka, topic: str, n: int) -> None:
-    p = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 3})
-    for i in range(n):
-        p.produce(topic, str(i), str(i))
-    assert p.flush(30) == 0
 
 
 def groups_tool(kafka: LocalKafka, *args: str) -> str:

@@ -80,6 +80,9 @@ def trio(trio_world: LocalKafka) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="session")
 def topic(kafka: LocalKafka) -> str:
-    from tests.clients.ground import make_topic
+    """A topic of six partitions with some records. Tests may add to it."""
+    from tests.clients.ground import make_topic, produce
 
-    return make_topic(kafka, "orders", 6)
+    name = make_topic(kafka, "orders", 6)
+    produce(kafka, name, 60)
+    return name

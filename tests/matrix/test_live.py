@@ -15,9 +15,7 @@ from tests.matrix.table import CLIENTS
 BY_NAME = {c.name: c for c in CLIENTS}
 
 
-@pytest.mark.parametrize(
-    ("client", "scenario"), [("kafka-python-cooperative", "rebalance"), ("aiokafka-range", "rebalance")]
-)
+@pytest.mark.parametrize(("client", "scenario"), [("kafka-python-range", "rebalance"), ("aiokafka-range", "rebalance")])
 def test_two_members_share_a_topic_and_one_leaves(trio: LocalKafka, client: str, scenario: str) -> None:
     found = BY_NAME[client]
     play = Play(Cluster.of(trio), found, found.kit.build(), scenario)
