@@ -3,7 +3,7 @@
 A test belongs to the tier of its folder (FOLDERS), and to `quick` where the table has none. The nearest mark
 `@pytest.mark.tier("test")`, `("all")` or `("nightly")` moves a test, a class or a module to a later tier. A test that
 needs Kafka's jars starts a JVM, so it is never in `quick`. Each command runs its own tier and the tiers before it.
-`pytest FILE` without `--tier` runs everything in the file.
+`pytest FILE` without `--tier` runs everything in the file. Random tests play more seeds, and other ones, in each tier.
 
 Tests that share a world (worlds.py) run in one process, one after the other: the world is their xdist group.
 """
@@ -41,7 +41,7 @@ FOLDERS: Mapping[str, str] = {
     "see": "all",
 }
 """The first tier in which a folder has tests. Earlier tiers do not even import them."""
-SEEDS: Mapping[str, float] = {"quick": 0.03, "test": 0.05, "all": 1.0, "nightly": 10.0}
+SEEDS: Mapping[str, float] = {"quick": 0.03, "test": 0.05, "all": 0.3, "nightly": 3.0}
 """Share of its full number of seeds that a random test plays in each tier."""
 FIRST_SEED = "FIRST_SEED"
 RANGE = 1_000_000_000
@@ -137,7 +137,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
-        (kept if tier_of(item) in wanted else left_out).append(item)
+        again = "seeds" in getattr(item, "fixturenames", ()) and TIERS.index(tier_of(item)) < TIERS.index(wanted[0])
+        (kept if again or tier_of(item) in wanted else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     for item in kept:
@@ -182,8 +183,8 @@ class Seeds:
         self.first, self.share = first, share
 
     def of(self, full: int, least: int = 1, quick: int | None = None) -> range:
-        """Returns the seeds of this run, for a test that plays `full` of them in `make test-all`. `quick`: so many in
-        `make quick`, where its share costs too much."""
+        """Returns the seeds of this run for a test whose full number is `full`; SEEDS has each tier's share. `quick`: the
+        number in `make quick`, where the share costs too much."""
         count = round(full * self.share)
         if quick is not None and self.share == SEEDS["quick"]:
             count = quick

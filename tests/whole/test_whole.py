@@ -27,10 +27,10 @@ LEAST = {
     "commits": 180,
     "records": 60,
     "claims": 4,
-    "members removed for silence": 0.5,
+    "members removed for silence": 0.35,
     "Heartbeat: REBALANCE_IN_PROGRESS": 0.8,
     "ConsumerGroupHeartbeat: NOT_COORDINATOR": 2,
-    "TxnOffsetCommit: NONE": 20,
+    "TxnOffsetCommit: NONE": 15,
     "transactions aborted": 2,
 }
 """For each seed, on average: the runs are about something."""
