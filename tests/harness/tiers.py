@@ -183,8 +183,10 @@ class Seeds:
         self.first, self.share = first, share
 
     def of(self, full: int, least: int = 1, quick: int | None = None) -> range:
-        """Returns the seeds of this run for a test whose full number is `full`; SEEDS has each tier's share. `quick`: the
-        number in `make quick`, where the share costs too much."""
+        """Returns the seeds of this run for a test whose full number is `full`; SEEDS has each tier's share.
+
+        `quick`: the number in `make quick`, where the share costs too much.
+        """
         count = round(full * self.share)
         if quick is not None and self.share == SEEDS["quick"]:
             count = quick
