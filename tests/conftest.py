@@ -13,8 +13,6 @@ if sys.dont_write_bytecode:
     # Each process of a run would compile all tests anew, for 8 s. They are kept where pytest keeps what it remembers.
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(ROOT / ".pytest_cache" / "compiled")
 
-from sidecar.drill.artifacts import kafka_libs  # noqa: E402
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -24,6 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def libs() -> Path:
+    from sidecar.drill.artifacts import kafka_libs
+
     return kafka_libs()
 
 

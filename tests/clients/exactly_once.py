@@ -101,7 +101,7 @@ def run(kafka: LocalKafka, rounds: int, protocol: str, say: bool = True) -> dict
     producer, apps, output = _begin(kafka, topic, protocol)
     fenced = kills = 0
     try:
-        wait_until("the first output", lambda: output.advanced(0), 60)
+        wait_until("the first output", lambda: output.advanced(0), 120)
         for n in range(rounds):
             app = apps[n % 2]
             sleeps = n % 3 == 2
@@ -115,7 +115,7 @@ def run(kafka: LocalKafka, rounds: int, protocol: str, say: bool = True) -> dict
             if sleeps:
                 time.sleep(SESSION_S)
                 at = output.read()
-                wait_until("the other one to go on", lambda at=at: output.advanced(at), 60)  # type: ignore[misc]
+                wait_until("the other one to go on", lambda at=at: output.advanced(at), 120)  # type: ignore[misc]
                 app.process.signal(signal.SIGCONT)
                 time.sleep(1)
                 fenced += sum("aborted" in line or "fenced" in line for line in app.said)
@@ -124,7 +124,7 @@ def run(kafka: LocalKafka, rounds: int, protocol: str, say: bool = True) -> dict
             else:
                 app.start()
             at = output.read()
-            wait_until("the output to go on", lambda at=at: output.advanced(at), 60)  # type: ignore[misc]
+            wait_until("the output to go on", lambda at=at: output.advanced(at), 120)  # type: ignore[misc]
             if say:
                 did = "slept" if sleeps else "was killed"
                 print(
@@ -162,7 +162,7 @@ def _all_out(producer: ProducerProcess, output: Output) -> int:
     """Ends the producer; returns how many records it has written, once so many are in the output."""
     producer.stop()
     sent = sum(producer.counts.values())
-    wait_until("everything in the output", lambda: output.read() >= sent, 90)
+    wait_until("everything in the output", lambda: output.read() >= sent, 120)
     time.sleep(2)
     output.read()
     return sent
@@ -189,21 +189,21 @@ def late_commit(kafka: LocalKafka) -> dict[str, int]:
         return {m.client_id: len(m.assignment.topic_partitions) for m in found}
 
     try:
-        wait_until("the first output", lambda: output.advanced(0), 60)
-        wait_until("two members", lambda: len(members()) == 2, 60)
+        wait_until("the first output", lambda: output.advanced(0), 120)
+        wait_until("two members", lambda: len(members()) == 2, 120)
         member.hold.touch()
-        wait_until("a batch in hand", lambda: "holding" in member.said, 60)
+        wait_until("a batch in hand", lambda: "holding" in member.said, 120)
         member.process.signal(signal.SIGSTOP)
-        wait_until("its removal", lambda: f"{topic}-java" not in members(), 60)
-        wait_until("the other one to have its partitions", lambda: PARTITIONS in members().values(), 60)
+        wait_until("its removal", lambda: f"{topic}-java" not in members(), 120)
+        wait_until("the other one to have its partitions", lambda: PARTITIONS in members().values(), 120)
         at = output.read()
-        wait_until("the other one to go on", lambda: output.advanced(at + 2 * RATE), 60)
+        wait_until("the other one to go on", lambda: output.advanced(at + 2 * RATE), 120)
         member.process.signal(signal.SIGCONT)
-        wait_until("its return", lambda: f"{topic}-java" in members(), 60)
+        wait_until("its return", lambda: f"{topic}-java" in members(), 120)
         time.sleep(1)
         member.hold.unlink()
         at = output.read()
-        wait_until("the output to go on", lambda: output.advanced(at + RATE), 60)
+        wait_until("the output to go on", lambda: output.advanced(at + RATE), 120)
         _all_out(producer, output)
     finally:
         _end(producer, apps)
@@ -215,7 +215,7 @@ def _kill_owner(kafka: LocalKafka, group: str) -> None:
     owner = kafka.owner_of(group)
     assert owner.sidecar is not None
     owner.sidecar.kill()
-    wait_until("another owner", lambda: kafka.owner_of(group, skip=owner.node_id).node_id != owner.node_id, 30)
+    wait_until("another owner", lambda: kafka.owner_of(group, skip=owner.node_id).node_id != owner.node_id, 120)
     kafka.start_sidecar(owner)
     kafka.wait_ready()
 

@@ -103,14 +103,14 @@ class Load:
 
     def goes_on(self, what: str) -> None:
         """Everybody owns something, and all partitions are consumed to a point after now."""
-        wait_until(f"everybody to own something after {what}", self.everybody_owns, 90)
+        wait_until(f"everybody to own something after {what}", self.everybody_owns, 120)
         seen = dict(self.producer.ends)
 
         def caught_up() -> bool:
             done = {p: max((r[1] for j in self.journals for r in j.consumed.get(p, [])), default=-1) for p in seen}
             return all(done[p] >= end - 1 for p, end in seen.items())
 
-        wait_until(f"consumption to go on after {what}", caught_up, 60)
+        wait_until(f"consumption to go on after {what}", caught_up, 120)
 
     def twice(self) -> int:
         """Records that were consumed more than once."""
@@ -166,7 +166,7 @@ def load(
         made.goes_on("the start")
         yield made
         producer.stop()
-        wait_until("everything to be consumed", lambda: not missing(producer.ends, made.journals), 60)
+        wait_until("everything to be consumed", lambda: not missing(producer.ends, made.journals), 120)
     finally:
         producer.stop()
         for c in made.clients:

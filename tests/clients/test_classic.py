@@ -71,12 +71,12 @@ class Run:
 
         return look
 
-    def settle(self, members: int, timeout_s: float = 60) -> None:
+    def settle(self, members: int, timeout_s: float = 120) -> None:
         wait_until(
             f"{members} members of {self.group} share {PARTITIONS} partitions", self.balanced(members), timeout_s
         )
 
-    def consuming(self, timeout_s: float = 60) -> None:
+    def consuming(self, timeout_s: float = 120) -> None:
         """Everybody who owns partitions gets new records of them."""
         before = {c.name: c.journal.count for c in self.live()}
         wait_until(
@@ -91,7 +91,7 @@ class Run:
     def judge(self) -> None:
         """Nothing lost, nothing owned by two at a time, no commit went back."""
         self.producer.stop()
-        wait_until("every record to be consumed", self.caught_up, 60)
+        wait_until("every record to be consumed", self.caught_up, 120)
         for c in self.clients:
             c.stop()
         for j in self.journals:
@@ -119,7 +119,7 @@ def kill_owner(kafka: LocalKafka, group: str) -> None:
     owner = kafka.owner_of(group)
     assert owner.sidecar is not None
     owner.sidecar.kill()
-    wait_until("another owner", lambda: kafka.owner_of(group, skip=owner.node_id).node_id != owner.node_id, 30)
+    wait_until("another owner", lambda: kafka.owner_of(group, skip=owner.node_id).node_id != owner.node_id, 120)
     kafka.start_sidecar(owner)
 
 
@@ -131,7 +131,9 @@ def test_java_and_librdkafka_in_one_group_and_the_owner_dies(run: Run, protocol:
     run.python("two", protocol)
     run.settle(3)
     # A cooperative member owns what it was given before it joins again for the rest: the group may rebalance once more.
-    wait_until("the classic group to be stable", lambda: listed_type(run.kafka, run.group) == ("classic", "Stable"), 30)
+    wait_until(
+        "the classic group to be stable", lambda: listed_type(run.kafka, run.group) == ("classic", "Stable"), 120
+    )
     kill_owner(run.kafka, run.group)
     run.settle(3)
     run.consuming()
@@ -148,7 +150,7 @@ def test_a_static_member_restarts_without_a_rebalance_though_the_owner_dies(run:
     first.journal.end(int(time.time() * 1000))
     kill_owner(run.kafka, run.group)
     again = run.python("again", "range", "i-restarts")
-    wait_until("the static member to have its partitions back", lambda: len(again.journal.current()) > 0, 40)
+    wait_until("the static member to have its partitions back", lambda: len(again.journal.current()) > 0, 120)
     run.consuming()
     assert len(stays.journal.owned) == spans, "the other member saw a rebalance"
     assert again.journal.current() == held
@@ -173,7 +175,7 @@ def test_a_member_that_sleeps_through_a_rebalance(run: Run, client: str) -> None
     asleep_ms = int(time.time() * 1000)
     held = set(sleeper.journal.current())
     sleeper.process.signal(signal.SIGCONT)
-    wait_until("the sleeper to find out", lambda: sleeper.journal.current() != held, 60)
+    wait_until("the sleeper to find out", lambda: sleeper.journal.current() != held, 120)
     run.settle(3, 90)
     run.consuming()
     for span in sleeper.journal.owned:

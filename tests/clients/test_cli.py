@@ -91,7 +91,7 @@ def test_who_does_not_poll_holds_up_the_group_and_is_named(trio: LocalKafka) -> 
     group, at = "managed-held", ("--bootstrap", trio.bootstrap)
     first, second = consumer(trio.bootstrap, group, "first"), consumer(trio.bootstrap, group, "second")
     first.subscribe(["held"])
-    wait_until("the first one to have all", lambda: first.poll(0.2) is None and len(first.assignment()) == 4, 30)
+    wait_until("the first one to have all", lambda: first.poll(0.2) is None and len(first.assignment()) == 4, 120)
     assert call("groups", "explain", group, *at).output.startswith(f"{group} is stable: everybody has")
     second.subscribe(["held"])
 
@@ -100,7 +100,7 @@ def test_who_does_not_poll_holds_up_the_group_and_is_named(trio: LocalKafka) -> 
         done = call("groups", "explain", group, *at, "-o", "json")
         return done.exit_code == 1 and any(w["told"] for w in json.loads(done.stdout)["waits"])
 
-    wait_until("the second one to wait for the first", held_up, 30)
+    wait_until("the second one to wait for the first", held_up, 120)
     done = call("groups", "explain", group, *at)
     assert done.exit_code == 1 and "is not stable" in done.output
     assert "(second) waits for" in done.output and "(first) to give up held-" in done.output, done.output
@@ -114,7 +114,7 @@ def test_who_does_not_poll_holds_up_the_group_and_is_named(trio: LocalKafka) -> 
     rows = [json.loads(line) for line in call("groups", "members", group, *at, "-o", "json").output.splitlines()]
     assert {(r["client"], r["state"]) for r in rows} == {("first", "gives up"), ("second", "waits")}
     poll(1, first, second)
-    wait_until("the group to be stable", lambda: _stable(group, at, first, second), 30)
+    wait_until("the group to be stable", lambda: _stable(group, at, first, second), 120)
     for c in (first, second):
         c.close()
     assert "it left" in call("groups", "explain", group, *at).output
@@ -171,7 +171,7 @@ def test_who_was_silent_is_named(trio: LocalKafka) -> None:
         done = call("groups", "explain", "managed-quiet", *at)
         return f"{wire} (mute)" in done.output and "silent for longer than its session timeout" in done.output
 
-    wait_until("the silent member to be removed, and told so", gone, 40)
+    wait_until("the silent member to be removed, and told so", gone, 120)
     assert asked("groups", "explain", "managed-quiet", *at)["state"] == "Empty"
     assert "session timeout" in call("groups", "history", "managed-quiet", *at).output
 

@@ -88,11 +88,11 @@ def test_patterns_change_while_everything_runs(kafka: LocalKafka) -> None:
 
     with load(kafka, "pattern", "eager") as live:
         at(kafka.nodes[0].sidecar_port, lambda c: say(c, "managed.*,moved-pat.*"))
-        wait_until("the group to come", lambda: where(kafka, kafka.nodes[1], live.group) == "sidecar", 30)
+        wait_until("the group to come", lambda: where(kafka, kafka.nodes[1], live.group) == "sidecar", 120)
         live.goes_on("the new pattern")
         assert at_the_broker(kafka, live.group).kind == native.NOBODY
         at(kafka.nodes[1].sidecar_port, lambda c: say(c, None))
-        wait_until("the group to leave", lambda: not where(kafka, kafka.nodes[1], live.group), 60)
+        wait_until("the group to leave", lambda: not where(kafka, kafka.nodes[1], live.group), 120)
         live.goes_on("the old pattern")
         assert len(at_the_broker(kafka, live.group).members) == MEMBERS
     judge(live, 2)
@@ -120,7 +120,7 @@ def test_a_static_member_that_restarts_while_its_group_goes_back(kafka: LocalKaf
         begun = time.monotonic()
         with ThreadPoolExecutor(1) as pool:
             moved = pool.submit(groups, kafka, "release", live.group)
-            wait_until("the others to wait for it", lambda: where(kafka, kafka.nodes[0], live.group) == "leaves", 30)
+            wait_until("the others to wait for it", lambda: where(kafka, kafka.nodes[0], live.group) == "leaves", 120)
             again = live.add(f"{first.name}-again", "i0")
             assert moved.result(200)[0] == 0
         live.goes_on("the restart")
@@ -150,7 +150,7 @@ def test_the_next_owner_does_the_rebalance_that_the_last_one_did_not_begin(kafka
         assert picture(kafka, other, live.group)["generation"] == generation
         owner.sidecar.kill()
         kafka.start_sidecar(owner)
-        wait_until("a new generation", lambda: picture(kafka, other, live.group)["generation"] > generation, 60)
+        wait_until("a new generation", lambda: picture(kafka, other, live.group)["generation"] > generation, 120)
         kafka.wait_ready()
         live.goes_on("the rebalance")
         assert picture(kafka, other, live.group)["rebalance"] == ""

@@ -28,7 +28,7 @@ from tests.clients.wire import join_request, talk
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
-def until(check: Callable[[], bool], timeout_s: float = 30, what: str = "") -> None:
+def until(check: Callable[[], bool], timeout_s: float = 120, what: str = "") -> None:
     end = time.monotonic() + timeout_s
     while not check():
         assert time.monotonic() < end, what or "not in time"

@@ -94,7 +94,7 @@ class Member:
 
     def join(self, skip: int = -1) -> None:
         """Join, or go on at a new owner."""
-        wait_until("a heartbeat to be accepted", lambda: self._accepted(skip), 30)
+        wait_until("a heartbeat to be accepted", lambda: self._accepted(skip), 120)
 
     def _accepted(self, skip: int) -> bool:
         try:
@@ -107,7 +107,7 @@ class Member:
 
     def commit_in_the_end(self, offset: int, *partitions: int) -> None:
         """As a client does that looks for its coordinator when it has moved."""
-        wait_until("the commit", lambda: self.commit(offset, *partitions) == {Code.NONE}, 20)
+        wait_until("the commit", lambda: self.commit(offset, *partitions) == {Code.NONE}, 120)
 
     def leave(self) -> None:
         gone = ch.ConsumerGroupHeartbeatRequest(self.group, self.name, -1)
@@ -293,7 +293,7 @@ def test_a_first_commit_does_not_wait_for_the_broker_to_begin_the_group(stage: S
     begun = time.monotonic()
     assert m.commit(1) == {Code.NONE}
     assert time.monotonic() - begun < 2.0, "the broker holds JoinGroup back for 3 s"
-    wait_until("the placeholder to be seated", lambda: looked(stage.kafka, m.group).state == "Stable", 15)
+    wait_until("the placeholder to be seated", lambda: looked(stage.kafka, m.group).state == "Stable", 120)
     assert m.commit(2) == {Code.NONE} and offsets(stage.kafka, m.group) == [2] * PARTITIONS
     m.leave()
 
@@ -331,7 +331,7 @@ def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_lat
     m = Member(kafka, group)
     m.join()
     assert m.commit(50) == {Code.NONE}
-    wait_until("the placeholder to be seated", lambda: looked(kafka, group).state == "Stable", 15)
+    wait_until("the placeholder to be seated", lambda: looked(kafka, group).state == "Stable", 120)
     former = kafka.nodes[0].sidecar
     assert former is not None
 
@@ -422,7 +422,7 @@ def test_a_group_without_members_is_forgotten_when_its_offsets_are_gone(stage: S
     assert not gone(kept.group) and not gone(nothing.group)
     for m in (kept, nothing):
         m.leave()
-    wait_until("a group that never had offsets to go", lambda: gone(nothing.group), 20)
+    wait_until("a group that never had offsets to go", lambda: gone(nothing.group), 120)
     assert not gone(kept.group)
     assert gone("managed-died")
     assert offsets(kafka, kept.group) == [5] * PARTITIONS
@@ -449,7 +449,7 @@ def test_after_a_death_of_all_sidecars_a_group_can_be_released_by_hand(stage: St
     m = Member(kafka, "managed-orphan")
     m.join()
     assert m.commit(5) == {Code.NONE}
-    wait_until("the placeholder to be seated", lambda: looked(kafka, m.group).state == "Stable", 15)
+    wait_until("the placeholder to be seated", lambda: looked(kafka, m.group).state == "Stable", 120)
     for n in kafka.nodes:
         assert n.sidecar is not None
         n.sidecar.kill()
@@ -472,7 +472,7 @@ def test_an_older_broker_does_the_same(tmp_path: Path) -> None:
         m = Member(kafka, "managed-old")
         m.join()
         assert m.commit(5) == {Code.NONE}
-        wait_until("the placeholder to be seated", lambda: looked(kafka, m.group).state == "Stable", 15)
+        wait_until("the placeholder to be seated", lambda: looked(kafka, m.group).state == "Stable", 120)
         assert m.commit(6) == {Code.NONE}
         simple = Member(kafka, m.group, "", -1)
         assert at_broker(kafka, lambda c: commit(c, simple, 1, range(1)), m.group) == {Code.UNKNOWN_MEMBER_ID}

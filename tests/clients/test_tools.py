@@ -115,7 +115,7 @@ def sides(kafka: LocalKafka) -> Iterator[tuple[Side, Side]]:
         for kind, protocol in (("live", "range"), ("modern", "consumer")):
             first = side.join(kind, f"{kind}-1", protocol)
             # It keeps the first half, whatever its member id: with both at once chance decides who gets which.
-            wait_until("the first member to have all", _has_all(first), 60)
+            wait_until("the first member to have all", _has_all(first), 120)
             side.join(kind, f"{kind}-2", protocol)
     every = [c for side in made for c in side.consumers]
 
@@ -124,7 +124,7 @@ def sides(kafka: LocalKafka) -> Iterator[tuple[Side, Side]]:
             c.poll(0.05)
         return all(len(c.assignment()) == 2 for c in every)
 
-    wait_until("all members to have their partitions", settled, 60)
+    wait_until("all members to have their partitions", settled, 120)
     for c in every:
         c.commit(
             offsets=[TopicPartition(TOPIC, p.partition, 3 + p.partition) for p in c.assignment()], asynchronous=False
@@ -132,7 +132,7 @@ def sides(kafka: LocalKafka) -> Iterator[tuple[Side, Side]]:
     for side in made:
         for kind, protocol in (("empty", "range"), ("quiet", "consumer")):
             c = side.join(kind, kind, protocol)
-            wait_until("the member to have its partitions", _has_all(c), 60)
+            wait_until("the member to have its partitions", _has_all(c), 120)
             offsets = [TopicPartition(TOPIC, p, 2 * p) for p in range(4)] + [TopicPartition(OTHER, 0, 1)]
             c.commit(offsets=offsets, asynchronous=False)
             c.close()

@@ -40,7 +40,7 @@ def rows(text: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.split()}
 
 
-def until(check: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
+def until(check: Callable[[], bool], what: str, timeout_s: float = 120) -> None:
     end = time.monotonic() + timeout_s
     while not check():
         assert time.monotonic() < end, what

@@ -14,8 +14,8 @@ from tests.matrix.member import Member, held_twice, missing, repeated
 from tests.matrix.table import Client
 
 ALL = set(range(PARTITIONS))
-WAIT_S = 45.0
-OWNER_S = 60.0
+WAIT_S = OWNER_S = 120.0
+"""Limits of a wait that are no part of the verdict."""
 QUIET_S = 2.5
 """So long a static member's fellow must see nothing: more than two heartbeats."""
 BACK_AFTER_S = 4.0

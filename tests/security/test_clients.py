@@ -131,7 +131,7 @@ def read_all(group: str, lost: list[Any] | None = None, **config: Any) -> Consum
             count += 1
         return count >= RECORDS
 
-    wait_until("all records", done, 40)
+    wait_until("all records", done, 120)
     return consumer
 
 
