@@ -12,7 +12,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo quick test test-all rest nightly night bench drill audit wire sim mutants differential exactly-once house clients lock vulnerabilities manifests clean
+.PHONY: demo quick test test-all rest nightly night coverage bench drill audit wire sim mutants differential exactly-once house clients lock vulnerabilities manifests clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml setup.py sidecar/native/_columns.c sidecar/native/_kernel.c sidecar/native/_wire.c
@@ -53,6 +53,14 @@ nightly: test-all night
 # What nightly has beside test-all: more seeds, older brokers, drills of minutes.
 night: $(READY) kafka
 	$(PYTEST) --only-tier nightly $(ARGS)
+
+# Branches of each room that the tests of a tier take: `make coverage TIER=quick`.
+TIER ?= test
+coverage: $(READY) kafka
+	@rm -rf out/coverage && mkdir -p out/coverage
+	$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder --tier $(TIER) $(ARGS)
+	@$(BIN)/coverage combine -q
+	@$(BIN)/python -m tools.coverage_rooms
 
 .PHONY: kafka
 kafka: $(READY)
