@@ -55,12 +55,13 @@ def join_request(group: str, member: str, topics: list[str]) -> ch.ConsumerGroup
     )
 
 
-def session_of(kafka: LocalKafka, group: str, timeout_ms: int) -> None:
-    """Sets consumer.session.timeout.ms of one group of the consumer protocol."""
+def session_of(kafka: LocalKafka, group: str, timeout_ms: int, heartbeat_ms: int = 300) -> None:
+    """Sets session timeout and heartbeat interval of one group of the consumer protocol."""
+    settings = {"consumer.session.timeout.ms": timeout_ms, "consumer.heartbeat.interval.ms": heartbeat_ms}
 
     async def alter(conn: BrokerConnection) -> int:
-        config = ia.AlterableConfig("consumer.session.timeout.ms", 0, str(timeout_ms))
-        req = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(32, group, [config])])
+        configs = [ia.AlterableConfig(name, 0, str(value)) for name, value in settings.items()]
+        req = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(32, group, configs)])
         return int((await conn.request(ia, "IncrementalAlterConfigs", req)).responses[0].error_code)
 
     assert talk(kafka, alter) == 0

@@ -111,6 +111,8 @@ def _group(item: pytest.Item) -> str:
     for fixture, group in WORLDS.items():
         if fixture in names:
             return group
+    if "see" in item.path.relative_to(TESTS).parts:  # its world lives as long as the folder's tests
+        return "see"
     if tier_of(item) != "quick":
         return item.nodeid.partition("::")[0]
     return ""
