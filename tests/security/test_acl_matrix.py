@@ -130,6 +130,7 @@ def away(matrix: Matrix) -> Site:
     return matrix.bench.through("away")
 
 
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("name", BY_NAME)
 def test_the_owner_is_elsewhere(matrix: Matrix, away: Site, name: str) -> None:
     assert away.port != matrix.beside.port

@@ -26,7 +26,7 @@ from tests.clients.wire import join_request
 from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, tells_none
 from tests.security.raw import RawClient, plain
 
-LATER = pytest.mark.tier("all")
+LATER, NIGHTLY = pytest.mark.tier("all"), pytest.mark.tier("nightly")
 DAY_MS = 86_400_000
 REAUTH_MS, CACHE_MS, RECORDS = 4_000, 1_000, 20
 SESSIONS = 2.2
@@ -285,7 +285,7 @@ def test_nothing_is_served_before_a_client_has_authenticated(place: Guarded) -> 
 
 
 # ---- sessions that end (KIP-368)
-@LATER
+@NIGHTLY
 def test_members_outlive_their_sessions(place: Guarded) -> None:
     """Of librdkafka with both protocols, and of Java: they authenticate again on the same connections; nothing is
     revoked, and no connection is lost."""
@@ -355,7 +355,7 @@ def heartbeats_until_the_end(place: Guarded, direct: bool, again_s: float) -> tu
     return float("inf"), answers
 
 
-@LATER
+@NIGHTLY
 def test_only_who_authenticates_again_is_served_on(place: Guarded) -> None:
     """The front answers steady heartbeats by itself, but not for longer than the broker's word is kept."""
     with ThreadPoolExecutor(3) as pool:

@@ -40,6 +40,8 @@ CASES = [
     ("SASL_SSL", "PLAIN"),
     ("SASL_SSL", "OAUTHBEARER"),
 ]
+IN_ALL = (CASES[2], CASES[4])
+PARAMS = [c if c in IN_ALL else pytest.param(c, marks=pytest.mark.tier("nightly")) for c in CASES]
 WITH_SPARK = (CASES[0], CASES[1], CASES[3], CASES[4])
 """With a server the workers ask for tokens of their own."""
 STRANGER, GROUP, OTHER = "stranger", "managed-listeners", "left-{}"
@@ -141,7 +143,7 @@ def properties(ground: Secured, protocol: str, mechanism: str, url: str) -> dict
     return {**TYPICAL, **no_tls, **found}
 
 
-@pytest.fixture(scope="module", params=CASES, ids=[" ".join(c).strip() for c in CASES])
+@pytest.fixture(scope="module", params=PARAMS, ids=[" ".join(c).strip() for c in CASES])
 def place(request: pytest.FixtureRequest, clusters: Clusters, server: Issuer) -> Iterator[Place]:
     """A sidecar whose clients' listener and whose bootstrap have this protocol, each with the same file."""
     protocol, mechanism = request.param

@@ -15,7 +15,7 @@ from tests.see.ground import CLASSIC, MODERN, TOPIC, Ground
 from tools.boards import queries
 
 pytestmark = [
-    pytest.mark.tier("all"),
+    pytest.mark.tier("nightly"),
     pytest.mark.timeout(240),
     pytest.mark.needs("prometheus", "promtool"),
 ]

@@ -12,7 +12,7 @@ from tests.see.auditing import COPY, WEEK_MS, Audit
 from tests.see.ground import AUDIT, Ground, foreign
 
 pytestmark = [
-    pytest.mark.tier("all"),
+    pytest.mark.tier("nightly"),
     pytest.mark.timeout(240),
     pytest.mark.needs("prometheus", "promtool"),
 ]

@@ -20,7 +20,7 @@ from tests.clients.wire import join_request, owner_node, talk
 from tests.see.ground import CLASSIC, MODERN, PARTITIONS, STATE, TOPIC, TRANSACTIONS, Ground, other_version
 
 pytestmark = [
-    pytest.mark.tier("all"),
+    pytest.mark.tier("nightly"),
     pytest.mark.timeout(240),
     pytest.mark.needs("prometheus", "promtool"),
 ]

@@ -29,7 +29,7 @@ from tests.clients.wire import join_request, owner_node, talk
 from tests.see.ground import CLASSIC, MODERN, TOPIC, Ground
 
 pytestmark = [
-    pytest.mark.tier("all"),
+    pytest.mark.tier("nightly"),
     pytest.mark.timeout(240),
     pytest.mark.needs("prometheus", "promtool"),
 ]

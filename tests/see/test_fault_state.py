@@ -14,7 +14,7 @@ from sidecar.state.keys import encode_key
 from tests.see.ground import CLASSIC, FIRES_S, MODERN, PARTITIONS, STATE, Fault, Ground, foreign
 
 pytestmark = [
-    pytest.mark.tier("all"),
+    pytest.mark.tier("nightly"),
     pytest.mark.timeout(240),
     pytest.mark.needs("prometheus", "promtool"),
 ]

@@ -15,7 +15,7 @@ from tools.alerts import ALERTS, RECORDED
 from tools.boards import BOARDS, queries
 
 pytestmark = [
-    pytest.mark.tier("all"),
+    pytest.mark.tier("nightly"),
     pytest.mark.timeout(240),
     pytest.mark.needs("prometheus", "promtool"),
 ]
