@@ -259,9 +259,12 @@ class Mixed:
             self.find_out()
 
     def find_out(self) -> None:
-        """A client that was silent, or late, for too long knows it by its own clock."""
+        """A client that was silent, or late, for too long knows it by its own clock. A static member that was late for a
+        generation stays in the group, as at Kafka."""
+        group = self.world.now_is
         for o in self.old:
-            if o.me.member_id and not self.world.known_as(o.me.member_id):
+            missed = isinstance(group, ClassicGroup) and o.wants == "beat" and o.me.generation < group.generation
+            if o.me.member_id and (missed or not self.world.known_as(o.me.member_id)):
                 o.places = frozenset()
         for n in self.new:
             if n.epoch and not self.world.known_as(n.member_id):
