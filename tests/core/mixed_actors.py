@@ -259,8 +259,10 @@ class Mixed:
             self.find_out()
 
     def find_out(self) -> None:
-        """A client that was silent, or late, for too long knows it by its own clock. A static member that was late for a
-        generation stays in the group, as at Kafka."""
+        """A client that was silent, or late, for too long knows it by its own clock.
+
+        A static member that was late for a generation stays in the group, as at Kafka.
+        """
         group = self.world.now_is
         for o in self.old:
             missed = isinstance(group, ClassicGroup) and o.wants == "beat" and o.me.generation < group.generation
