@@ -27,7 +27,8 @@ demo: $(READY)
 	@$(BIN)/python -m sidecar.drill.demo --kafka $(KAFKA)
 
 # Four commands, each a superset of the one before (docs/testing.md). ARGS go to pytest.
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+TESTS  = pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+PYTEST = $(BIN)/python -m $(TESTS)
 
 quick: $(READY)
 	@$(BIN)/ruff check -q .
@@ -58,7 +59,7 @@ night: $(READY) kafka
 TIER ?= test
 coverage: $(READY) kafka
 	@rm -rf out/coverage && mkdir -p out/coverage
-	$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder --tier $(TIER) $(ARGS)
+	$(BIN)/coverage run -m $(TESTS) --tier $(TIER) $(ARGS)
 	@$(BIN)/coverage combine -q
 	@$(BIN)/python -m tools.coverage_rooms
 

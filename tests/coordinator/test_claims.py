@@ -20,7 +20,7 @@ from sidecar.core.owner import Phase
 from sidecar.state.fold import Claims
 from tests.coordinator.test_coordinator import claims, member, other_sidecar, phase
 from tests.inprocess import clock
-from tests.inprocess.house import House, until
+from tests.inprocess.house import House, run, until
 from tests.inprocess.messages import beat
 
 SOON_S = 3.0
@@ -32,15 +32,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
     monkeypatch.setattr(owner_module, "RETRY_MS", 5)
     monkeypatch.setattr(owner_module, "FENCED_MS", 20)
-
-
-def run(test: Callable[[House], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
-        async with House(**{"partitions": 1, **given}) as house:
-            await house.topics(orders=2)
-            await test(house)
-
-    clock.run(whole())
 
 
 def test_whoever_is_not_the_last_to_claim_does_not_serve() -> None:
