@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import FrameType
@@ -120,15 +120,33 @@ class Process:
 
 
 def free_ports(n: int) -> list[int]:
-    """Return ports on which nobody listens now. All are held until the last is known, so they differ."""
-    socks = [socket.socket() for _ in range(n)]
-    try:
-        for s in socks:
-            s.bind(("127.0.0.1", 0))
-        return [int(s.getsockname()[1]) for s in socks]
-    finally:
-        for s in socks:
-            s.close()
+    """Return ports on which nobody listens now.
+
+    They lie below those that the system gives to outgoing connections (32768 and up on Linux), so none is taken
+    while its process is down. Each process looks from a place of its own.
+    """
+    found: list[int] = []
+    while len(found) < n:
+        port = next(_PORTS)
+        with closing(socket.socket()) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+    return found
+
+
+def _ports() -> Iterator[int]:
+    low, high = 10_000, 32_768
+    at = os.getpid() * 499
+    while True:
+        yield low + at % (high - low)
+        at += 1
+
+
+_PORTS = _ports()
 
 
 def wait_until(

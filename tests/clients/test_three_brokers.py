@@ -87,7 +87,7 @@ def test_sigterm_gives_up_ownership_and_exits_within_five_seconds(trio: LocalKaf
     assert until_accepted(trio, owner.node_id, "m", epoch) == epoch
     trio.start_sidecar(owner)
     trio.wait_ready()
-    assert trio.owner_of(GROUP).node_id == owner.node_id, "back beside the leader"
+    wait_until("it to be back beside the leader", lambda: trio.owner_of(GROUP).node_id == owner.node_id, 60)
 
 
 def test_an_owner_that_slept_past_its_session_answers_not_coordinator_and_writes_nothing(trio: LocalKafka) -> None:

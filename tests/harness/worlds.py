@@ -36,7 +36,10 @@ PROPERTIES: Mapping[str, str] = {
 
 
 def heal(world: LocalKafka) -> None:
-    """Starts what does not run, wakes what was suspended, and waits until every sidecar serves its share."""
+    """Starts what does not run, wakes what was suspended, and waits until every sidecar serves its share and every
+    broker is known to all."""
+    from sidecar.drill.processes import port_open, wait_until
+
     for n in world.nodes:
         for process in (n.process, n.sidecar):
             if process is not None:
@@ -45,6 +48,7 @@ def heal(world: LocalKafka) -> None:
             world.start_broker(n)
         if n.sidecar is None or not n.sidecar.alive:
             world.start_sidecar(n)
+    wait_until("the brokers", lambda: all(port_open(n.clients_port) for n in world.nodes), 120, world.processes())
     world.wait_ready(120)
 
 
