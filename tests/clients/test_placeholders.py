@@ -1,8 +1,8 @@
 """Offsets of a managed group do not expire while it lives, and the broker refuses what a former owner sends late.
 
 Real brokers that forget offsets after a minute and look every five seconds, and hold back the first JoinGroup of a
-group for 3 s, as they do by default. The groups whose offsets must live are there from the start of the module; they
-are looked at when everything else has been tried, so that nobody has to wait for it twice.
+group for 3 s, as they do by default. The groups whose offsets must live are there from the start of the module, so
+that the other tests pass the time.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from sidecar.wire.generated import txn_offset_commit as tc
 from tests.clients.ground import ENV, make_topic
 from tests.clients.slow_line import Held, SlowLine
 from tests.clients.wire import join_request
+from tests.harness.worlds import heal
 
 pytestmark = pytest.mark.tier("all")
 T = TypeVar("T")
@@ -195,6 +196,15 @@ def native_group(kafka: LocalKafka, group: str, offset: int) -> None:
     at_broker(kafka, live, group)
 
 
+def seated(kafka: LocalKafka, group: str) -> Member:
+    """The member of a new group whose placeholder is at the broker; it has committed 5 everywhere."""
+    m = Member(kafka, group)
+    m.join()
+    assert m.commit(5) == {Code.NONE}
+    wait_until("the placeholder to be seated", lambda: looked(kafka, group).state == "Stable", 120)
+    return m
+
+
 def deleted(m: Member, *names: str) -> dict[str, int]:
     """The offset of partition 0 of these topics is to go; returns what is said of each."""
 
@@ -247,7 +257,7 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def living_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     kafka = WithLine(tmp_path_factory.mktemp("forgetful"), brokers=2, properties=FORGETFUL, sidecar_env=ENV)
     with kafka:
         kafka.wait_ready()
@@ -269,6 +279,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         made.keeper.members.append(taken_in)
         yield made
         made.keeper.stop()
+
+
+@pytest.fixture
+def stage(living_stage: Stage) -> Iterator[Stage]:
+    yield living_stage
+    heal(living_stage.kafka)
 
 
 def frame_of(held: Held) -> oc.OffsetCommitRequest | tc.TxnOffsetCommitRequest:
@@ -424,32 +440,24 @@ def test_a_group_without_members_is_forgotten_when_its_offsets_are_gone(stage: S
         m.leave()
     wait_until("a group that never had offsets to go", lambda: gone(nothing.group), 120)
     assert not gone(kept.group)
-    assert gone("managed-died")
+    wait_until("a group whose member left first of all to go", lambda: gone("managed-died"), 2 * LONG_ENOUGH_S)
     assert offsets(kafka, kept.group) == [5] * PARTITIONS
 
 
 def test_the_last_sidecar_leaves_ordinary_groups(stage: Stage) -> None:
     kafka = stage.kafka
-    stage.keeper.stop()
-    assert looked(kafka, "managed-idle").state == "Stable"
+    m = seated(kafka, "managed-last")
     for n in kafka.nodes:
         assert n.sidecar is not None
-        assert n.sidecar.stop(timeout_s=15) == 0
-    for group in ("managed-idle", "managed-part"):
-        assert looked(kafka, group).state == "Empty" and 100 in offsets(kafka, group)
-    native_group(kafka, "managed-idle", 1000)
-    assert offsets(kafka, "managed-idle") == [1000] * PARTITIONS
+        assert n.sidecar.stop(timeout_s=60) == 0
+    assert looked(kafka, m.group).state == "Empty" and offsets(kafka, m.group) == [5] * PARTITIONS
+    native_group(kafka, m.group, 1000)
+    assert offsets(kafka, m.group) == [1000] * PARTITIONS
 
 
 def test_after_a_death_of_all_sidecars_a_group_can_be_released_by_hand(stage: Stage) -> None:
     kafka = stage.kafka
-    for n in kafka.nodes:
-        kafka.start_sidecar(n)
-    kafka.wait_ready(60)
-    m = Member(kafka, "managed-orphan")
-    m.join()
-    assert m.commit(5) == {Code.NONE}
-    wait_until("the placeholder to be seated", lambda: looked(kafka, m.group).state == "Stable", 120)
+    m = seated(kafka, "managed-orphan")
     for n in kafka.nodes:
         assert n.sidecar is not None
         n.sidecar.kill()

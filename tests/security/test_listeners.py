@@ -160,6 +160,8 @@ def place(request: pytest.FixtureRequest, clusters: Clusters, server: Issuer) ->
     started = kafka.start_sidecar(node)
     try:
         kafka.wait_ready()
+        client = of({**ground.java(ADMIN, protocol, "SCRAM-SHA-256")}).librdkafka()
+        assert len(consumed(kafka, client, GROUP, "orders")) == 3
         yield Place(kafka, ground, protocol, mechanism, file, server)
     finally:
         started.stop()
@@ -177,8 +179,6 @@ async def asked(port: int, how: Security) -> list[str]:
 
 
 def test_a_group_is_served_and_the_tail_follows(place: Place) -> None:
-    client = of({**place.ground.java(ADMIN, place.protocol, "SCRAM-SHA-256")}).librdkafka()
-    assert len(consumed(place.kafka, client, GROUP, "orders")) == 3
     node = place.kafka.nodes[0]
     assert place.kafka.problems(node) == []
     with urllib.request.urlopen(f"http://127.0.0.1:{node.admin_port}/group?id={GROUP}", timeout=5) as res:
@@ -255,6 +255,7 @@ def test_no_secret_is_told(place: Place) -> None:
     """Nor the key of a certificate, nor the password in a URL."""
     node = place.kafka.nodes[0]
     assert node.sidecar is not None
+    place.through("groups", "explain", GROUP)
     keys = [path.read_text().splitlines()[1] for path in place.ground.authority.folder.glob("*.key")]
     tells_none(node.sidecar.log.read_text(), "event='ready'", keys)
     tells_none("".join(place.said), GROUP, keys)
