@@ -147,7 +147,7 @@ def problem_of(spec: GroupSpec) -> Problem:
         missing = [t for t in m.topic_ids if t not in place]
         if missing:
             raise AssignorError(f"Members are subscribed to topic {missing[0].hex()} which doesn't exist")
-        class_of.append(classes.setdefault(bytes(pack(sorted(place[t] for t in m.topic_ids))), len(classes)))
+        class_of.append(classes.setdefault(bytes(pack(sorted({place[t] for t in m.topic_ids}))), len(classes)))
     lay = Layout.of(topics, tuple(classes))
     owner = array("i", [-1]) * lay.off[-1]
     for i, m in enumerate(spec.members.values()):

@@ -117,7 +117,7 @@ async def _consumer(conn: BrokerConnection, group_id: str, timeout_s: float) -> 
             m.client_id,
             m.client_host,
             rack_id=m.rack_id,
-            names=tuple(sorted(m.subscribed_topic_names)),
+            names=tuple(sorted(set(m.subscribed_topic_names))),
             regex=m.subscribed_topic_regex,
             epoch=m.member_epoch,
             owned=_parts(m.assignment),

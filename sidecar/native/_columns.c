@@ -25,6 +25,7 @@ typedef struct {
 } In;
 
 static int put(Buf *b, const void *from, size_t n) {
+    if (!n) return 0; /* there may be no buffer yet */
     if (b->room - b->used < n) {
         size_t room = b->room ? b->room : 256;
         while (room - b->used < n) room *= 2;
@@ -173,13 +174,16 @@ static int all(Node *nodes, int32_t count, Mark *marks, const Py_buffer *data, c
     return 0;
 }
 
+/* Whether numbers of this size cannot be read there. */
+static int odd(const Py_buffer *b, uintptr_t size) { return b->len && (uintptr_t)b->buf % size; }
+
 static PyObject *columns(PyObject *self, PyObject *args) {
     Py_buffer program, data, offsets, which;
     Py_ssize_t first, skip;
     if (!PyArg_ParseTuple(args, "y*y*y*ny*n", &program, &data, &offsets, &first, &which, &skip)) return NULL;
     PyObject *found = NULL, *bad = NULL;
     Py_ssize_t rows = which.len / (Py_ssize_t)sizeof(int64_t);
-    Py_ssize_t bounds = offsets.len / (Py_ssize_t)sizeof(int32_t) - 1 - first;
+    Py_ssize_t bounds = offsets.len / (Py_ssize_t)sizeof(int32_t) - 1;
     int32_t count = (int32_t)(program.len / (Py_ssize_t)(2 * sizeof(int32_t)));
     Node *nodes = PyMem_RawCalloc((size_t)count + 1, sizeof(Node));
     Mark *marks = PyMem_RawCalloc((size_t)count + 1, sizeof(Mark));
@@ -187,12 +191,16 @@ static PyObject *columns(PyObject *self, PyObject *args) {
         PyErr_NoMemory();
         goto end;
     }
+    if (first < 0 || first > bounds || odd(&program, 4) || odd(&offsets, 4) || odd(&which, 8)) {
+        PyErr_SetString(PyExc_ValueError, "numbers lie outside of the bytes");
+        goto end;
+    }
     for (int32_t i = 0; i < count; i++) {
         const int32_t *said = (const int32_t *)program.buf + 2 * i;
         nodes[i].op = said[0];
         nodes[i].arg = said[1];
     }
-    if (first < 0 || skip < 0 || count < 1 || check(nodes, count, 0, 0) != count) {
+    if (skip < 0 || count < 1 || check(nodes, count, 0, 0) != count) {
         PyErr_SetString(PyExc_ValueError, "this is no program");
         goto end;
     }
@@ -203,7 +211,7 @@ static PyObject *columns(PyObject *self, PyObject *args) {
             goto end;
         }
     bad = PyBytes_FromStringAndSize(NULL, rows);
-    if (!bad || all(nodes, count, marks, &data, (const int32_t *)offsets.buf + first, bounds, which.buf, rows, skip,
+    if (!bad || all(nodes, count, marks, &data, (const int32_t *)offsets.buf + first, bounds - first, which.buf, rows, skip,
                     (uint8_t *)PyBytes_AS_STRING(bad)))
         goto end;
     found = PyList_New(count);

@@ -37,6 +37,25 @@ static int check_range(const i32 *a, Py_ssize_t n, i32 low, i32 high) {
     return bad ? BAD_INDEX : OK;
 }
 
+/* The topics of each class ascend, and none is there twice: whoever counts what a member wants counts each once. */
+static int check_classes(const i32 *off, i32 n, const i32 *topics) {
+    i32 bad = 0;
+    for (i32 c = 0; c < n; c++)
+        for (i32 k = off[c] + 1; k < off[c + 1]; k++) bad |= topics[k] <= topics[k - 1];
+    return bad ? BAD_INDEX : OK;
+}
+
+/* Each of the numbers below n is there once. */
+static int check_permutation(const i32 *a, i32 n) {
+    i32 bad = 0;
+    uint8_t *seen = calloc((size_t)n + 1, 1);
+    if (!seen) return NO_MEMORY;
+    if (check_range(a, n, 0, n)) bad = 1;
+    for (i32 i = 0; !bad && i < n; i++) bad = seen[a[i]]++;
+    free(seen);
+    return bad ? BAD_INDEX : OK;
+}
+
 /* ---- uniform, one subscription for all ---------------------------------------------------------------------- */
 
 static int homogeneous(Problem *p) {
@@ -228,7 +247,8 @@ static int cmp_topic(const void *a, const void *b) {
     const TopicKey *x = a, *y = b;
     if (x->ratio != y->ratio) return x->ratio > y->ratio ? -1 : 1;
     if (x->subs != y->subs) return x->subs < y->subs ? -1 : 1;
-    return (x->rank > y->rank) - (x->rank < y->rank);
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return (x->topic > y->topic) - (x->topic < y->topic);
 }
 
 /* Lists the subscribers of each topic in member order. A topic of a single class shares the list of that class's
@@ -411,6 +431,9 @@ out:
 
 /* ---- Python -------------------------------------------------------------------------------------------------- */
 
+enum { MOST_INTS = INT32_MAX / 4 - 64 }; /* four times as many, and some, are counted in 32 bits */
+static const i32 NOTHING;
+
 typedef struct { Py_buffer v[7]; int n; } Buffers;
 
 static void release(Buffers *b) { while (b->n > 0) PyBuffer_Release(&b->v[--b->n]); }
@@ -418,11 +441,11 @@ static void release(Buffers *b) { while (b->n > 0) PyBuffer_Release(&b->v[--b->n
 static int ints(PyObject *o, Buffers *b, const i32 **out, Py_ssize_t *len) {
     if (PyObject_GetBuffer(o, &b->v[b->n], PyBUF_C_CONTIGUOUS) < 0) return -1;
     Py_buffer *v = &b->v[b->n++];
-    if (v->len % (Py_ssize_t)sizeof(i32) || (v->len && (uintptr_t)v->buf % sizeof(i32)) || v->len / 4 > INT32_MAX - 8) {
+    if (v->len % (Py_ssize_t)sizeof(i32) || (v->len && (uintptr_t)v->buf % sizeof(i32)) || v->len / 4 > MOST_INTS) {
         PyErr_SetString(PyExc_ValueError, "not a buffer of 32-bit integers");
         return -1;
     }
-    *out = v->buf;
+    *out = v->len ? v->buf : &NOTHING; /* an empty buffer may be at NULL, where nothing may be counted from */
     *len = v->len / (Py_ssize_t)sizeof(i32);
     return 0;
 }
@@ -446,7 +469,8 @@ static int problem(PyObject *const *args, Buffers *b, Problem *p, const i32 **th
     p->n_members = (i32)n_of;
     p->n_parts = p->off[n_off - 1];
     if (p->n_parts < 0 || check_offsets(p->off, p->n_topics, p->n_parts) || check_offsets(p->class_off, p->n_classes, n_ct) ||
-        check_range(p->class_topics, n_ct, 0, p->n_topics) || check_range(p->class_of, n_of, 0, p->n_classes)) {
+        check_range(p->class_topics, n_ct, 0, p->n_topics) ||
+        check_classes(p->class_off, p->n_classes, p->class_topics) || check_range(p->class_of, n_of, 0, p->n_classes)) {
         fail(BAD_INDEX);
         return -1;
     }
@@ -488,11 +512,11 @@ static PyObject *py_range(PyObject *self, PyObject *const *args, Py_ssize_t narg
     if (nargs != 5) { PyErr_SetString(PyExc_TypeError, "range takes 5 arrays"); return NULL; }
     int n_order = problem(args, &b, &p, &order);
     if (n_order < 0) goto out;
-    if (n_order != p.n_members || check_range(order, n_order, 0, p.n_members)) { fail(BAD_INDEX); goto out; }
+    int rc = n_order == p.n_members ? check_permutation(order, n_order) : BAD_INDEX;
+    if (rc != OK) { fail(rc); goto out; }
     out = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)p.n_parts * (Py_ssize_t)sizeof(i32));
     if (!out) goto out;
     p.owner = (i32 *)(void *)PyByteArray_AS_STRING(out);
-    int rc = OK;
     Py_BEGIN_ALLOW_THREADS
     if (p.n_members) rc = range_assign(&p, order);
     else memset(p.owner, 0xff, (size_t)p.n_parts * sizeof(i32));
@@ -643,6 +667,18 @@ static int member_slice(Slice *s, long m) {
     return 0;
 }
 
+/* The partitions that begin at s->at and are of one topic, which is topic *t or a later one: sets it, and returns where
+ * they end. -1: they do not ascend, or the offsets do not. */
+static i32 run_of(const Slice *s, i32 *t) {
+    i32 stop = s->at, q = s->parts[stop];
+    if (s->n_topics < 1) { fail(BAD_INDEX); return -1; }
+    *t = topic_of(s->off, s->n_topics, q, *t);
+    i32 low = s->off[*t], high = s->off[*t + 1];
+    while (stop < s->end && s->parts[stop] >= low && s->parts[stop] < high) stop++;
+    if (stop == s->at) { fail(BAD_INDEX); return -1; }
+    return stop;
+}
+
 static int slice(PyObject *const *args, Buffers *b, Slice *s) {
     long m = PyLong_AsLong(args[4]);
     if (m == -1 && PyErr_Occurred()) return -1;
@@ -670,10 +706,8 @@ static PyObject *dict_of(Slice *s) {
     PyObject *out = PyDict_New();
     i32 t = 0;
     while (out && s->at < s->end) {
-        t = topic_of(s->off, s->n_topics, s->parts[s->at], t);
-        i32 stop = s->at;
-        while (stop < s->end && s->parts[stop] < s->off[t + 1]) stop++;
-        PyObject *tuple = tuple_of(s->parts + s->at, stop - s->at, s->off[t]);
+        i32 stop = run_of(s, &t);
+        PyObject *tuple = stop < 0 ? NULL : tuple_of(s->parts + s->at, stop - s->at, s->off[t]);
         if (!tuple || PyDict_SetItem(out, PyTuple_GET_ITEM(s->ids, t), tuple) < 0) Py_CLEAR(out);
         Py_XDECREF(tuple);
         s->at = stop;
@@ -718,14 +752,14 @@ static int held(Slice *s, PyObject *had, PyObject *within) {
     i32 t = 0;
     Py_ssize_t topics = 0;
     while (s->at < s->end) {
-        t = topic_of(s->off, s->n_topics, s->parts[s->at], t);
+        i32 first = s->at, stop = run_of(s, &t);
+        if (stop < 0) return -1;
         PyObject *id = PyTuple_GET_ITEM(s->ids, t), *epochs = PyDict_GetItemWithError(had, id);
         if (!epochs) return PyErr_Occurred() ? -1 : 0;
         if (!PyDict_Check(epochs)) { PyErr_SetString(PyExc_TypeError, "partitions of a topic must be a dict"); return -1; }
         int in = PySet_Contains(within, id);
         if (in <= 0) return in;
-        i32 first = s->at;
-        for (; s->at < s->end && s->parts[s->at] < s->off[t + 1]; s->at++) {
+        for (; s->at < stop; s->at++) {
             PyObject *number = PyLong_FromLong(s->parts[s->at] - s->off[t]);
             if (!number) return -1;
             in = PyDict_Contains(epochs, number);
@@ -802,17 +836,14 @@ static PyObject *py_avro_partitions(PyObject *self, PyObject *const *args, Py_ss
     if (!PyBytes_Check(args[5])) { PyErr_SetString(PyExc_TypeError, "the head must be bytes"); return NULL; }
     if (slice(args, &b, &s)) goto out;
     i32 topics = 0, t = 0;
-    for (i32 k = s.at; k < s.end; topics++) {
-        t = topic_of(s.off, s.n_topics, s.parts[k], t);
-        while (k < s.end && s.parts[k] < s.off[t + 1]) k++;
-    }
+    for (Slice k = s; k.at < k.end; topics++)
+        if ((k.at = run_of(&k, &t)) < 0) goto out;
     if (raw(&o, PyBytes_AS_STRING(args[5]), PyBytes_GET_SIZE(args[5]))) goto out;
     if (topics) zigzag(&o, topics);
     t = 0;
     while (s.at < s.end) {
-        t = topic_of(s.off, s.n_topics, s.parts[s.at], t);
-        i32 stop = s.at;
-        while (stop < s.end && s.parts[stop] < s.off[t + 1]) stop++;
+        i32 stop = run_of(&s, &t);
+        if (stop < 0) goto out;
         PyObject *head_of = PyTuple_GET_ITEM(s.ids, t);
         if (!PyBytes_Check(head_of)) { PyErr_SetString(PyExc_TypeError, "each topic must be bytes"); goto out; }
         size_t size = (size_t)PyBytes_GET_SIZE(head_of);
@@ -917,6 +948,7 @@ static PyObject *py_avro_strings(PyObject *self, PyObject *const *args, Py_ssize
     if (n == -1 && PyErr_Occurred()) return NULL;
     const uint8_t *d = (const uint8_t *)PyBytes_AS_STRING(args[0]);
     Py_ssize_t size = PyBytes_GET_SIZE(args[0]), at = 0;
+    if (n < 0 || n > size) { PyErr_SetString(PyExc_ValueError, "a string does not end"); return NULL; }
     PyObject *out = PyTuple_New(n);
     for (long i = 0; out && i < n; i++) {
         int64_t len;

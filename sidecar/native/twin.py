@@ -201,6 +201,8 @@ def avro(*parts: int | str | bytes) -> bytes:
 
 def avro_strings(raw: bytes, count: int) -> tuple[str, ...]:
     """Decode the first `count` strings of an Avro value. Raises ValueError if it holds fewer."""
+    if count < 0:
+        raise ValueError("a string does not end")
     found: list[str] = []
     p = 0
     for _ in range(count):

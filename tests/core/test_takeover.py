@@ -3,11 +3,13 @@ who has not been heard here."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sidecar.core.classic.events import JoinReply
 from sidecar.core.consumer.config import ConsumerConfig
-from sidecar.core.consumer.records import MemberState
+from sidecar.core.consumer.records import MemberRecord, MemberState
 from sidecar.core.errors import Code
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import Client, World, topic
@@ -100,3 +102,15 @@ def test_a_classic_member_that_does_not_come_back_stays_as_long(phase: str) -> N
     assert other.member_id in world.member_ids("g")
     world.sleep(2_000)
     assert other.member_id not in world.member_ids("g")
+
+
+def test_a_record_that_names_a_topic_twice_names_it_once() -> None:
+    """Whoever may write to the state topic could otherwise stop the group's assignments: the kernels refuse them."""
+    world, clients = consumers(2)
+    world.log = [replace(r, topic_names=("t", "t")) if isinstance(r, MemberRecord) else r for r in world.log]
+    world.shard = world.rebuilt(0)
+    world.topics(topic(1, "t", 20))
+    for _ in range(4):
+        for c in clients:
+            assert c.heartbeat().code == Code.NONE
+    assert sum(len(ps) for c in clients for ps in c.owned.values()) == 20

@@ -4,8 +4,8 @@
 
 Without `--guided` the inputs are changed at random, and the same seed gives the same inputs. With it atheris (the extra
 `fuzz`) is led by the coverage of the Python code. `--asan` compiles the C extensions with gcc's AddressSanitizer and
-runs on them. An input that raises, takes longer than `--slow-ms` or lets the memory grow is printed in hexadecimal, and
-the exit code is 1; `--replay HEX --only TARGET` runs it again.
+UndefinedBehaviorSanitizer, and runs on them: `make sanitize`. An input that raises, takes longer than `--slow-ms` or
+lets the memory grow is printed in hexadecimal, and the exit code is 1; `--replay HEX --only TARGET` runs it again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from types import FrameType
 
 NATIVE = "SIDECAR_FUZZ_NATIVE"
 """Folder of the extensions that were compiled with the sanitizer."""
+NATIVES = ("_columns", "_kernel", "_wire")
 GROWS_MIB = 300
 FINDINGS_MAX = 5
 
@@ -52,7 +53,7 @@ def load_native(folder: str) -> None:
     """Put the extensions of this folder in the place of the installed ones."""
     import sidecar
 
-    for name in ("_kernel", "_wire"):
+    for name in NATIVES:
         full = f"sidecar.native.{name}"
         spec = importlib.util.spec_from_file_location(full, next(Path(folder).glob(f"{name}.*")))
         assert spec is not None and spec.loader is not None, sidecar
@@ -146,7 +147,7 @@ def with_sanitizer(argv: list[str]) -> int:
     folder = tempfile.mkdtemp(prefix="sidecar-asan-")
     source = Path(sidecar.__file__).parent / "native"
     include = sysconfig.get_paths()["include"]
-    for name in ("_kernel", "_wire"):
+    for name in NATIVES:
         out = f"{folder}/{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
         flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-shared", "-fPIC"]
         subprocess.run(["gcc", *flags, f"-I{include}", str(source / f"{name}.c"), "-o", out], check=True)

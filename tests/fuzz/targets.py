@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.fuzz import rooms, wire
+from tests.fuzz import kernels, rooms, wire
 
 
 @dataclass(frozen=True)
@@ -28,5 +28,7 @@ TARGETS: dict[str, Target] = {
     "link": Target(rooms.link, rooms.link_seeds, 0.06),
     "state topic": Target(rooms.state, rooms.state_seeds, 0.04),
     "settings": Target(rooms.settings, rooms.settings_seeds, 0.002),
+    "kernels": Target(kernels.kernels, kernels.kernel_seeds, 0.1),
+    "columns": Target(kernels.columns, kernels.column_seeds, 0.1),
     "session": Target(rooms.session, rooms.session_seeds, 0.01),
 }

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.classic import embedded
 from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey
-from tests.fuzz.run import fuzz, replay
+from tests.fuzz.run import NATIVES, fuzz, replay
 from tests.fuzz.targets import TARGETS
 from tests.harness.tiers import Seeds
 from tests.inprocess.house import Counted, Lines
@@ -54,6 +56,12 @@ def test_only_documented_exceptions_come_of_changed_bytes(name: str, seeds: Seed
         f"{what}: python -m tests.fuzz.run --only {name!r} --replay {data.hex()}" for data, what in result.findings
     ]
     assert not again, "\n".join(again)
+
+
+def test_the_sanitizer_has_every_extension() -> None:
+    """`make sanitize` compiles these and no others."""
+    folder = Path(__file__).parents[2] / "sidecar" / "native"
+    assert sorted(NATIVES) == sorted(c.stem for c in folder.glob("*.c"))
 
 
 @pytest.mark.parametrize("found", FOUND)

@@ -52,11 +52,49 @@ def ints(*values: int) -> array[int]:
         (ints(0, 4), ints(0), ints(0, 2), ints(0), ints(0), ints(-1, -1, -1, -1)),  # offsets beyond the end
         (ints(4, 0), ints(0), ints(0, 1), ints(0), ints(0), ints()),  # offsets that fall
         (ints(), ints(), ints(), ints(), ints(), ints()),
+        (ints(0, 4), ints(0), ints(0, 2), ints(0, 0), ints(0), ints(-1, -1, -1, -1)),  # a class names a topic twice
+        (ints(0, 1, 2), ints(0, 1), ints(0, 2, 3), ints(1, 0, 1), ints(0, 1), ints(-1, -1)),  # in another order
     ],
 )
 def test_bad_indices_are_refused(args: tuple[array[int], ...]) -> None:
     with pytest.raises(ValueError, match="range"):
         _kernel.uniform(*args)
+
+
+@pytest.mark.parametrize("order", [ints(0, 0), ints(1, 2), ints(-1, 0), ints(0), ints(0, 1, 2)])
+def test_an_order_that_is_no_permutation_is_refused(order: array[int]) -> None:
+    """Symptom: who was there twice was given partitions of both, and memory behind the result was written to."""
+    off, classes = ints(0, 1, 2), (ints(0, 1, 3), ints(0, 0, 1), ints(0, 1))
+    assert _kernel.range_(off, ints(1, 0), *classes) == twin.range_(off, ints(1, 0), *classes)
+    with pytest.raises(ValueError, match="range"):
+        _kernel.range_(off, order, *classes)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (ints(0, 1), ints(3), ints(4), (), 0),  # partitions, but no topic
+        (ints(0, 1), ints(0), ints(3, 1, 4), (b"a", b"b"), 0),  # offsets that fall
+        (ints(0, 2), ints(2, 0), ints(0, 2, 4), (b"a", b"b"), 0),  # partitions that do not ascend by topic
+    ],
+)
+def test_a_table_that_is_none_is_refused(args: Any) -> None:
+    csr, parts, off, ids, member = args
+    for call in (
+        lambda: _kernel.partitions(*args),
+        lambda: _kernel.partitions_all(csr, parts, off, ids, ints(member)),
+        lambda: _kernel.avro_partitions(csr, parts, off, ids, member, b""),
+        lambda: _kernel.held(csr, parts, off, ids, member, {i: {0: 1} for i in ids}, frozenset(ids)),
+    ):
+        with pytest.raises(ValueError, match="range"):
+            call()
+
+
+@pytest.mark.parametrize("impl", [_kernel.avro_strings, twin.avro_strings], ids=["compiled", "twin"])
+@pytest.mark.parametrize("count", [-1, -5, 1 << 62])
+def test_a_count_that_cannot_be_is_refused(impl: Any, count: int) -> None:
+    with pytest.raises(ValueError, match="does not end"):
+        impl(b"\2a", count)
 
 
 def test_what_is_no_buffer_of_ints_is_refused() -> None:

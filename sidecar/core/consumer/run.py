@@ -119,7 +119,8 @@ def _layout(inp: RunInput, subs: Mapping[Subscription, None]) -> KnownLayout:
         had = known.packed.get(sub)
         if had is None or had[0] is not regex:
             names = sub.names if regex is None else {*sub.names, *regex.topics}
-            had = (regex, bytes(pack(sorted(place[n] for n in names if n in place))))
+            # A set: a record of the state topic may name a topic twice, and the kernels want each once.
+            had = (regex, bytes(pack(sorted({place[n] for n in names if n in place}))))
         packed[sub] = had
     classes: dict[bytes, int] = {}
     class_of = {sub: classes.setdefault(p[1], len(classes)) for sub, p in packed.items()}
