@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
+from sidecar.link.crowd import gives_way
 from sidecar.link.ports import Logger, Tasks
 
 PING, LEFT = b"ping from sidecar-%d", b"left"
@@ -67,18 +68,31 @@ class Answers(Protocol):
 
 
 # ---- answering ----------------------------------------------------------------------------------------------------
+Links: TypeAlias = "dict[asyncio.BaseTransport, _Echo]"
+
+
 class _Echo(asyncio.Protocol):
-    def __init__(self, links: dict[asyncio.BaseTransport, None]) -> None:
+    """Strangers may come, too: they keep no peer out."""
+
+    def __init__(self, links: Links) -> None:
         self._links = links
+        self.heard_s = time.monotonic()
+        self.host = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.host = str((transport.get_extra_info("peername") or ("",))[0])
         if len(self._links) >= LISTENS_MAX:
-            self._transport.abort()
-        else:
-            self._links[transport] = None
+            silent = gives_way(self._links.values(), lambda e: e.host, lambda e: e.heard_s)
+            silent.end()
+        self._links[transport] = self
+
+    def end(self) -> None:
+        self._links.pop(self._transport, None)
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        self.heard_s = time.monotonic()
         self._transport.write(data[:ECHO_BYTES])
 
     def pause_writing(self) -> None:
@@ -91,17 +105,26 @@ class _Echo(asyncio.Protocol):
 class PeerListener:
     """Where peers ping this sidecar. `port` is the one that they are told."""
 
-    def __init__(self, server: asyncio.Server, links: dict[asyncio.BaseTransport, None], port: int) -> None:
-        self._server, self._links = server, links
+    def __init__(self, servers: Sequence[asyncio.Server], links: Links, port: int) -> None:
+        self._servers, self._links = servers, links
         self.port = port
 
     @staticmethod
-    async def open(host: str, port: int, advertised: int = 0) -> PeerListener:
-        """Port 0: any that is free. `advertised`: what peers are told instead; 0: the same. Raises OSError."""
-        links: dict[asyncio.BaseTransport, None] = {}
+    async def open(hosts: Sequence[str], port: int, advertised: int = 0) -> PeerListener:
+        """Port 0: any that is free, the same at all addresses. `advertised`: what peers are told instead; 0: the same.
+        Raises OSError."""
+        links: Links = {}
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: _Echo(links), host, port, reuse_address=True)
-        return PeerListener(server, links, advertised or int(server.sockets[0].getsockname()[1]))
+        servers: list[asyncio.Server] = []
+        try:
+            for host in hosts:
+                servers.append(await loop.create_server(lambda: _Echo(links), host, port, reuse_address=True))
+                port = int(servers[0].sockets[0].getsockname()[1])
+        except OSError:
+            for server in servers:
+                server.close()
+            raise
+        return PeerListener(servers, links, advertised or port)
 
     def say_left(self) -> None:
         """To all that are linked: this sidecar owns nothing any more."""
@@ -109,7 +132,8 @@ class PeerListener:
             cast(asyncio.Transport, transport).write(LEFT)
 
     def close(self) -> None:
-        self._server.close()
+        for server in self._servers:
+            server.close()
         for transport in list(self._links):
             transport.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from sidecar.coordinator.rules import Rules
@@ -13,14 +13,23 @@ from sidecar.core.consumer import records as consumer
 from sidecar.core.placement import partition_for
 from sidecar.core.records import Record
 from sidecar.state.codec import StateCodec
+from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
 
 PROGRESS = (classic.Kind.GROUP, consumer.Kind.TARGET_METADATA)
 
 
+LOOKED_AT = 16
+"""Records between two turns of others: a group may have thousands, and clients must not wait for them."""
+Slices = Generator[None, None, Any]
+
+
+def _there(state: StateLog, group_id: str) -> Mapping[StateKey, bytes]:
+    return state.partitions[partition_for(group_id, len(state.partitions))].groups.get(group_id, {})
+
+
 def _records(state: StateLog, codec: StateCodec, group_id: str, kinds: tuple[str, ...] = ()) -> Iterable[Record]:
-    there = state.partitions[partition_for(group_id, len(state.partitions))].groups.get(group_id, {})
-    for key, value in there.items():
+    for key, value in list(_there(state, group_id).items()):  # it may change between two slices
         if kinds and key.kind not in kinds:
             continue
         try:
@@ -39,10 +48,10 @@ def last_assignment(state: StateLog, codec: StateCodec, group_id: str) -> int:
     return -1
 
 
-def picture(state: StateLog, codec: StateCodec, rules: Rules, group_id: str) -> dict[str, object] | None:
-    """None: neither is it here nor was anything said of it."""
-    records = list(_records(state, codec, group_id))
-    if not records and group_id not in rules.overrides and not rules.wanted(group_id):
+def picture(state: StateLog, codec: StateCodec, rules: Rules, group_id: str) -> Slices:
+    """The group as a dict, a little at a time. None: neither is it here nor was anything said of it."""
+    kinds = {key.kind for key in _there(state, group_id)}
+    if not kinds and group_id not in rules.overrides and not rules.wanted(group_id):
         return None
     found: dict[str, object] = {
         "group": group_id,
@@ -51,17 +60,20 @@ def picture(state: StateLog, codec: StateCodec, rules: Rules, group_id: str) -> 
         "why": rules.why(group_id),
         "rebalance": rules.order(group_id),
     }
-    if any(isinstance(r, classic.GroupRecord) for r in records):
-        found |= _classic(records)
-    elif records:
-        found |= _consumer(records)
+    records = _records(state, codec, group_id)  # one after the other: to let go of thousands takes its time, too
+    if classic.Kind.GROUP in kinds:
+        found |= yield from _classic(records)
+    elif kinds:
+        found |= yield from _consumer(records)
     return found
 
 
-def _classic(records: Iterable[Record]) -> dict[str, object]:
+def _classic(records: Iterable[Record]) -> Slices:
     found: dict[str, object] = {"type": "classic"}
     members: dict[str, dict[str, Any]] = {}
-    for r in records:
+    for i, r in enumerate(records):
+        if i % LOOKED_AT == 0:
+            yield
         if isinstance(r, classic.GroupRecord):
             found |= {"state": str(r.state), "generation": r.generation, "protocol": r.protocol, "because": r.why}
             found |= {"leader": r.leader} | ({"generation": "unknown until all have joined"} if r.adopted else {})
@@ -77,13 +89,15 @@ def _classic(records: Iterable[Record]) -> dict[str, object]:
             owned = assigned(r.assignment)
             told = f"{len(r.assignment)} bytes" if owned is None else {t: list(ps) for t, ps in owned.items()}
             members.setdefault(r.member_id, {})["owns"] = told
-    return {**found, "members": [{"member": m, **of} for m, of in sorted(members.items())]}
+    return {**found, "members": (yield from _sorted(members))}
 
 
-def _consumer(records: Iterable[Record]) -> dict[str, object]:
+def _consumer(records: Iterable[Record]) -> Slices:
     found: dict[str, object] = {"type": "consumer"}
     members: dict[str, dict[str, Any]] = {}
-    for r in records:
+    for i, r in enumerate(records):
+        if i % LOOKED_AT == 0:
+            yield
         if isinstance(r, consumer.GroupRecord):
             found |= {"epoch": r.epoch, "because": r.why}
         elif isinstance(r, consumer.TargetMetadataRecord):
@@ -103,4 +117,13 @@ def _consumer(records: Iterable[Record]) -> dict[str, object]:
                 owns={names.get(t, t.hex()): sorted(ps) for t, ps in r.assigned.items()},
                 gives_up={names.get(t, t.hex()): sorted(ps) for t, ps in r.pending.items()},
             )
-    return {**found, "members": [{"member": m, **of} for m, of in sorted(members.items())]}
+    return {**found, "members": (yield from _sorted(members))}
+
+
+def _sorted(members: dict[str, dict[str, Any]]) -> Slices:
+    found: list[dict[str, Any]] = []
+    for i, member_id in enumerate(sorted(members)):
+        if i % LOOKED_AT == 0:
+            yield
+        found.append({"member": member_id, **members[member_id]})
+    return found

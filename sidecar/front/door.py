@@ -1,9 +1,9 @@
 """Which connections are let in, and which have been quiet for too long. front.py decides what becomes of requests.
 
-Limits and defaults are Kafka's (max.connections, max.connections.per.ip, max.connection.creation.rate of KIP-612,
-connections.max.idle.ms), with one difference: one connection too many is closed at once, where a broker leaves it in
-the backlog of its socket. Those that come faster than they may stand in a line, as long as that backlog, and nothing of
-them is read until their turn.
+Limits are Kafka's (max.connections, max.connections.per.ip, max.connection.creation.rate of KIP-612,
+connections.max.idle.ms), with one difference: a broker leaves one connection too many in the backlog of its socket.
+Here the oldest one that has never sent a request gives way to it, and where there is none it is closed at once. Those
+that come faster than they may stand in a line, as long as that backlog, and nothing of them is read until their turn.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ LOOKS = 10
 @dataclass(frozen=True)
 class DoorSettings:
     """`per_address`: for single addresses instead of `per_address_max`. `idle_s` 0: connections may be quiet for ever.
+    `first_s`: a connection without any request is closed after so long.
     `rate`: new connections a second, and at once; `line`: so many that came faster wait, more are closed. `repeat_s`: a
     refusal for the same reason is logged so often."""
 
@@ -33,6 +34,7 @@ class DoorSettings:
     per_address_max: int = 2_147_483_647
     per_address: Mapping[str, int] = field(default_factory=dict)
     idle_s: float = 600.0
+    first_s: float = 30.0
     repeat_s: float = 10.0
     rate: int = 2_147_483_647
     line: int = 1_024
@@ -42,6 +44,9 @@ class Door:
     def __init__(self, settings: DoorSettings, figures: Figures, log: Logger) -> None:
         self.settings = settings
         self.sessions: dict[Session, None] = {}
+        self._silent: dict[Session, float] = {}
+        """Those that have sent no request so far, the oldest first, since when. Some have sent one meanwhile."""
+        self._first: asyncio.TimerHandle | None = None
         self.pauses = dict.fromkeys(PAUSES, 0)
         """How often reading was paused, by reason. Told when somebody looks: it is on the way of all bytes."""
         self._figures, self._log = figures, log
@@ -68,13 +73,14 @@ class Door:
         if s.idle_s and not self._looking:
             self._looking = True
             asyncio.get_running_loop().call_later(s.idle_s / LOOKS, self._look)
-        if len(self.sessions) > s.connections_max:
-            return "too_many_connections"
         if self._from[host] > s.per_address.get(host, s.per_address_max):
-            return "too_many_from_address"
+            return "too_many_from_address"  # before anybody gives way to it
+        if len(self.sessions) > s.connections_max and not self._make_room():
+            return "too_many_connections"
         wait_s = 0.0 if session.had_turn else self._turn()
         if wait_s is None:
             return "connection_rate"
+        self._is_silent(session, wait_s)
         if wait_s > 0:  # a session that comes too early waits for its turn
             session.waits_for_turn = True
             asyncio.get_running_loop().call_later(wait_s, session.let_in)
@@ -84,10 +90,10 @@ class Door:
         """Of a connection that has to prove itself before it becomes a session: why it is one too many, or "" and for
         how many seconds it has to wait for its turn. One that need not go counts until `let_go`."""
         s = self.settings
-        if len(self.sessions) + self._arriving >= s.connections_max:
-            return "too_many_connections", 0.0
         if self._from[host] >= s.per_address.get(host, s.per_address_max):
             return "too_many_from_address", 0.0
+        if len(self.sessions) + self._arriving >= s.connections_max and not self._make_room():
+            return "too_many_connections", 0.0
         wait_s = self._turn()
         if wait_s is None:
             return "connection_rate", 0.0
@@ -99,6 +105,41 @@ class Door:
         """It is a session in a moment, or gone."""
         self._arriving -= 1
         self._one_less(host)
+
+    # ---- connections without a request --------------------------------------------------------------------
+    def _is_silent(self, session: Session, wait_s: float) -> None:
+        """Its time begins when it is read."""
+        self._silent[session] = asyncio.get_running_loop().time() + wait_s
+        if self._first is None:
+            self._first = asyncio.get_running_loop().call_later(self.settings.first_s, self._look_at_first)
+
+    def _oldest_silent(self) -> Session | None:
+        """Each that has sent a request meanwhile is passed over once, and never comes again."""
+        while self._silent:
+            session = next(iter(self._silent))
+            if not session.conn.requests:
+                return session
+            del self._silent[session]
+        return None
+
+    def _make_room(self) -> bool:
+        """Whether another connection has given its place up."""
+        oldest = self._oldest_silent()
+        if oldest is None or oldest.waits_for_turn:  # then all the others wait, too
+            return False
+        del self._silent[oldest]
+        oldest.abort("crowded_out")
+        return True
+
+    def _look_at_first(self) -> None:
+        loop, self._first = asyncio.get_running_loop(), None
+        while (oldest := self._oldest_silent()) is not None:
+            until_s = self._silent[oldest] + self.settings.first_s
+            if until_s > loop.time():
+                self._first = loop.call_at(until_s, self._look_at_first)
+                return
+            del self._silent[oldest]
+            oldest.close("no_request")
 
     def _turn(self) -> float | None:
         """In how many seconds it is the next connection's turn; None: the line is too long."""
@@ -112,6 +153,7 @@ class Door:
     def gone(self, session: Session, cause: str) -> None:
         if session in self.sessions:
             del self.sessions[session]
+            self._silent.pop(session, None)
             self._active.inc(-1)
             self._figures("closed", cause).inc()
             self._one_less(session.host)

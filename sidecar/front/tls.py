@@ -15,16 +15,13 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 
+from sidecar.front.accepting import Acceptor
 from sidecar.front.certificates import Certificates
 from sidecar.front.front import Front
 from sidecar.front.refusals import ARRIVING
 from sidecar.front.session import Session
 from sidecar.link.ports import Figures, Logger, Tasks
 
-ACCEPTS = 16
-"""Connections accepted before the loop turns."""
-AGAIN_S = 1.0
-"""When there are no files for more connections, nobody is accepted for so long."""
 CROWDED_S = 0.5
 SHUTDOWN_S = 5.0
 """For a client to say that it has heard the end."""
@@ -80,7 +77,6 @@ class TlsListener:
         self._certificates = certificates
         self._settings = certificates.settings
         self._figures = figures
-        self._log = log
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._arrivals: dict[_Arrival, None] = {}
@@ -89,44 +85,15 @@ class TlsListener:
         self._next: asyncio.Handle | None = None
         self._relief: asyncio.TimerHandle | None = None
         self._closed = False
-        self.sockets: list[socket.socket] = []
+        self._acceptor = Acceptor(self._arrived, log)
+        self.open = self._acceptor.open
+        self.sockets = self._acceptor.sockets
         figures("tls_under_way").set_function(lambda: len(self._under_way))
-
-    async def open(self, host: str, port: int, backlog: int, inherited: socket.socket | None = None) -> None:
-        """`inherited`: a socket that somebody else has bound, in the place of a new one. Raises OSError."""
-        if inherited is None:
-            await self._bind(host, port, backlog)
-        else:
-            inherited.listen(backlog)
-            inherited.setblocking(False)
-            self.sockets.append(inherited)
-        for sock in self.sockets:
-            self._loop.add_reader(sock, self._accept, sock)
-
-    async def _bind(self, host: str, port: int, backlog: int) -> None:
-        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        try:
-            for family, kind, proto, _, address in dict.fromkeys(found):
-                sock = socket.socket(family, kind, proto)
-                self.sockets.append(sock)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if family == socket.AF_INET6:
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                sock.bind(address)
-                sock.listen(backlog)
-                sock.setblocking(False)
-        except OSError:
-            for sock in self.sockets:
-                sock.close()
-            raise
 
     def close(self) -> None:
         """Nobody is accepted any more, and handshakes under way end."""
         self._closed = True
-        for sock in self.sockets:
-            self._loop.remove_reader(sock)
-            sock.close()
+        self._acceptor.close()
         for arrival in list(self._arrivals):
             self._end(arrival)
         for handle in (self._next, self._relief):
@@ -134,30 +101,15 @@ class TlsListener:
                 handle.cancel()
 
     # ---- arrival ------------------------------------------------------------------------------------------
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTS):
-            try:
-                sock, address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as exc:
-                self._log.error("no connection accepted for a while", error=exc.strerror or str(exc))
-                self._loop.remove_reader(listening)
-                self._loop.call_later(AGAIN_S, self._accept_again, listening)
-                return
-            self._arrived(sock, str(address[0]))
-
-    def _accept_again(self, listening: socket.socket) -> None:
-        if not self._closed:
-            self._loop.add_reader(listening, self._accept, listening)
-
     def _arrived(self, sock: socket.socket, host: str) -> None:
         cause, turn_s = self._front.arriving(host)
+        if cause == "too_many_connections" and self._arrivals:
+            self._fail(next(iter(self._arrivals)), "crowded_out", "all places are taken, and others have come since")
+            cause, turn_s = self._front.arriving(host)
         if cause:
             self._figures("tls_handshakes", cause).inc()
             sock.close()
             return
-        sock.setblocking(False)
         wait_s = turn_s + self._settings.handshake_s
         arrival = _Arrival(sock, host, self._loop.time() + wait_s)
         self._arrivals[arrival] = None

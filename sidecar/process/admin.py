@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from sidecar.link.ports import Logger
+import msgspec
+
+from sidecar.front.accepting import Acceptor
 from sidecar.process.admin_access import COOKIE, HEADERS, METRICS, PROBES, Access
-from sidecar.process.admin_page import Pages
-from sidecar.process.sections import split
+from sidecar.process.admin_door import AdminDoor
+from sidecar.process.admin_page import Pages, finished
+from sidecar.process.listening import listens_at
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -23,12 +26,16 @@ Handle = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 REFRESH_S = 1.0
 BODY_MAX = 8_192
 LINE_MAX, FIELD_MAX = 8_190, 16_380
-TLS_S = 10.0
+BACKLOG = 128
+AT_ONCE = 16
+"""Parts of an answer that become JSON before others have their turn."""
+Slices = Generator[None, None, Any]
 
 
 class Admin:
     """`problems()`: why the sidecar is not ready, and how long its start took; `owners(groups)`: who owns each
-    partition, none while unknown; `group(id)`: what the state topic says of one; `about()`: this process (about.py)."""
+    partition, none while unknown; `group(id)`: what the state topic says of one, a little at a time, None if it is not
+    there; `about()`: this process (about.py)."""
 
     def __init__(
         self,
@@ -36,11 +43,10 @@ class Admin:
         metrics: Callable[[], Awaitable[bytes]],
         problems: Callable[[], tuple[list[str], int | None]],
         owners: Callable[[list[str]], dict[str, object]],
-        group: Callable[[str], dict[str, object] | None] = lambda group_id: None,
+        group: Callable[[str], Slices] = lambda group_id: nothing(),
         about: Callable[[], dict[str, object]] = dict,
         access: Access | None = None,
         pages: Pages | None = None,
-        log: Logger | None = None,
     ) -> None:
         self._address = address
         self._metrics_text = metrics
@@ -50,13 +56,13 @@ class Admin:
         self._about = about
         self._access = access
         self._pages = pages
-        self._log = log
         self._runner: Any = None
-        self._server: asyncio.Server | None = None
-        self._timers: dict[Any, asyncio.TimerHandle] = {}
+        self._acceptor: Acceptor | None = None
+        self._door: AdminDoor | None = None
+        self._turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """Raises OSError if the address is not free."""
+        """There is an address, and so an `access`. Raises OSError if the address is not free."""
         # Only where it is asked for, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
         # which the sidecar would answer nobody.
         await asyncio.to_thread(importlib.import_module, "aiohttp.web")
@@ -70,36 +76,35 @@ class Admin:
         async def guarded(request: web.Request, handler: Handle) -> web.StreamResponse:
             return await self._guarded(request, handler)
 
-        middlewares = [headed] if self._access is None else [headed, guarded]
-        routes = web.Application(client_max_size=BODY_MAX, middlewares=middlewares)
+        address, access = self._address, self._access
+        assert address is not None and access is not None
+        routes = web.Application(client_max_size=BODY_MAX, middlewares=[headed, guarded])
         self._plain(routes)
         if self._pages is not None:
             self._pages.add_to(routes)
-        if self._access is not None and self._access.guarded:
+        if access.guarded:
             routes.router.add_post("/login", self._login)
         self._runner = web.AppRunner(
             routes,
             access_log=None,
-            keepalive_timeout=self._patience_s,
+            keepalive_timeout=access.settings.request_timeout_ms / 1000,
             max_line_size=LINE_MAX,
             max_field_size=FIELD_MAX,
             read_bufsize=1 << 14,
         )
         await self._runner.setup()
-        host, port = split(self._address or "")
-        context = None if self._access is None else self._access.context
-        tls: dict[str, Any] = {} if context is None else {"ssl": context, "ssl_handshake_timeout": TLS_S}
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connection, host, port, **tls)
+        hosts, port = listens_at(address)
+        self._door = AdminDoor(access.settings, access.context, self._runner.server, access.figures)
+        self._acceptor = Acceptor(self._door.arrived, access.log)
+        await self._acceptor.open(hosts, port, BACKLOG)
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
+        if self._door is not None:
+            self._door.close()
         if self._runner is not None:
             await self._runner.cleanup()
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
 
     def routes(self) -> set[tuple[str, str]]:
         """Method and path of what it answers, once it has started."""
@@ -112,47 +117,30 @@ class Admin:
             await asyncio.sleep(REFRESH_S)
             await asyncio.to_thread(self._access.refresh)
 
-    # ---- connections --------------------------------------------------------------------------------------
-    @property
-    def _patience_s(self) -> float:
-        return 30.0 if self._access is None else self._access.settings.request_timeout_ms / 1000
-
-    def _connection(self) -> asyncio.BaseProtocol:
-        """One more. It is closed when it has been so long since it was made, or since its last request came: whoever
-        sends a request byte by byte, or reads the answer so, holds it no longer."""
-        most = None if self._access is None else self._access.settings.connections
-        if most is not None and len(self._runner.server.connections) >= most:
-            return _Refused()
-        made: asyncio.BaseProtocol = self._runner.server()
-        self._arm(made)
-        return made
-
-    def _arm(self, connection: Any) -> None:
-        if (old := self._timers.pop(connection, None)) is not None:
-            old.cancel()
-        loop = asyncio.get_running_loop()
-        self._timers[connection] = loop.call_later(self._patience_s, self._too_slow, connection)
-
-    def _too_slow(self, connection: Any) -> None:
-        self._timers.pop(connection, None)
-        if connection.transport is not None:
-            connection.transport.abort()
-
     # ---- what every request goes through --------------------------------------------------------------------
     async def _headed(self, request: web.Request, handler: Handle) -> web.StreamResponse:
+        door = self._door
+        assert door is not None
+        door.asked(request.protocol)
+        try:
+            answer = await self._told(request, handler)
+        finally:
+            door.answered(request.protocol)
+        for name, value in HEADERS.items():
+            answer.headers.setdefault(name, value)
+        return answer
+
+    async def _told(self, request: web.Request, handler: Handle) -> web.StreamResponse:
         from aiohttp import web
 
-        self._arm(request.protocol)
         try:
-            answer = await handler(request)
+            return await handler(request)
         except web.HTTPException as exc:
             told = {"problem": exc.reason}
             answer = web.json_response(told, status=exc.status)
             if "Allow" in exc.headers:
                 answer.headers["Allow"] = exc.headers["Allow"]
-        for name, value in HEADERS.items():
-            answer.headers.setdefault(name, value)
-        return answer
+            return answer
 
     async def _guarded(self, request: web.Request, handler: Handle) -> web.StreamResponse:
         from aiohttp import web
@@ -184,8 +172,7 @@ class Admin:
         token = form.get("token")
         cookie = access.new_cookie(token) if isinstance(token, str) else None
         if cookie is None:
-            if self._log is not None:
-                self._log.warning("login at the admin endpoint refused", client=request.remote)
+            access.log.warning("login at the admin endpoint refused", client=request.remote)
             return web.json_response({"problem": "this token does not count"}, status=401)
         answer = web.json_response({"until_s": access.settings.session_s})
         answer.set_cookie(
@@ -221,8 +208,12 @@ class Admin:
 
         async def group(request: web.Request) -> web.Response:
             """One group: where it is, its members, what they own, stale claims. In ?id=, as a name may be anything."""
-            found = self._find_group(request.query.get("id", ""))
-            return web.json_response(found or {"problem": "no such group"}, status=200 if found else 404)
+            async with self._turn:  # one after the other: many at once would only take longer
+                found = await finished(self._find_group(request.query.get("id", "")))
+                parts: list[bytes] = []
+                await finished(encoded(found or {"problem": "no such group"}, parts))
+            body = b"".join(parts)
+            return web.Response(body=body, content_type="application/json", status=200 if found else 404)
 
         async def about(request: web.Request) -> web.Response:
             """Version, settings without secrets, the clock: what `sidecar doctor` compares."""
@@ -232,8 +223,25 @@ class Admin:
             routes.router.add_get(f"/{handler.__name__}", handler)
 
 
-class _Refused(asyncio.Protocol):
-    """A connection too many."""
+def nothing() -> Slices:
+    """Of a group that is not there."""
+    yield from ()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+
+def encoded(told: Any, parts: list[bytes]) -> Slices:
+    """JSON in parts. What is long are lists and objects of lists and objects."""
+    if isinstance(told, dict):
+        parts.append(b"{")
+        for i, (name, value) in enumerate(told.items()):
+            parts.append((b"," if i else b"") + msgspec.json.encode(name) + b":")
+            yield from encoded(value, parts)
+        parts.append(b"}")
+    elif isinstance(told, list):
+        parts.append(b"[")
+        for i in range(0, len(told), AT_ONCE):
+            parts.append((b"," if i else b"") + msgspec.json.encode(told[i : i + AT_ONCE])[1:-1])
+            yield
+        parts.append(b"]")
+    else:
+        parts.append(msgspec.json.encode(told))
+        yield

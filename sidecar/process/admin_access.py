@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sidecar.link.ports import Logger
+from sidecar.link.ports import Figures, Logger
 from sidecar.process.sections import AdminAccess, split
 
 PROBES, METRICS = ("/livez", "/readyz"), "/metrics"
@@ -135,10 +135,15 @@ class Access:
     open."""
 
     def __init__(
-        self, address: str, settings: AdminAccess, log: Logger, wall_s: Callable[[], float] = time.time
+        self,
+        address: str,
+        settings: AdminAccess,
+        log: Logger,
+        figures: Figures,
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
         self.settings = s = settings
-        self._log = log
+        self.log, self.figures = log, figures
         self._wall_s = wall_s
         self._key = secrets.token_bytes(32)
         self._tokens: tuple[bytes, ...] = ()
@@ -152,7 +157,7 @@ class Access:
             self._files.append(Files(paths, self._read_chain))
             self.context = tls_context(s)
         host = split(address)[0].lower()
-        own = {"localhost", host, socket.gethostname().lower()}
+        own = {"localhost", host, socket.gethostname().lower()} - {"", "*"}
         self._hosts = frozenset(own | {h.lower().rstrip(".") for h in s.hosts})
         self._warn(host)
 
@@ -161,7 +166,7 @@ class Access:
             return
         missing = [n for n, there in (("a token", self._tokens), ("TLS", self.context)) if not there]
         if missing:
-            self._log.warning(
+            self.log.warning(
                 "the admin endpoint is open to the network",
                 without=" and ".join(missing),
                 remedy="set admin_access.token_file and admin_access.tls_certificate, or take a loopback address",
@@ -182,9 +187,9 @@ class Access:
         for files in self._files:
             try:
                 if files.refresh():
-                    self._log.info("files of admin_access read again")
+                    self.log.info("files of admin_access read again")
             except AdminFault as exc:
-                self._log.error("files of admin_access not read: what was read before counts", problem=str(exc))
+                self.log.error("files of admin_access not read: what was read before counts", problem=str(exc))
 
     # ---- requests -----------------------------------------------------------------------------------------
     @property

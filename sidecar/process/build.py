@@ -46,7 +46,7 @@ from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.loopback import Loopback
 from sidecar.link.ports import Logger
 from sidecar.process.about import about
-from sidecar.process.admin import Admin
+from sidecar.process.admin import Admin, Slices, nothing
 from sidecar.process.admin_access import Access, AdminFault
 from sidecar.process.admin_page import Pages
 from sidecar.process.assignors import UnknownAssignor, load
@@ -198,11 +198,11 @@ class Coordination:
             "groups": {g: node if (node := service.owner_node(g)) >= 0 else None for g in groups},
         }
 
-    def group(self, group_id: str) -> dict[str, object] | None:
-        found = picture(self._state, self._codec, self.coordinator.moves.rules, group_id)
+    def group(self, group_id: str) -> Slices:
+        found = yield from picture(self._state, self._codec, self.coordinator.moves.rules, group_id)
         owners = self.coordinator.service.owners
         shard = owners[partition_for(group_id, len(owners))].shard
-        told = None if found is None else live(shard, group_id, now().mono_ms)
+        told = None if found is None else (yield from live(shard, group_id, now().mono_ms))
         return found if found is None or told is None else {**found, "live": told}
 
     async def stop(self) -> None:
@@ -227,8 +227,8 @@ class Starting:
     def owners(self, groups: list[str]) -> dict[str, object]:
         return {"generation": -1, "owners": [], "active": [], "groups": dict.fromkeys(groups)}
 
-    def group(self, group_id: str) -> dict[str, object] | None:
-        return None
+    def group(self, group_id: str) -> Slices:
+        return nothing()
 
     async def stop(self) -> None:
         """There is nothing to stop."""
@@ -327,10 +327,10 @@ class App:
         if s.admin is None:
             return Admin(None, *told)
         try:
-            access = Access(s.admin, s.admin_access, self.log)
+            access = Access(s.admin, s.admin_access, self.log, self.shared.metrics)
         except AdminFault as exc:
             raise StartError(f"admin_access: {exc}") from None
-        return Admin(s.admin, *told, access, Pages(s.node_id, s.role, self.problems, lambda: self.half.views), self.log)
+        return Admin(s.admin, *told, access, Pages(s.node_id, s.role, self.problems, lambda: self.half.views))
 
     async def _start(self) -> None:
         self.shared.edges.starts()
@@ -430,6 +430,6 @@ class App:
         """The owners as this sidecar knows them."""
         return self.half.owners(groups)
 
-    def group(self, group_id: str) -> dict[str, object] | None:
-        """One group as the state topic has it; None if it is not there."""
+    def group(self, group_id: str) -> Slices:
+        """One group as the state topic has it, a little at a time; None if it is not there."""
         return self.half.group(group_id)

@@ -350,6 +350,13 @@ PROCESS: dict[str, Metric] = {
         kafka="event-processing-time-ms",
         buckets=LAGS,
     ),
+    "admin_closed": Metric(
+        Counter,
+        "sidecar_admin_connections_closed",
+        "Connections to the admin endpoint that it closed: crowded_out (all places were taken, and another one came), "
+        "first_request_timeout, request_timeout, handshake.",
+        ("cause",),
+    ),
     "exporter_seconds": Metric(
         Gauge, "sidecar_exporter_refresh_seconds", "How long the last round of the exporter of offsets and lags took."
     ),

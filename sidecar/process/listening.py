@@ -26,6 +26,24 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
+def listens_at(address: str) -> tuple[list[str], int]:
+    """The addresses and the port to bind. No host, `*` and `[::]` are all addresses of both families, as at Kafka; a
+    machine without IPv6 has those of one. On one socket for both, clients of IPv4 would have addresses of IPv6."""
+    host, port = split(address)
+    if host not in ("", "*", "::"):
+        return [host], port
+    return ["0.0.0.0", "::"] if _has_ipv6() else ["0.0.0.0"], port
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::", 0))
+    except OSError:
+        return False
+    return True
+
+
 async def listen(s: Settings, front: Front, figures: Figures, log: Logger, tasks: Tasks) -> Listener:
     """Raises StartError."""
     settings = tls_settings(s)
@@ -69,7 +87,7 @@ async def _tls(
     except TlsError as exc:
         raise StartError(str(exc)) from None
     listener = TlsListener(front, certificates, figures, log, tasks)
-    await listener.open(*split(s.listen), s.limits.accept_backlog, inherited)
+    await listener.open(*listens_at(s.listen), s.limits.accept_backlog, inherited)
     tasks.spawn(certificates.watch(), "TLS files")
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificates.reload)
     log.info("listening", listen=s.listen, broker=s.broker, tls=s.tls.min_version, inherited=inherited is not None)
@@ -77,11 +95,11 @@ async def _tls(
 
 
 async def _plain(s: Settings, inherited: socket.socket | None, front: Front, log: Logger) -> Listener:
-    host, port = split(s.listen)
+    hosts, port = listens_at(s.listen)
     loop = asyncio.get_running_loop()
     backlog = s.limits.accept_backlog
     if inherited is None:
-        server = await loop.create_server(lambda: Session(front), host, port, backlog=backlog, reuse_address=True)
+        server = await loop.create_server(lambda: Session(front), hosts, port, backlog=backlog, reuse_address=True)
     else:
         server = await loop.create_server(lambda: Session(front), sock=inherited, backlog=backlog)
     for sock in server.sockets:
@@ -94,11 +112,11 @@ async def peer_listener(s: Settings) -> PeerListener | None:
     """Where other sidecars see that this one is there, if they are to look."""
     if not s.ownership.peer_links:
         return None
-    host, _ = split(s.listen)
+    hosts, _ = listens_at(s.listen)
     try:
-        return await PeerListener.open(host, s.ownership.peer_port, s.ownership.peer_advertised_port)
+        return await PeerListener.open(hosts, s.ownership.peer_port, s.ownership.peer_advertised_port)
     except OSError as exc:
         raise StartError(
-            f"cannot listen for other sidecars on {host}:{s.ownership.peer_port}: {exc.strerror or exc}. "
+            f"cannot listen for other sidecars on {hosts[0]}:{s.ownership.peer_port}: {exc.strerror or exc}. "
             "Set ownership.peer_port to a free port, or to 0."
         ) from None

@@ -21,7 +21,7 @@ from sidecar.front.front import FrontSettings
 from sidecar.kafka.cluster import Address, Cluster
 from sidecar.kafka.security import OPEN, Security
 from sidecar.link.ports import Logger
-from sidecar.process.sections import split
+from sidecar.process.sections import LimitsSection, split
 from sidecar.process.settings import Settings
 from sidecar.wire.frames import Limits
 
@@ -32,6 +32,13 @@ OTHERS_START_MS = 60_000
 def managed_by(settings: Settings) -> Patterns:
     """Is a group of this id managed, as far as the settings say?"""
     return Patterns(settings.groups.include, settings.groups.exclude, [settings.ownership.group])
+
+
+def per_address(limits: LimitsSection) -> int:
+    """Connections of one address. Kafka's default has no limit, but a broker has none of all connections either: here
+    nobody can take all of them."""
+    given = limits.connections_per_ip
+    return max(limits.connections // 2, 1) if given is None else given
 
 
 def front_settings(
@@ -56,9 +63,10 @@ def front_settings(
         memory_bytes=s.limits.queued_bytes,
         door=DoorSettings(
             connections_max=s.limits.connections,
-            per_address_max=s.limits.connections_per_ip,
+            per_address_max=per_address(s.limits),
             per_address=s.limits.connections_per_ip_overrides,
             idle_s=s.limits.idle_ms / 1000,
+            first_s=s.limits.header_timeout_ms / 1000,
             repeat_s=s.log.repeat_ms / 1000,
             rate=s.limits.connection_rate,
             line=s.limits.accept_backlog,

@@ -20,9 +20,18 @@ def address_of(text: str) -> str:
 Address = Annotated[str, AfterValidator(address_of)]
 
 
+def listen_address(text: str) -> str:
+    """`:PORT` and `*:PORT` are this port of all addresses, as in Kafka's `listeners`."""
+    address_of(f"*{text}" if text.startswith(":") else text)
+    return text
+
+
+ListenAddress = Annotated[str, AfterValidator(listen_address)]
+
+
 def admin_address(text: str) -> str:
     """PORT alone is a port on this machine."""
-    return address_of(f"127.0.0.1:{text}" if text.isdigit() else text)
+    return listen_address(f"127.0.0.1:{text}" if text.isdigit() else text)
 
 
 AdminAddress = Annotated[str, BeforeValidator(lambda given: admin_address(str(given)))]
@@ -284,10 +293,15 @@ class LimitsSection(Section):
         description="A message between the two processes that share a `link`; a longer one closes the link. The same in both.",
     )
     connections: int = Field(
-        10_000, ge=1, description="Client connections; more are closed at once. Kafka's max.connections."
+        10_000,
+        ge=1,
+        description="Client connections. To one more the oldest gives way that never sent a request; else it is closed at "
+        "once. Kafka's max.connections.",
     )
-    connections_per_ip: int = Field(
-        2_147_483_647, ge=0, description="Client connections of one address; Kafka's max.connections.per.ip."
+    connections_per_ip: int | None = Field(
+        None,
+        ge=0,
+        description="Client connections of one address; Kafka's max.connections.per.ip. Unset: half of `connections`.",
     )
     connections_per_ip_overrides: dict[str, Annotated[int, Field(ge=0)]] = Field(
         {}, description="Address -> connections; Kafka's max.connections.per.ip.overrides."
@@ -340,7 +354,9 @@ class LimitsSection(Section):
         description="Heartbeats a connection is remembered for, so that the same bytes get the same answer; 0: off.",
     )
     header_timeout_ms: int = Field(
-        30_000, ge=100, description="A group request not whole by then closes its connection."
+        30_000,
+        ge=100,
+        description="A group request not whole by then closes its connection, and so does a first request that does not come.",
     )
 
 
@@ -437,7 +453,17 @@ class AdminAccess(Section):
         "addresses always count. `*`: any name.",
     )
     session_s: int = Field(43_200, ge=60, description="After so long the page asks for the token again.")
-    connections: int = Field(64, ge=1, description="Connections to this endpoint; more are closed at once.")
+    connections: int = Field(
+        64,
+        ge=1,
+        description="Connections to this endpoint. Where one more comes, another one gives way: of the address that has most of "
+        "them, the one that has been idle for longest.",
+    )
+    first_request_timeout_ms: int = Field(
+        2_000,
+        ge=100,
+        description="A new connection on which no request came by then, its TLS handshake included, is closed.",
+    )
     request_timeout_ms: int = Field(
         30_000, ge=1_000, description="A connection is closed so long after its last request came."
     )

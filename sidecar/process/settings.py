@@ -25,6 +25,7 @@ from sidecar.process.sections import (
     ExporterSection,
     Groups,
     LimitsSection,
+    ListenAddress,
     LogSection,
     OffsetsSection,
     OwnershipSection,
@@ -42,7 +43,9 @@ class SettingsError(Exception):
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SIDECAR_", env_nested_delimiter="__", extra="forbid", frozen=True)
 
-    listen: Address = Field(description="Where clients connect: HOST:PORT.")
+    listen: ListenAddress = Field(
+        description="Where clients connect: HOST:PORT. `:PORT`, `*:PORT` and `[::]:PORT` are all addresses, of IPv4 and IPv6."
+    )
     broker: Address = Field(description="The broker's listener for clients, behind this sidecar.")
     node_id: int = Field(ge=0, description="The broker's node id.")
     bootstrap: Annotated[

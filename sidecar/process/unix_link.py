@@ -18,6 +18,7 @@ from typing import cast
 
 from msgspec import Struct
 
+from sidecar.coordinator.start import StartError
 from sidecar.link.codec import FRAME_BYTES, Frames, Hello, LinkCodec, LinkError
 from sidecar.link.messages import ToCoordinator, ToFront
 from sidecar.link.ports import CoordinatorEnd, LinkedFront, Logger, Tasks
@@ -171,7 +172,10 @@ async def serve_unix(
 
 
 def _bind(path: Path) -> socket.socket:
-    """A socket that only this user can connect to, in the place of one that an earlier process has left."""
+    """A socket that only this user can connect to, in the place of one that an earlier process has left. Raises
+    StartError where something else has that name."""
+    if path.exists() and not path.is_socket():
+        raise StartError(f"link {path} is there and no socket: name a path for it, or take the file away")
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.bind(str(path))

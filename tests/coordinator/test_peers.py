@@ -245,7 +245,7 @@ def test_a_peer_that_withdraws_says_so_to_the_others() -> None:
     tell of a rebalance, for longer than its timeout."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
-        listeners = [await PeerListener.open("127.0.0.1", 0) for _ in range(2)]
+        listeners = [await PeerListener.open(["127.0.0.1"], 0) for _ in range(2)]
         unheard = replace(PINGED, heartbeat_ms=60_000)
         one, two = (make(n + 1, unheard, answers=listeners[n]) for n in range(2))
         await agree(one, two)
@@ -336,7 +336,7 @@ def test_a_lost_peer_is_removed_as_soon_as_somebody_coordinates_the_group(monkey
 
 def test_peers_are_told_the_port_that_leads_here() -> None:
     async def test() -> None:
-        here, mapped = await PeerListener.open("127.0.0.1", 0), await PeerListener.open("127.0.0.1", 0, 7001)
+        here, mapped = await PeerListener.open(["127.0.0.1"], 0), await PeerListener.open(["127.0.0.1"], 0, 7001)
         assert here.port not in (0, 7001) and mapped.port == 7001
         here.close()
         mapped.close()
@@ -344,9 +344,30 @@ def test_peers_are_told_the_port_that_leads_here() -> None:
     on_virtual_time(test())
 
 
+def test_strangers_keep_no_peer_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: 1,000 links of anybody, and every later peer was closed at once."""
+    monkeypatch.setattr(peers_module, "LISTENS_MAX", 4)
+
+    async def test() -> None:
+        here = await PeerListener.open(["127.0.0.1"], 0)
+        theirs: dict[str, Any] = {"port": here.port, "local_addr": ("127.0.0.2", 0)}
+        strangers = [await asyncio.open_connection("127.0.0.1", **theirs) for _ in range(4)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+        for _ in range(6):
+            writer.write(b".")
+            assert await reader.readexactly(1) == b"."
+            strangers.append(await asyncio.open_connection("127.0.0.1", **theirs))
+            assert len(here._links) <= 4
+        for _, other in (*strangers, (reader, writer)):
+            other.close()
+        here.close()
+
+    on_virtual_time(test())
+
+
 def test_sidecars_answer_each_others_pings() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
-        listeners = [await PeerListener.open("127.0.0.1", 0) for _ in range(2)]
+        listeners = [await PeerListener.open(["127.0.0.1"], 0) for _ in range(2)]
         one, two = (make(n + 1, PINGED, answers=listeners[n]) for n in range(2))
         await agree(one, two)
         await asyncio.sleep(0.3)

@@ -14,6 +14,7 @@ from sidecar.state.keys import decode_key
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import Client, World, topic
 from tests.inprocess.house import Counted, Lines
+from tests.process.test_admin_views import done
 
 
 class Bench:
@@ -30,7 +31,7 @@ class Bench:
             written = self.codec.encode(record, Stamp(1, 1), 0)
             state.apply(0, offset, decode_key(written.key), written.value)
         rules = Rules(OwnRules(lambda name: name != "theirs"), self.codec, state, self.lines)
-        return picture(state, self.codec, rules, group_id), last_assignment(state, self.codec, group_id)
+        return done(picture(state, self.codec, rules, group_id)), last_assignment(state, self.codec, group_id)
 
 
 def test_a_classic_group() -> None:

@@ -535,7 +535,10 @@ def test_a_front_that_stops_takes_no_new_connections() -> None:
 def test_only_so_many_connections_are_taken() -> None:
     async def test(desk: Desk) -> None:
         desk.show()
-        one, two, three = [await desk.client() for _ in range(3)]
+        one, two = [await desk.client() for _ in range(2)]
+        for client in (one, two):
+            client.post(metadata("t"), 9)
+        three = await desk.client()
         assert (one.closed, two.closed, three.closed) == (False, False, True)
         await turns()
         assert desk.metrics.value("closed", "too_many_connections") == 1 and desk.metrics.value("active") == 2

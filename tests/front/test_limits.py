@@ -14,6 +14,8 @@ import pytest
 from sidecar.front.door import DoorSettings
 from sidecar.front.memory import Memory, shared
 from sidecar.link.messages import Request
+from sidecar.process.parts import per_address
+from sidecar.process.sections import LimitsSection
 from sidecar.proxy.connection import Got
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run
@@ -381,6 +383,7 @@ def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -
     async def test(desk: Desk) -> None:
         door = desk.front.door
         session = await desk.client("10.0.0.5")
+        session.post(metadata("t"), 9)
         assert door.arriving("10.0.0.9") == ("", 0.0)
         assert door.arriving("10.0.0.9")[0] == "too_many_from_address"
         assert door.arriving("10.0.0.8") == ("", 0.0)
@@ -393,6 +396,63 @@ def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -
         assert not door._from and not door._arriving
 
     at_desk(test, connections_max=3, per_address_max=1)
+
+
+def test_the_oldest_that_never_sent_a_request_gives_way() -> None:
+    """Symptom: 10,000 connections that sent nothing kept everybody else out for ten minutes."""
+
+    async def test(desk: Desk) -> None:
+        works, *silent = [await desk.client(f"10.0.0.{n}") for n in range(3)]
+        works.post(metadata("t"), 9)
+        for n in range(20):
+            late = await desk.client(f"10.0.1.{n}")
+            assert not late.closed and not works.closed, "who comes is let in"
+            late.post(metadata("t"), 9)
+            late.close()
+            await turns()
+            silent = [c for c in silent if not c.closed] + [await desk.client("10.0.0.1")]
+            assert len(desk.front.sessions) <= 3
+        assert desk.metrics.value("closed", "crowded_out") >= 20
+        assert desk.metrics.value("closed", "too_many_connections") == 0
+        assert desk.front.door.arriving("10.0.0.7") == ("", 0.0), "for those that have to prove themselves, too"
+        await turns()
+        desk.front.door.let_go("10.0.0.7")
+
+    at_desk(test, connections_max=3)
+
+
+def test_nobody_gives_way_to_one_too_many_of_an_address() -> None:
+    async def test(desk: Desk) -> None:
+        silent, one, two = await desk.client("10.0.0.1"), await desk.client(), await desk.client()
+        three = await desk.client()
+        assert [c.closed for c in (silent, one, two, three)] == [False, False, False, True]
+        assert desk.front.door.arriving("10.0.0.9")[0] == "too_many_from_address"
+        assert not silent.closed
+
+    at_desk(test, connections_max=3, per_address_max=2)
+
+
+def test_a_first_request_has_its_time() -> None:
+    async def test(desk: Desk) -> None:
+        silent, works, half = [await desk.client() for _ in range(3)]
+        works.post(metadata("t"), 9)
+        half.transport.feed(b"\0\0")
+        half_over_s = asyncio.get_running_loop().time() + 0.05
+        await until(lambda: asyncio.get_running_loop().time() >= half_over_s)
+        late = await desk.client()
+        await until(lambda: silent.closed and half.closed)
+        assert not works.closed and not late.closed, "its own time is not over"
+        await until(lambda: late.closed)
+        await turns()
+        assert desk.metrics.value("closed", "no_request") == 3 and not works.closed
+        assert not desk.front.door._silent
+
+    at_desk(test, first_s=0.1)
+
+
+def test_by_default_one_address_has_half_of_all_connections() -> None:
+    for given, most in (({}, 5_000), ({"connections": 1}, 1), ({"connections_per_ip": 0}, 0), ({"connections": 9}, 4)):
+        assert per_address(LimitsSection.model_validate(given)) == most
 
 
 def test_what_is_kept_of_an_address_goes_with_its_last_connection() -> None:

@@ -52,7 +52,7 @@ class Place:
     async def open(self, broker_tls: ssl.SSLContext | None = None) -> None:
         self.broker = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=broker_tls)
         self.desk.front.broker = ("127.0.0.1", self.broker.sockets[0].getsockname()[1])
-        await self.listener.open("127.0.0.1", 0, 1_024)
+        await self.listener.open(["127.0.0.1"], 0, 1_024)
         self.port = self.listener.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

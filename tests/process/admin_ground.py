@@ -9,11 +9,11 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from sidecar.process.admin import Admin
+from sidecar.process.admin import Admin, Slices
 from sidecar.process.admin_access import Access
 from sidecar.process.admin_page import Pages
 from sidecar.process.sections import AdminAccess
-from tests.inprocess.house import Lines
+from tests.inprocess.house import Counted, Lines
 from tests.process.synthetic import Synthetic
 
 TOKEN, OTHER = "a-token-of-these-tests", "another-token-of-these-tests"
@@ -37,22 +37,32 @@ class Ground:
         self.lines = Lines()
         self.problems: list[str] = []
         self.synthetic = Synthetic()
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.asked = 0
+        """How often for /metrics, which are told while `hold` is set."""
         address = f"{host}:{self.port}"
-        self.access = Access(address, settings, self.lines)
+        self.metrics = Counted()
+        self.access = Access(address, settings, self.lines, self.metrics)
         pages = Pages(1, "both", lambda: (self.problems, 5), lambda: self.synthetic.views if views else None)
         self.admin = Admin(
             address,
             self._metrics,
             lambda: (self.problems, 5),
             lambda groups: {"owners": [1], "groups": {}},
-            lambda group_id: {"group": group_id},
+            self._group,
             lambda: {"version": "1"},
             self.access,
             pages,
-            self.lines,
         )
 
+    def _group(self, group_id: str) -> Slices:
+        yield
+        return {"group": group_id}
+
     async def _metrics(self) -> bytes:
+        self.asked += 1
+        await self.hold.wait()
         return b"metrics\n"
 
     def url(self, path: str) -> str:

@@ -13,7 +13,10 @@ import pytest
 from aiohttp import ClientSession
 
 from sidecar.process.admin import Admin
+from sidecar.process.admin_access import Access
 from sidecar.process.metrics import METRICS, Metrics
+from tests.inprocess.house import Lines
+from tests.process.admin_ground import given
 
 
 class Bench:
@@ -29,7 +32,9 @@ class Bench:
         self.asked: list[list[str]] = []
         self.metrics = Metrics()
         address = f"127.0.0.1:{self.port}"
-        self.admin = Admin(address, self._text, lambda: (self.problems, self.start_ms), self._owners)
+        access = Access(address, given(), Lines(), self.metrics)
+        problems = lambda: (self.problems, self.start_ms)  # noqa: E731
+        self.admin = Admin(address, self._text, problems, self._owners, access=access)
 
     async def _text(self) -> bytes:
         return self.metrics.text()
@@ -118,6 +123,10 @@ def test_stop_without_start_does_nothing() -> None:
 SLOW_IMPORT = """
 import asyncio, sys, threading
 from sidecar.process.admin import Admin
+from sidecar.process.admin_access import Access
+from sidecar.process.log import make_logger
+from sidecar.process.metrics import Metrics
+from sidecar.process.sections import AdminAccess
 
 begun, turned = threading.Event(), threading.Event()
 
@@ -129,7 +138,8 @@ class Slow:
 
 async def main():
     turns = 0
-    admin = Admin(sys.argv[1], bytes, lambda: ([], None), lambda groups: {})
+    access = Access(sys.argv[1], AdminAccess(), make_logger("error", "text"), Metrics())
+    admin = Admin(sys.argv[1], bytes, lambda: ([], None), lambda groups: {}, access=access)
     starting = asyncio.create_task(admin.start())
     while not starting.done():
         await asyncio.sleep(0.001)

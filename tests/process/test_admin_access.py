@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from sidecar.process.admin_access import COOKIE, Access, AdminFault, host_of, is_loopback
 from sidecar.process.sections import admin_address
-from tests.inprocess.house import Lines, until
+from tests.inprocess.house import Counted, Lines, until
 from tests.process.admin_ground import OTHER, TOKEN, Ground, given, run
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -60,7 +60,7 @@ def test_a_port_alone_is_on_this_machine() -> None:
 )
 def test_an_endpoint_open_to_the_network_is_told(address: str, files: bool, without: str, tokens: Path) -> None:
     lines = Lines()
-    Access(address, given(token_file=tokens if files else None), lines)
+    Access(address, given(token_file=tokens if files else None), lines, Counted())
     told = [fields["without"] for _, event, fields in lines.lines if "open to the network" in event]
     assert told == ([without] if without else [])
 
@@ -187,9 +187,9 @@ def test_a_file_without_a_good_token_is_refused_at_the_start(tmp_path: Path, tex
     path = tmp_path / "tokens"
     put(path, text)
     with pytest.raises(AdminFault, match="token_file"):
-        Access("127.0.0.1:1", given(token_file=path), Lines())
+        Access("127.0.0.1:1", given(token_file=path), Lines(), Counted())
     with pytest.raises(AdminFault, match="No such file"):
-        Access("127.0.0.1:1", given(token_file=tmp_path / "none"), Lines())
+        Access("127.0.0.1:1", given(token_file=tmp_path / "none"), Lines(), Counted())
 
 
 # ---- the page's cookie ----------------------------------------------------------------------------------------------
@@ -223,14 +223,14 @@ def test_a_token_gives_the_page_a_cookie(tokens: Path) -> None:
 
 def test_a_cookie_ends(tokens: Path) -> None:
     wall_s = 1_000.0
-    access = Access("127.0.0.1:1", given(token_file=tokens, session_s=60), Lines(), lambda: wall_s)
+    access = Access("127.0.0.1:1", given(token_file=tokens, session_s=60), Lines(), Counted(), lambda: wall_s)
     cookie = access.new_cookie(TOKEN)
     assert access.is_cookie(cookie)
     wall_s = 1_059.0
     assert access.is_cookie(cookie)
     wall_s = 1_060.0
     assert not access.is_cookie(cookie)
-    another = Access("127.0.0.1:1", given(token_file=tokens), Lines(), lambda: 1_000.0)
+    another = Access("127.0.0.1:1", given(token_file=tokens), Lines(), Counted(), lambda: 1_000.0)
     assert not another.is_cookie(cookie), "each process has a key of its own"
 
 
@@ -337,34 +337,86 @@ def test_requests_of_a_great_size_are_refused(tokens: Path) -> None:
 def test_slow_clients_are_cut_off() -> None:
     async def test(g: Ground) -> None:
         """By the endpoint's limit: `raw` would fail if they were kept."""
+        assert await raw(g, b"") == b""
         assert await raw(g, b"GET /livez HTT") == b""
+        assert g.metrics.value("admin_closed", "first_request_timeout") == 2
         head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntok"
         await raw(g, head)
-        assert await raw(g, b"") == b""
+        assert b"live" in await raw(g, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert g.metrics.value("admin_closed", "request_timeout") >= 1
         assert await g.status("/livez") == 200
 
-    run(Ground(given(request_timeout_ms=1_000)), test)
+    run(Ground(given(request_timeout_ms=1_000, first_request_timeout_ms=100)), test)
 
 
-def test_connections_are_counted() -> None:
-    async def test(g: Ground) -> None:
-        def taken() -> list[Any]:
-            connections: list[Any] = g.admin._runner.server.connections
-            return connections
+PROBE = b"GET /livez HTTP/1.0\r\n\r\n"
 
-        writers = []
-        for _ in range(3):
-            _, writer = await asyncio.open_connection("127.0.0.1", g.port)
-            writers.append(writer)
-        await until(lambda: len(taken()) == 3)
-        assert await raw(g, b"GET /livez HTTP/1.0\r\n\r\n") == b"", "one too many"
-        writers[0].close()
-        await until(lambda: len(taken()) == 2)
-        assert b'{"live": true}' in await raw(g, b"GET /livez HTTP/1.0\r\n\r\n")
-        for writer in writers:
+
+class Silent:
+    """Connections that say nothing, from an address of this machine."""
+
+    def __init__(self, g: Ground) -> None:
+        self.g = g
+        self.open: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def come(self, host: str, count: int = 1) -> None:
+        for _ in range(count):
+            self.open.append(await asyncio.open_connection("127.0.0.1", self.g.port, local_addr=(host, 0)))
+
+    async def ended(self, count: int) -> list[int]:
+        """Places of those that were closed: so many, or the time is up."""
+        await until(lambda: sum(r.at_eof() or r.exception() is not None for r, _ in self.open) >= count)
+        return [i for i, (r, _) in enumerate(self.open) if r.at_eof() or r.exception() is not None]
+
+    def close(self) -> None:
+        for _, writer in self.open:
             writer.close()
 
+
+def test_a_probe_is_answered_while_others_take_all_places() -> None:
+    """Symptom: 64 connections of one client that said nothing, and renewed, kept the kubelet's probe out: it restarted
+    the sidecar."""
+
+    async def test(g: Ground) -> None:
+        silent = Silent(g)
+        for round_ in range(20):
+            await silent.come("127.0.0.2", 5)
+            await silent.come("127.0.0.3", 3)
+            assert b'{"live": true}' in await raw(g, PROBE), round_
+        assert g.metrics.value("admin_closed", "crowded_out") >= 140
+        silent.close()
+
+    run(Ground(given(connections=8)), test)
+
+
+def test_of_one_address_the_one_that_has_been_idle_for_longest_gives_way() -> None:
+    async def test(g: Ground) -> None:
+        silent = Silent(g)
+        await silent.come("127.0.0.2")
+        await silent.come("127.0.0.1", 2)
+        silent.open[1][1].write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200" in await silent.open[1][0].readline()
+        await silent.come("127.0.0.1")
+        assert await silent.ended(1) == [2], "the first of the address that has most, but for the one that just asked"
+        silent.close()
+
     run(Ground(given(connections=3)), test)
+
+
+def test_what_is_being_answered_gives_way_last() -> None:
+    async def test(g: Ground) -> None:
+        silent = Silent(g)
+        await silent.come("127.0.0.1")
+        g.hold.clear()
+        silent.open[0][1].write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await until(lambda: g.asked)
+        await silent.come("127.0.0.1", 3)
+        assert await silent.ended(2) == [1, 2]
+        g.hold.set()
+        assert b"200" in await silent.open[0][0].readline()
+        silent.close()
+
+    run(Ground(given(connections=2)), test)
 
 
 # ---- TLS ------------------------------------------------------------------------------------------------------------
@@ -428,9 +480,9 @@ def test_a_key_with_a_password(tmp_path: Path) -> None:
 
     run(Ground(given(**files, tls_key_password_file=papers.password)), test)
     with pytest.raises(AdminFault, match="tls_key"):
-        Access("127.0.0.1:1", given(**files), Lines())
+        Access("127.0.0.1:1", given(**files), Lines(), Counted())
     with pytest.raises(AdminFault, match="tls_certificate"):
-        Access("127.0.0.1:1", given(tls_certificate=tmp_path / "none"), Lines())
+        Access("127.0.0.1:1", given(tls_certificate=tmp_path / "none"), Lines(), Counted())
 
 
 def test_a_key_without_a_certificate_is_a_fault_of_the_settings(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from sidecar.coordinator.peers import PeerListener
 from sidecar.coordinator.start import StartError
-from sidecar.process.listening import listen, tls_settings
+from sidecar.process.listening import listen, listens_at, tls_settings
 from sidecar.process.settings import Settings, SettingsError, load
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import until
@@ -100,3 +101,44 @@ def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
         assert not desk.tasks.failed.done()
 
     asyncio.run(whole())
+
+
+def two_families() -> bool:
+    return listens_at(":1")[0] == ["0.0.0.0", "::"]
+
+
+@pytest.mark.parametrize("host", ["", "*", "[::]"])
+def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> None:
+    """Symptom: `[::]:9092` refused clients of IPv4, and `:9092` was no address. Kafka takes both."""
+
+    async def whole() -> None:
+        desk, port = Desk(), free_port()
+        papers = Authority(tmp_path).issue("sidecar")
+        for tls in ({}, {"certificate": papers.certificate, "key": papers.key}):
+            listener = await listen(told(tls, f"{host}:{port}"), desk.front, desk.metrics, desk.lines, desk.tasks)
+            for address in ("127.0.0.1", "::1") if two_families() else ("127.0.0.1",):
+                _, writer = await asyncio.open_connection(address, port)
+                assert writer.get_extra_info("peername")[0] == address
+                writer.close()
+            listener.close()
+        peers = await PeerListener.open(listens_at(f"{host}:1")[0], 0)
+        for address in ("127.0.0.1", "::1") if two_families() else ("127.0.0.1",):
+            _, writer = await asyncio.open_connection(address, peers.port)
+            writer.close()
+        peers.close()
+        await until(lambda: not desk.front.sessions)
+
+    asyncio.run(whole())
+
+
+def test_one_address_is_one() -> None:
+    assert listens_at("127.0.0.1:5") == (["127.0.0.1"], 5)
+    assert listens_at("[::1]:5") == (["::1"], 5)
+    assert listens_at("0.0.0.0:5") == (["0.0.0.0"], 5)
+
+
+@pytest.mark.parametrize("name", ["broker", "bootstrap"])
+def test_all_addresses_are_no_place_to_go_to(name: str) -> None:
+    assert load(None, {**GIVEN, "listen": "*:9092", "admin": ":9400"}).admin == ":9400"
+    with pytest.raises(SettingsError, match="HOST:PORT"):
+        load(None, {**GIVEN, name: ":9092"})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.coordinator.start import StartError
 from sidecar.link.codec import Hello, LinkCodec
 from sidecar.link.messages import SettingsPassed, Void
 from sidecar.process import unix_link
@@ -69,5 +70,18 @@ def test_a_coordinator_of_another_version_is_not_believed(
         await until(lambda: len(ends.fronts) == 1)
         await until(lambda: "linked to the coordinator" in lines.events("info"))
         server.close()
+
+    asyncio.run(whole())
+
+
+def test_only_a_socket_is_replaced(tmp_path: Path) -> None:
+    """Symptom: whatever was at the path of `link` was deleted."""
+
+    async def whole() -> None:
+        path = tmp_path / "link"
+        path.write_text("a file of somebody")
+        with pytest.raises(StartError, match="no socket"):
+            await serve_unix(path, Ends(), Lines())
+        assert path.read_text() == "a file of somebody"
 
     asyncio.run(whole())

@@ -203,8 +203,9 @@ class SimLoop(asyncio.BaseEventLoop):
         return await self.net.connect(self, protocol_factory, host, int(port))
 
     async def create_server(  # type: ignore[override]
-        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **kwargs: Any
+        self, protocol_factory: Callable[[], asyncio.Protocol], host: str | list[str], port: int, **kwargs: Any
     ) -> Server:
+        (host,) = [host] if isinstance(host, str) else host  # nobody here has two families of addresses
         return self.net.listen(self, protocol_factory, host, int(port))
 
     def add_signal_handler(  # type: ignore[override]

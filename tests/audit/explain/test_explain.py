@@ -21,6 +21,7 @@ from sidecar.audit.explain.words import if_words, words
 from sidecar.coordinator.live import live
 from tests.audit.explain.told import Told
 from tests.core.test_stories import GROUP
+from tests.process.test_admin_views import done
 
 STORIES = sorted((Path(__file__).parent / "told").glob("*.txt"))
 
@@ -33,7 +34,7 @@ def asked(told: Told, line: str) -> list[str]:
     image = told.story.world.shard.image
     try:
         if verb == "explain":
-            said = live(told.story.world.shard, GROUP, told.now_ms) if rest else None
+            said = done(live(told.story.world.shard, GROUP, told.now_ms)) if rest else None
             owner = None if said is None else Live.of(json.loads(json.dumps(said)))
             return words(explain(told.replayed(), image, live=owner), told.now_ms)
         options = dict(w.split("=") for w in rest)

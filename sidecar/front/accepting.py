@@ -1,0 +1,82 @@
+"""Listening sockets whose connections are looked at before anybody speaks on them: for TLS, whose handshake must be
+earned, and for the admin endpoint, which has few places."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+
+from sidecar.link.ports import Logger
+
+ACCEPTS = 16
+"""Connections accepted before the loop turns."""
+AGAIN_S = 1.0
+"""When there are no files for more connections, nobody is accepted for so long."""
+
+
+class Acceptor:
+    """`arrived(socket, address)`: it belongs to whoever is called."""
+
+    def __init__(self, arrived: Callable[[socket.socket, str], None], log: Logger) -> None:
+        self._arrived = arrived
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self.sockets: list[socket.socket] = []
+
+    async def open(self, hosts: Sequence[str], port: int, backlog: int, inherited: socket.socket | None = None) -> None:
+        """`inherited`: a socket that somebody else has bound, in the place of new ones. Raises OSError."""
+        if inherited is None:
+            await self._bind(hosts, port, backlog)
+        else:
+            inherited.listen(backlog)
+            inherited.setblocking(False)
+            self.sockets.append(inherited)
+        for sock in self.sockets:
+            self._loop.add_reader(sock, self._accept, sock)
+
+    async def _bind(self, hosts: Sequence[str], port: int, backlog: int) -> None:
+        found = []
+        for host in hosts:
+            found += await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, kind, proto, _, address in dict.fromkeys(found):
+                sock = socket.socket(family, kind, proto)
+                self.sockets.append(sock)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                sock.bind(address)
+                sock.listen(backlog)
+                sock.setblocking(False)
+        except OSError:
+            while self.sockets:
+                self.sockets.pop().close()
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+        while self.sockets:
+            sock = self.sockets.pop()
+            self._loop.remove_reader(sock)
+            sock.close()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                self._log.error("no connection accepted for a while", error=exc.strerror or str(exc))
+                self._loop.remove_reader(listening)
+                self._loop.call_later(AGAIN_S, self._accept_again, listening)
+                return
+            sock.setblocking(False)
+            self._arrived(sock, str(address[0]))
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if not self._closed:
+            self._loop.add_reader(listening, self._accept, listening)

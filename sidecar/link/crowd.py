@@ -1,0 +1,18 @@
+"""Who gives way where all places are taken and another one comes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def gives_way(there: Iterable[T], host: Callable[[T], str], order: Callable[[T], Any]) -> T:
+    """Of the address that has most places, the first one by `order`. So whoever takes all places, from one address or
+    from a few, takes them from himself."""
+    all_of = list(there)
+    taken = Counter(map(host, all_of))
+    most = max(taken.values())
+    return min((one for one in all_of if taken[host(one)] == most), key=order)
