@@ -40,6 +40,9 @@ SERVICE_KEYS = {
     "security_opt",
     "user",
     "tmpfs",
+    "mem_limit",
+    "memswap_limit",
+    "oom_score_adj",
 }
 ROOTLESS = re.compile(r"[1-9][0-9]*(:[1-9][0-9]*)?")
 PINNED = re.compile(r"[a-z./-]+(:v?[0-9]+\.[0-9]+\.[0-9]+)?(@sha256:[0-9a-f]{64})?")
@@ -198,23 +201,31 @@ def test_each_sidecar_stands_on_the_advertised_address_of_its_broker(
     assert str(settings.node_id) == broker["KAFKA_NODE_ID"]
     assert advertised["INTERNAL"] in settings.bootstrap.split(",")
     ports = compose["services"][f"sidecar-{n}"]["ports"]
-    assert f"{split(settings.listen)[1]}:{split(settings.listen)[1]}" in ports
+    port = split(settings.listen)[1]
+    assert f"${{PUBLISH:-127.0.0.1}}:{port}:{port}" in ports
 
 
 def published(service: dict[str, Any]) -> dict[int, tuple[str, int]]:
     """Port of the container -> where the host has it."""
     found = {}
     for text in service.get("ports", ()):
-        where, _, inside = str(text).rpartition(":")
+        text = re.sub(r"\$\{\w+:-([^}]+)\}", r"\1", str(text))
+        where, _, inside = text.rpartition(":")
         host, _, port = where.rpartition(":")
         found[int(inside)] = (host, int(port))
     return found
 
 
-def test_what_is_for_people_is_published_on_loopback_only(compose: dict[str, Any]) -> None:
-    kafka = {19091, 19092, 19093}
-    hosts = {p: at for s in compose["services"].values() for p, at in published(s).items() if p not in kafka}
-    assert set(hosts) == {9400, 9410, 9090, 3000}
+def test_the_broker_comes_first_where_memory_runs_out(compose: dict[str, Any]) -> None:
+    for name, s in compose["services"].items():
+        assert (s.get("mem_limit"), s.get("oom_score_adj", 0) > 0) == (
+            ("1g", True) if name.startswith("sidecar") else (None, False)
+        ), name
+
+
+def test_everything_is_published_on_loopback_unless_told_otherwise(compose: dict[str, Any]) -> None:
+    hosts = {p: at for s in compose["services"].values() for p, at in published(s).items()}
+    assert set(hosts) == {9400, 9410, 9090, 3000, 19091, 19092, 19093}
     assert {host for host, _ in hosts.values()} == {"127.0.0.1"}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 from sidecar.cli.main import app
 from sidecar.process.admin_access import is_loopback
@@ -133,6 +134,18 @@ def test_settings_name_the_credentials(environment: Path) -> None:
 
 def test_the_admin_endpoint_is_for_this_host(environment: Path) -> None:
     assert is_loopback(split(load(None, {}).admin or "")[0])
+
+
+def test_the_broker_comes_first_where_memory_runs_out(root: Path) -> None:
+    service = Unit(root / f"{UNIT}.service")["Service"]
+    assert service["MemoryHigh"] == "768M" and service["MemoryMax"] == "1G" and service["Restart"] == "always"
+    assert int(service["OOMScoreAdjust"]) > 0
+    values = yaml.safe_load((root / "deploy/helm/kafka-group-sidecar/values.yaml").read_text())
+    sidecar, broker = (values[name]["resources"] for name in ("sidecar", "brokers"))
+    assert sidecar["limits"]["memory"] == "1Gi"
+    assert sidecar["requests"]["memory"] == "256Mi" and broker["requests"]["memory"] == "2Gi", (
+        "the kubelet has whoever asked for less of it ended first"
+    )
 
 
 def test_service_and_sidecar_mean_the_same(root: Path) -> None:
