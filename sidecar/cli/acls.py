@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sidecar.cli.exits import Code, Failed
+from sidecar.cli.plain import echo
 
 GroupNames = Annotated[
     list[str] | None,
@@ -53,4 +54,4 @@ def acls(
     else:
         rights = rights_of(topic, owners_group, Scope(groups or (), topics or (), not beside_only))
     for line in commands(rights, principal, bootstrap, command_config):
-        typer.echo(line)
+        echo(line)

@@ -20,6 +20,7 @@ from sidecar.cli.connect import CommandConfig, properties
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.history import At, Since, Until, moment_of, place_of
 from sidecar.cli.output import Format, Output, print_rows
+from sidecar.cli.plain import echo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,7 +137,7 @@ def _spark() -> Iterator[SparkSession]:
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    echo(text, err=True)
 
 
 def _address(text: str) -> tuple[str, int] | None:
@@ -170,7 +171,7 @@ def maintain(
     with _errors():
         from sidecar.audit.maintain import maintain as maintained
 
-        typer.echo(f"{maintained(into, retention)}.")
+        echo(f"{maintained(into, retention)}.")
 
 
 @audit.command()
@@ -259,7 +260,7 @@ def check(lake: LakePath = "out/audit/lake", output: Format = Output.TABLE) -> N
     if found:
         raise typer.Exit(FINDINGS)
     if output is Output.TABLE:
-        typer.echo("All that must hold does.")
+        echo("All that must hold does.")
 
 
 @audit.command()
@@ -289,10 +290,10 @@ def report(
     shown = view(tables, group=group, title=title, until_ms=now_ms, period=asked)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(build(shown))
-    typer.echo(f"the page: {out}")
+    echo(f"the page: {out}")
     if trace is not None:
         trace.write_text(json.dumps(traced(shown)))
-        typer.echo(f"the trace: {trace}; open it at ui.perfetto.dev")
+        echo(f"the trace: {trace}; open it at ui.perfetto.dev")
 
 
 @audit.command()
@@ -316,7 +317,7 @@ def views(lake: LakePath = "out/audit/lake") -> None:
     from sidecar.audit import query
 
     for line in query.views(_filled(lake)):
-        typer.echo(line)
+        echo(line)
 
 
 # ---- the lake -------------------------------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[d
         told = [{n: "" if v is None else v for n, v in row.items()} for row in told]
     print_rows(told, output)
     if not told:
-        typer.echo("Nothing was found.", err=True)
+        echo("Nothing was found.", err=True)
     return rows
 
 
@@ -387,7 +388,7 @@ def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
     v = verdict(lake)
     if output is Output.TABLE:
         for line in v.lines():
-            typer.echo(line)
+            echo(line)
     else:
         print_rows([v.row()], output)
     if v.findings or (fail_on_possible and v.possible):

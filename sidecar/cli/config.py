@@ -11,6 +11,7 @@ import typer
 
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Format, Output, print_rows, run
+from sidecar.cli.plain import echo
 
 if TYPE_CHECKING:
     from sidecar.process.settings import Settings
@@ -30,7 +31,7 @@ def check(path: ConfigPath = None, listen: Listen = None, broker: Broker = None,
 
     def show() -> Code:
         loaded(path, {"listen": listen, "broker": broker, "node_id": node_id})
-        typer.echo("The settings are valid.")
+        echo("The settings are valid.")
         return Code.OK
 
     run(show)

@@ -19,6 +19,7 @@ import typer
 from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, StateTopic, client_of, readable
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Format, Output, Watch, print_rows, run
+from sidecar.cli.plain import echo
 
 if TYPE_CHECKING:
     from sidecar.audit.history import History
@@ -180,11 +181,11 @@ def _warn(found: History) -> None:
 
     if found.missing:
         since = f"what was before {shown(found.complete_ms or 0)}"
-        typer.echo(
+        echo(
             f"Compaction took {found.missing} records of group {found.group_id}: {since} may be incomplete. "
             "`sidecar audit` keeps them, if it ran in time.",
             err=True,
         )
     if found.unreadable:
         told = f"{found.unreadable} records of group {found.group_id} cannot be read"
-        typer.echo(f"{told}; the others do not say what they said.", err=True)
+        echo(f"{told}; the others do not say what they said.", err=True)

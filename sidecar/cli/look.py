@@ -20,6 +20,7 @@ from sidecar.cli.exits import Code, Failed
 from sidecar.cli.groups import Group, groups
 from sidecar.cli.history import history
 from sidecar.cli.output import Document, DocumentFormat, Format, Output, Watch, print_document, print_rows, run
+from sidecar.cli.plain import echo
 
 if TYPE_CHECKING:
     from sidecar.assign.spec import Assignor
@@ -165,12 +166,12 @@ def _live(group: str, admins: list[str], asking: Asking) -> Live | None:
         try:
             told = asking.get(admin, f"/group?id={quote(group, safe='')}").get("live")
         except Failed as failed:
-            typer.echo(failed.what, err=True)
+            echo(failed.what, err=True)
             continue
         if told is not None:
             return Live.of(told)
     if admins:
-        typer.echo(f"None of these sidecars owns {group}, so only its records are told.", err=True)
+        echo(f"None of these sidecars owns {group}, so only its records are told.", err=True)
     return None
 
 
@@ -179,7 +180,7 @@ def _image(client: Client, bootstrap: str) -> TopicImage | None:
     try:
         return client.ask(bootstrap, "sidecar-explain", topics)
     except Failed as failed:
-        typer.echo(f"Topics are not known, so whether they have changed is not told: {failed.what}", err=True)
+        echo(f"Topics are not known, so whether they have changed is not told: {failed.what}", err=True)
         return None
 
 
@@ -256,9 +257,9 @@ def _picture(found: Explanation) -> None:
         ("members", len(found.members)),
     ]
     for label, value in facts:
-        typer.echo(f"{label}: {value}")
+        echo(f"{label}: {value}")
     for note in found.notes:
-        typer.echo(f"note: {note}")
+        echo(f"note: {note}")
     if found.members:
         print_rows(_rows(found, Output.TABLE), Output.TABLE)
 

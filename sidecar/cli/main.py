@@ -25,6 +25,7 @@ from sidecar.cli.exits import Code, Failed  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
 from sidecar.cli.history import history, owner  # noqa: E402
 from sidecar.cli.output import Format, Output, print_rows  # noqa: E402
+from sidecar.cli.plain import echo  # noqa: E402
 from sidecar.cli.program import CODES, Program  # noqa: E402
 from sidecar.cli.state import state  # noqa: E402
 from sidecar.cli.top import top  # noqa: E402
@@ -53,9 +54,7 @@ def _version(wanted: bool) -> None:
         from sidecar.native import COMPILED
 
         kernel = "compiled" if COMPILED else "python"
-        typer.echo(
-            f"kafka-group-sidecar {version('kafka-group-sidecar')} (kernel {kernel}, {platform.python_version()})"
-        )
+        echo(f"kafka-group-sidecar {version('kafka-group-sidecar')} (kernel {kernel}, {platform.python_version()})")
         raise typer.Exit
 
 
@@ -109,7 +108,7 @@ def run(
         raise Failed(Code.FINDINGS, f"sidecar: {exc}", then) from None
     except Broken as exc:
         traceback.print_exception(exc)
-        typer.echo(f"sidecar: ended by a bug in {exc}", err=True)
+        echo(f"sidecar: ended by a bug in {exc}", err=True)
         sys.exit(int(Code.BROKEN))
 
 
@@ -158,7 +157,7 @@ def release(
     rows = client_of(command_config).ask(bootstrap, "sidecar-release", all_of_them)
     if output is Output.TABLE:
         for row in rows:
-            typer.echo(f"{row['group']}: {row['result']}")
+            echo(f"{row['group']}: {row['result']}")
     else:
         print_rows(rows, output)
     if failed:

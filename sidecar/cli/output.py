@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from sidecar.cli.exits import Code, Failed
+from sidecar.cli.plain import csv_cell, echo, plain
 from sidecar.cli.program import say
 
 CLEAR = "\033[2J\033[H"
@@ -56,7 +57,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], output: Output) -> None:
 
         writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: csv_cell(value) for name, value in row.items()} for row in rows)
         return
     from rich.console import Console
     from rich.table import Table
@@ -66,7 +67,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], output: Output) -> None:
     for name in rows[0] if rows else []:
         table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(v)) for v in row.values()))
+        table.add_row(*(Text(plain(_cell(v))) for v in row.values()))
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
@@ -80,7 +81,7 @@ def print_document(body: Mapping[str, Any], output: Document, lines: Sequence[st
         lines()
     else:
         for line in lines:
-            typer.echo(line)
+            echo(line)
 
 
 def _cell(value: Any) -> str:

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from sidecar.cli.exits import MEANINGS, Code, Failed
+from sidecar.cli.plain import echo
 
 EXTRAS = {"audit": ("pyspark", "pyarrow", "numpy", "deltalake", "duckdb")}
 """Extra of the package -> the modules that it brings."""
@@ -58,8 +59,8 @@ class Program(TyperGroup):
 
 
 def say(failed: Failed) -> None:
-    typer.echo(failed.what, err=True)
-    typer.echo(failed.then, err=True)
+    for line in (*failed.what.split("\n"), *failed.then.split("\n")):
+        echo(line, err=True)
 
 
 def _unread() -> bool:
@@ -84,7 +85,8 @@ def _end(failed: Failed) -> NoReturn:
 
 
 def _broken(exc: Exception) -> NoReturn:
-    traceback.print_exception(exc)
-    typer.echo(f"This is a bug of this program: {type(exc).__name__}.", err=True)
-    typer.echo("Report it with the lines above and with what `sidecar --version` says.", err=True)
+    for line in "".join(traceback.format_exception(exc)).rstrip("\n").split("\n"):
+        echo(line, err=True)
+    echo(f"This is a bug of this program: {type(exc).__name__}.", err=True)
+    echo("Report it with the lines above and with what `sidecar --version` says.", err=True)
     sys.exit(int(Code.BROKEN))

@@ -16,6 +16,7 @@ import typer
 from sidecar.cli.connect import CHECK, ROUTE, Bootstrap, Client, CommandConfig, StateTopic, client_of, readable
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Format, Output, print_rows
+from sidecar.cli.plain import echo
 from sidecar.cli.state import state
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ def repair(
         raise Failed(Code.FINDINGS, what, "Back the topic up with `sidecar state dump`, and say it again with --yes.")
     _bury(client, bootstrap, topic, partition, [key for key, _, _ in rows])
     who = f"sidecar {found.coordinator.node_id}" if found.coordinator else "the sidecar that coordinates the group"
-    typer.echo(
-        f"{len(rows)} records were removed. Restart {who}: it reads the group again when it takes over.", err=True
-    )
+    echo(f"{len(rows)} records were removed. Restart {who}: it reads the group again when it takes over.", err=True)
 
 
 def _looked(reader: Any, group: str) -> tuple[int, Replayed, list[Fault]]:

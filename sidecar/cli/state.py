@@ -22,6 +22,7 @@ import typer
 from sidecar.cli.connect import CHECK, Bootstrap, Client, CommandConfig, StateTopic, client_of
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import run
+from sidecar.cli.plain import echo
 
 if TYPE_CHECKING:
     from sidecar.audit.dump import DumpRecord
@@ -58,7 +59,7 @@ def dump(
         if file.exists():
             raise Failed(Code.USAGE, f"{file} exists already.", "Name another file; this one is not overwritten.")
         found = _written(client_of(command_config), bootstrap, topic, file)
-        typer.echo(f"{found.total()} records of {len(found)} partitions of {topic} are in {file}.")
+        echo(f"{found.total()} records of {len(found)} partitions of {topic} are in {file}.")
         return Code.OK
 
     run(show)
@@ -88,7 +89,7 @@ def load(
             _produced(client, bootstrap, topic, file, found.total())
         except AuditError as exc:
             raise Failed(Code.USAGE, str(exc), "The file must be one that `sidecar state dump` wrote.") from None
-        typer.echo(f"{found.total()} records are in {len(found)} partitions of {topic}. Sidecars may be started.")
+        echo(f"{found.total()} records are in {len(found)} partitions of {topic}. Sidecars may be started.")
         return Code.OK
 
     run(show)

@@ -14,6 +14,7 @@ import typer
 from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, readable
 from sidecar.cli.exits import Code
 from sidecar.cli.output import Format, Output, print_rows, run
+from sidecar.cli.plain import plain
 
 if TYPE_CHECKING:
     from sidecar.audit.board import Board
@@ -112,7 +113,7 @@ def _live(tail: Tail, sort: Sort, window: float, interval: float, rows: int) -> 
         for name in found[0] if found else ():
             table.add_column(name, justify="left" if name in ("group", "type", "state") else "right")
         for r in found[: rows or max(1, console.height - 4)]:
-            table.add_row(*(Text(str(v)) for v in r.values()))
+            table.add_row(*(Text(plain(str(v))) for v in r.values()))
         return Group(Text(f"{len(found)} groups, {moving} not stable, by {sort}   {KEYS}"), table)
 
     with _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:

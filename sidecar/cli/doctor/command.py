@@ -11,6 +11,7 @@ from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
 from sidecar.cli.connect import CommandConfig, StateTopic, client_of
 from sidecar.cli.exits import Code
 from sidecar.cli.output import Format, Output, Watch, print_rows, run
+from sidecar.cli.plain import echo
 
 
 def doctor(
@@ -50,9 +51,9 @@ def doctor(
         if output is Output.TABLE:
             for c in found:
                 mark = {Status.FAIL: "FAIL", Status.WARN: "warn", Status.UNKNOWN: "?", Status.OK: "ok"}[c.status]
-                typer.echo(f"{mark:>4}  {c.name}: {c.finding}")
+                echo(f"{mark:>4}  {c.name}: {c.finding}")
                 for n, line in enumerate(c.remedy.splitlines()):
-                    typer.echo(f"      {'  ' if n else '->'} {line}")
+                    echo(f"      {'  ' if n else '->'} {line}")
         else:
             print_rows([asdict(c) | {"status": str(c.status)} for c in found], output)
         return Code.FINDINGS if any(c.status is Status.FAIL for c in found) else Code.OK
