@@ -139,7 +139,10 @@ class Door:
                 self._first = loop.call_at(until_s, self._look_at_first)
                 return
             del self._silent[oldest]
-            oldest.close("no_request")
+            if oldest.conn.held_bytes:  # it has begun one, and `header_timeout_ms` has it; or it is not read
+                self._silent[oldest] = loop.time()
+            else:
+                oldest.close("no_request")
 
     def _turn(self) -> float | None:
         """In how many seconds it is the next connection's turn; None: the line is too long."""
