@@ -8,6 +8,7 @@ a function. `--check` writes nothing, and fails if the files in the tree differ.
 
 The generated code keeps these rules:
 * a length is checked against the bytes that are left before anything is allocated for it;
+* a string of more than 32,767 bytes is neither read nor written, in compact form as little as before: as Kafka's own;
 * unknown tagged fields are skipped, and known ones are bounded by their declared size;
 * reading past the end raises `WireError` and nothing else (see `sidecar/wire/primitives.py`).
 """

@@ -473,7 +473,9 @@ def print_paths(root: Path) -> int | None:
 
 def main(arguments: list[str] | None = None, root: Path = ROOT, tests: Path | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.house", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a circle, long file or function or a new sleep is found")
+    parser.add_argument(
+        "--check", action="store_true", help="exit with 1 if a circle, long file or function or a new sleep is found"
+    )
     options = parser.parse_args(arguments)
     plan = Plan(read(root))
     print_layers(plan)

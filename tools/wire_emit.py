@@ -68,6 +68,7 @@ class Emitter:
             "from struct import Struct, error as _struct_error",
             "",
             "from sidecar.wire.primitives import (",
+            "    STRING_MAX,",
             "    ZERO_UUID,",
             "    WireError,",
             "    put_uvarint,",
@@ -300,11 +301,13 @@ class Emitter:
         nul = f"{var} = None" if nullable else f'raise WireError("{name}: null where none is allowed")'
         null_decl = f"{typed} = None" if nullable else nul
         if flex:
+            too_long = ["    if n - 1 > STRING_MAX:", f'        raise WireError("{name}: a string that is too long")']
             return [
                 "n = b[p]",
                 "p += 1",
                 "if n > 127:",
                 "    n, p = uvarint(b, p - 1)",
+                *(too_long if t == "string" else ()),
                 "if n == 0:",
                 f"    {null_decl}",
                 "else:",
@@ -468,6 +471,9 @@ class Emitter:
         fmt = "h" if t == "string" else "i"
         raw = f"{var}.encode()" if t == "string" else var
         null = "o.append(0)" if flex else f"o += {self.pack(fmt)}(-1)"
+        too_long = ["if len(s) > STRING_MAX:", f'    raise WireError("{name}: a string that is too long")']
+        if t != "string":
+            too_long = []
         if flex:
             put = [
                 f"s = {raw}",
@@ -475,11 +481,12 @@ class Emitter:
                 "if n < 128:",
                 "    o.append(n)",
                 "else:",
+                *["    " + x for x in too_long],
                 "    put_uvarint(o, n)",
                 "o += s",
             ]
         else:
-            put = [f"s = {raw}", f"o += {self.pack(fmt)}(len(s))", "o += s"]
+            put = [f"s = {raw}", *too_long, f"o += {self.pack(fmt)}(len(s))", "o += s"]
         if nullable:
             return [f"if {var} is None:", "    " + null, "else:", *["    " + x for x in put]]
         if declared:

@@ -15,8 +15,10 @@ from typing import Any, Final
 from sidecar.core.events import Answer, Event
 from sidecar.core.placement import partition_for
 from sidecar.link.messages import CommitEnded, SettingsPassed, View
+from sidecar.native import pack
 from sidecar.wire.apis import SERVED, response_flexible
 from sidecar.wire.frames import request_frame, response_body
+from sidecar.wire.primitives import WireError
 
 CLIENT_ID = "kafka-group-sidecar"
 CLIENT_ID_MAX = 100
@@ -178,6 +180,15 @@ def who(call: Call) -> str:
     name = client.principal or ("somebody authenticated" if client.mechanism else "User:ANONYMOUS")
     told = json.dumps((call.client_id or "")[:CLIENT_ID_MAX])
     return f"{name} from {client.host or 'nowhere'}, client id {told}"
+
+
+def packed(layout: str, *values: object) -> bytes:
+    """The bytes of an answer. Raises WireError if a string in it is longer than a client may read: the connection is
+    closed, as a broker's would be."""
+    try:
+        return pack(layout, *values)
+    except ValueError as exc:
+        raise WireError(str(exc)) from None
 
 
 # ---- the steps that handlers share --------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Coordinate, Handler, coordinate, who
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, coordinate, packed, who
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.classic.events import (
     ClassicHeartbeat,
@@ -38,7 +38,7 @@ from sidecar.core.classic.events import (
 )
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer
-from sidecar.native import pack, unpack
+from sidecar.native import unpack
 from sidecar.wire.apis import SERVED
 from sidecar.wire.frames import header_end
 from sidecar.wire.generated import heartbeat as hb
@@ -135,7 +135,7 @@ def _joined(reply: JoinReply, version: int) -> bytes:
     if version == JOINED_SINCE:
         head = (0, reply.code, reply.generation, reply.protocol_type, protocol, reply.leader)
         told = tuple([(m.member_id, m.instance_id, m.metadata) for m in reply.members])
-        return pack(JOINED, *head, reply.skip_assignment, reply.member_id, told)
+        return packed(JOINED, *head, reply.skip_assignment, reply.member_id, told)
     members = [jg.JoinGroupResponseMember(m.member_id, m.instance_id, m.metadata) for m in reply.members]
     return jg.JoinGroupResponse(
         error_code=reply.code,
@@ -177,7 +177,7 @@ def _sync_slowly(version: int, frame: bytes, pos: int) -> tuple[Any, ...]:
 
 def _synced(reply: SyncReply, version: int) -> bytes:
     if version == SYNCED_SINCE:
-        return pack(SYNCED, 0, reply.code, reply.protocol_type, reply.protocol, reply.assignment)
+        return packed(SYNCED, 0, reply.code, reply.protocol_type, reply.protocol, reply.assignment)
     return sy.SyncGroupResponse(
         error_code=reply.code,
         protocol_type=reply.protocol_type,

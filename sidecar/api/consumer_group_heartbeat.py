@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Coordinate, Handler
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, packed
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import TEXT, Code
-from sidecar.native import pack, unpack
+from sidecar.native import unpack
 from sidecar.wire.frames import header_end
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 
@@ -95,8 +95,8 @@ def _slowly(call: Call) -> tuple[Any, ...]:
 def to_body(reply: HeartbeatReply) -> bytes:
     head = (0, reply.code, reply.message, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
     if reply.assignment is None:
-        return pack(REPLY, *head, -1)
-    return pack(REPLY_ASSIGNED, *head, 1, dict(reply.assignment))
+        return packed(REPLY, *head, -1)
+    return packed(REPLY_ASSIGNED, *head, 1, dict(reply.assignment))
 
 
 def _error(code: Code, message: str | None = None) -> bytes:

@@ -72,10 +72,15 @@ def name_of(code: int) -> str:
     return Code(code).name if code in Code._value2member_map_ else f"error {code}"
 
 
+MESSAGE_MAX = 8_000
+"""Characters of a message. It may quote what a client has sent, and must fit into 32,767 bytes of the wire."""
+
+
 class CoordinatorError(Exception):
     """An answer to a peer, not a fault of ours: the handler stops and the reply carries `code` and `message`."""
 
     def __init__(self, code: Code, message: str) -> None:
+        message = message[:MESSAGE_MAX]
         super().__init__(message)
         self.code = code
         self.message = message

@@ -240,7 +240,9 @@ static int put_text(Out *o, PyObject *value) {
         return 0;
     }
     const char *text = PyUnicode_AsUTF8AndSize(value, &n);
-    if (!text || reserve(o, n + 10)) return -1;
+    if (!text) return -1;
+    if (n > INT16_MAX) { malformed("a string is too long"); return -1; }
+    if (reserve(o, n + 10)) return -1;
     put_uvarint(o, (uint64_t)n + 1);
     memcpy(o->d + o->n, text, (size_t)n);
     o->n += n;

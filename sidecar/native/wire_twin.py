@@ -34,8 +34,8 @@ def unpack(layout: str, raw: bytes, pos: int) -> tuple[Any, ...]:
 
 
 def pack(layout: str, *values: Any) -> bytes:
-    """Return the bytes of these values. Raises ValueError for a number that is too large for its field, and TypeError
-    for a value of another type, for too few values and for too many."""
+    """Return the bytes of these values. Raises ValueError for a number that is too large for its field and for a string
+    of more than 32,767 bytes, and TypeError for a value of another type, for too few values and for too many."""
     out = bytearray()
     given = iter(values)
     for letter in layout:
@@ -212,6 +212,8 @@ def _put_uvarint(out: bytearray, n: int) -> None:
 
 def _put_text(out: bytearray, text: str | None) -> None:
     raw = b"" if text is None else text.encode()
+    if len(raw) > _STRING_MAX:
+        raise ValueError("a string is too long")
     _put_uvarint(out, 0 if text is None else len(raw) + 1)
     out += raw
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 ZERO_UUID = b"\0" * 16
+STRING_MAX = 32_767
+"""The most bytes of a string, compact or not. Kafka's generated classes throw for more, and a broker then closes the
+connection."""
 
 
 class WireError(Exception):

@@ -6,9 +6,11 @@ import pytest
 
 from sidecar.api.call import Client
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.errors import TEXT, Code
+from sidecar.core.errors import TEXT, Code, CoordinatorError
+from sidecar.core.regex import validate
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_heartbeat as ch
+from sidecar.wire.primitives import WireError
 from tests.api.play import NO_AUTHORIZER, Play
 
 A = b"a" * 16
@@ -128,3 +130,19 @@ def test_only_a_join_waits_for_the_word_whose_the_group_is() -> None:
 def test_a_managed_group_is_served_without_the_brokers_protocol() -> None:
     without = Client("10.0.0.9", broker_versions={18: (0, 3)})
     beat(STEADY, client=without).may_read("g").coordinates(BEAT).coordinator(OK).gives()
+
+
+def test_an_answer_that_no_client_could_read_is_not_written() -> None:
+    """Symptom: what broke was the handler, in the log and in the metric, and a client could do that at will."""
+    conversation = beat(STEADY).may_read("g").coordinates(BEAT)
+    with pytest.raises(WireError, match="too long"):
+        conversation.coordinator(HeartbeatReply(Code.INVALID_REQUEST, "x" * 32_768))
+    Play.open.remove(conversation)
+
+
+def test_a_refusal_quotes_no_more_than_fits_into_an_answer() -> None:
+    with pytest.raises(CoordinatorError) as caught:
+        validate("(" + "\N{SNOWMAN}" * 10_000)
+    assert len(caught.value.message.encode()) <= 32_767
+    refused = HeartbeatReply(caught.value.code, caught.value.message)
+    beat(STEADY).may_read("g").coordinates(BEAT).coordinator(refused).gives()

@@ -15,7 +15,7 @@ from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sy
-from sidecar.wire.primitives import WireError
+from sidecar.wire.primitives import STRING_MAX, WireError, put_uvarint
 from tests.harness.properties import given, settings, st
 
 TEXT = st.text(max_size=12)
@@ -182,6 +182,21 @@ def test_classic_answers_are_written_alike_by_all(
     assert _wire.pack(JOINED, *values) == wire_twin.pack(JOINED, *values) == want
     want = sy.SyncGroupResponse(0, 27, kind, name, part).encode(5)
     assert _wire.pack(SYNCED, 0, 27, kind, name, part) == wire_twin.pack(SYNCED, 0, 27, kind, name, part) == want
+
+
+@pytest.mark.parametrize("impl", [_wire, wire_twin], ids=["compiled", "twin"])
+def test_strings_are_as_long_as_kafka_has_them(impl: Any) -> None:
+    fits, long = "x" * STRING_MAX, "ü" * (STRING_MAX // 2 + 1)
+    assert impl.unpack("S", impl.pack("S", fits), 0) == (fits,)
+    for layout, value in (("S", long), ("m", ((long, None, b""),)), ("m", (("a", long, b""),))):
+        with pytest.raises(ValueError, match="too long"):
+            impl.pack(layout, value)
+    out = bytearray()
+    put_uvarint(out, STRING_MAX + 2)
+    raw = bytes(out) + b"x" * (STRING_MAX + 1)
+    for layout in "sS":
+        with pytest.raises(ValueError, match="too long"):
+            impl.unpack(layout, raw, 0)
 
 
 @pytest.mark.parametrize("impl", [_wire, wire_twin], ids=["compiled", "twin"])

@@ -7,6 +7,7 @@ import json
 import random
 import re
 import resource
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +17,10 @@ import pytest
 
 from sidecar.drill.artifacts import java
 from sidecar.wire.generated import KAFKA_VERSION
-from sidecar.wire.primitives import WireError
+from sidecar.wire.primitives import STRING_MAX, WireError
 from tests.harness.properties import HealthCheck, given, settings, st
 from tests.wire.messages import Spec, specs
+from tools.wire_model import Field
 
 MUTATED_FRAMES = 200_000
 
@@ -110,6 +112,62 @@ def test_mutated_frames_raise_nothing_but_wire_error(served: list[Spec]) -> None
     grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib) / 1024
     assert refused > MUTATED_FRAMES // 10, "the mutations hardly break anything: the test has no teeth"
     assert grown_mib < 100, f"memory jumped by {grown_mib:.0f} MiB"
+
+
+class _OneLong(Spec):
+    """Its `at`-th string has `size` bytes."""
+
+    at = size = seen = 0
+
+    def _one(self, kind: str, rng: random.Random, version: int, depth: int) -> Any:
+        if kind != "string":
+            return super()._one(kind, rng, version, depth)
+        self.seen += 1
+        return "x" * self.size if self.seen - 1 == self.at else "s"
+
+    def _value(self, f: Field, rng: random.Random, version: int, depth: int) -> Any:
+        """Nothing that may be null is, and an array has one element."""
+        one = self._one(f.element if f.is_array else f.type, rng, version, depth + 1)
+        return [one] if f.is_array else one
+
+
+def _with_long_string(spec: Spec, version: int, at: int, size: int) -> tuple[Any, bool]:
+    """The message, and whether it has so many strings."""
+    made = _OneLong(spec.message, spec.module)
+    made.at, made.size = at, size
+    return made.make(random.Random(1), version), made.seen > at
+
+
+def test_no_string_of_any_message_is_longer_than_kafka_has_it(
+    served: list[Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: compact strings of any length were read, and kept as keys; writing one in the old format broke the
+    handler."""
+    compact = 0
+    for spec in served:
+        version = max(spec.versions)
+        for v in {version, min(spec.versions)}:
+            at = 0
+            while True:
+                fits, there = _with_long_string(spec, v, at, STRING_MAX)
+                if not there:
+                    break
+                assert type(fits).decode(v, fits.encode(v)) == fits
+                long, _ = _with_long_string(spec, v, at, STRING_MAX + 1)
+                with pytest.raises(WireError, match="too long"):
+                    long.encode(v)
+                with monkeypatch.context() as m:
+                    m.setattr(spec.module, "STRING_MAX", 1 << 20)
+                    try:
+                        raw = long.encode(v)
+                    except struct.error:
+                        raw = b""  # the old format has no room for it
+                if raw:
+                    compact += 1
+                    with pytest.raises(WireError, match="too long"):
+                        type(long).decode(v, raw)
+                at += 1
+    assert compact > 100
 
 
 @pytest.mark.parametrize("raw", [b"\xff\xff\xff\xff\x0f", b"\x80" * 6, b"", b"\x02"])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -71,10 +72,14 @@ def _d0_AddOffsetsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddOffsetsToTx
 
 def _e0_AddOffsetsToTxnRequest(m: AddOffsetsToTxnRequest, o: bytearray) -> None:
     s = m.transactional_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("transactional_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_qh(m.producer_id, m.producer_epoch)
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
 
@@ -84,6 +89,8 @@ def _d1_AddOffsetsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddOffsetsToTx
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         raise WireError("transactional_id: null where none is allowed")
     else:
@@ -98,6 +105,8 @@ def _d1_AddOffsetsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddOffsetsToTx
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -119,6 +128,8 @@ def _e1_AddOffsetsToTxnRequest(m: AddOffsetsToTxnRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_qh(m.producer_id, m.producer_epoch)
@@ -127,6 +138,8 @@ def _e1_AddOffsetsToTxnRequest(m: AddOffsetsToTxnRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)

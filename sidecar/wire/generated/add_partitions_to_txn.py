@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -90,6 +91,8 @@ def _d0_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> tuple[AddPartitions
 
 def _e0_AddPartitionsToTxnTopic(m: AddPartitionsToTxnTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -102,6 +105,8 @@ def _d1_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> tuple[AddPartitions
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -135,6 +140,8 @@ def _e1_AddPartitionsToTxnTopic(m: AddPartitionsToTxnTopic, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -168,6 +175,8 @@ def _d2_AddPartitionsToTxnTransaction(b: bytes, p: int, e: int) -> tuple[AddPart
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         raise WireError("transactional_id: null where none is allowed")
     else:
@@ -206,6 +215,8 @@ def _e2_AddPartitionsToTxnTransaction(m: AddPartitionsToTxnTransaction, o: bytea
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_qho(m.producer_id, m.producer_epoch, m.verify_only)
@@ -246,6 +257,8 @@ def _d0_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddPartitio
 
 def _e0_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) -> None:
     s = m.v3_and_below_transactional_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("v3_and_below_transactional_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_qh(m.v3_and_below_producer_id, m.v3_and_below_producer_epoch)
@@ -260,6 +273,8 @@ def _d1_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddPartitio
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("v3_and_below_transactional_id: a string that is too long")
     if n == 0:
         raise WireError("v3_and_below_transactional_id: null where none is allowed")
     else:
@@ -298,6 +313,8 @@ def _e1_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) ->
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("v3_and_below_transactional_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_qh(m.v3_and_below_producer_id, m.v3_and_below_producer_epoch)
@@ -440,6 +457,8 @@ def _d0_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> tuple[AddPart
 
 def _e0_AddPartitionsToTxnTopicResult(m: AddPartitionsToTxnTopicResult, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_results_by_partition = m.results_by_partition
@@ -453,6 +472,8 @@ def _d1_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> tuple[AddPart
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -489,6 +510,8 @@ def _e1_AddPartitionsToTxnTopicResult(m: AddPartitionsToTxnTopicResult, o: bytea
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_results_by_partition = m.results_by_partition
@@ -548,6 +571,8 @@ def _d2_AddPartitionsToTxnResult(b: bytes, p: int, e: int) -> tuple[AddPartition
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         raise WireError("transactional_id: null where none is allowed")
     else:
@@ -584,6 +609,8 @@ def _e2_AddPartitionsToTxnResult(m: AddPartitionsToTxnResult, o: bytearray) -> N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topic_results = m.topic_results

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -63,6 +64,8 @@ def _d1_ApiVersionsRequest(b: bytes, p: int, e: int) -> tuple[ApiVersionsRequest
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_software_name: a string that is too long")
     if n == 0:
         raise WireError("client_software_name: null where none is allowed")
     else:
@@ -75,6 +78,8 @@ def _d1_ApiVersionsRequest(b: bytes, p: int, e: int) -> tuple[ApiVersionsRequest
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_software_version: a string that is too long")
     if n == 0:
         raise WireError("client_software_version: null where none is allowed")
     else:
@@ -96,6 +101,8 @@ def _e1_ApiVersionsRequest(m: ApiVersionsRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_software_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.client_software_version.encode()
@@ -103,6 +110,8 @@ def _e1_ApiVersionsRequest(m: ApiVersionsRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_software_version: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)
@@ -223,6 +232,8 @@ def _d1_SupportedFeatureKey(b: bytes, p: int, e: int) -> tuple[SupportedFeatureK
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -246,6 +257,8 @@ def _e1_SupportedFeatureKey(m: SupportedFeatureKey, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_hh(m.min_version, m.max_version)
@@ -265,6 +278,8 @@ def _d1_FinalizedFeatureKey(b: bytes, p: int, e: int) -> tuple[FinalizedFeatureK
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -288,6 +303,8 @@ def _e1_FinalizedFeatureKey(m: FinalizedFeatureKey, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_hh(m.max_version_level, m.min_version_level)

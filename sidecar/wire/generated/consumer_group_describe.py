@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -64,6 +65,8 @@ def _d0_ConsumerGroupDescribeRequest(b: bytes, p: int, e: int) -> tuple[Consumer
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("group_ids: a string that is too long")
             if n == 0:
                 raise WireError("group_ids: null where none is allowed")
             else:
@@ -92,6 +95,8 @@ def _e0_ConsumerGroupDescribeRequest(m: ConsumerGroupDescribeRequest, o: bytearr
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_ids: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_o(m.include_authorized_operations)
@@ -193,6 +198,8 @@ def _d0_TopicPartitions(b: bytes, p: int, e: int) -> tuple[TopicPartitions, int]
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("topic_name: a string that is too long")
     if n == 0:
         raise WireError("topic_name: null where none is allowed")
     else:
@@ -227,6 +234,8 @@ def _e0_TopicPartitions(m: TopicPartitions, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("topic_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -271,6 +280,8 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -283,6 +294,8 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -295,6 +308,8 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -309,6 +324,8 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
     if n == 0:
         raise WireError("client_id: null where none is allowed")
     else:
@@ -321,6 +338,8 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
     if n == 0:
         raise WireError("client_host: null where none is allowed")
     else:
@@ -345,6 +364,8 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -359,6 +380,8 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subscribed_topic_regex: a string that is too long")
     if n == 0:
         f_subscribed_topic_regex: str | None = None
     else:
@@ -382,6 +405,8 @@ def _e0_Member(m: Member, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.instance_id is None:
@@ -392,6 +417,8 @@ def _e0_Member(m: Member, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -402,6 +429,8 @@ def _e0_Member(m: Member, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.member_epoch)
@@ -410,6 +439,8 @@ def _e0_Member(m: Member, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.client_host.encode()
@@ -417,6 +448,8 @@ def _e0_Member(m: Member, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_subscribed_topic_names = m.subscribed_topic_names
@@ -427,6 +460,8 @@ def _e0_Member(m: Member, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_names: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.subscribed_topic_regex is None:
@@ -437,6 +472,8 @@ def _e0_Member(m: Member, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_regex: a string that is too long")
             put_uvarint(o, n)
         o += s
     _e0_Assignment(m.assignment, o)
@@ -449,6 +486,8 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -461,6 +500,8 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -473,6 +514,8 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -487,6 +530,8 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
     if n == 0:
         raise WireError("client_id: null where none is allowed")
     else:
@@ -499,6 +544,8 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
     if n == 0:
         raise WireError("client_host: null where none is allowed")
     else:
@@ -523,6 +570,8 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -537,6 +586,8 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subscribed_topic_regex: a string that is too long")
     if n == 0:
         f_subscribed_topic_regex: str | None = None
     else:
@@ -562,6 +613,8 @@ def _e1_Member(m: Member, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.instance_id is None:
@@ -572,6 +625,8 @@ def _e1_Member(m: Member, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -582,6 +637,8 @@ def _e1_Member(m: Member, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.member_epoch)
@@ -590,6 +647,8 @@ def _e1_Member(m: Member, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.client_host.encode()
@@ -597,6 +656,8 @@ def _e1_Member(m: Member, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_subscribed_topic_names = m.subscribed_topic_names
@@ -607,6 +668,8 @@ def _e1_Member(m: Member, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_names: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.subscribed_topic_regex is None:
@@ -617,6 +680,8 @@ def _e1_Member(m: Member, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_regex: a string that is too long")
             put_uvarint(o, n)
         o += s
     _e0_Assignment(m.assignment, o)
@@ -632,6 +697,8 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -644,6 +711,8 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -656,6 +725,8 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -670,6 +741,8 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("assignor_name: a string that is too long")
     if n == 0:
         raise WireError("assignor_name: null where none is allowed")
     else:
@@ -712,6 +785,8 @@ def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.group_id.encode()
@@ -719,6 +794,8 @@ def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -726,6 +803,8 @@ def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.group_epoch, m.assignment_epoch)
@@ -734,6 +813,8 @@ def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("assignor_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -751,6 +832,8 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -763,6 +846,8 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -775,6 +860,8 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -789,6 +876,8 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("assignor_name: a string that is too long")
     if n == 0:
         raise WireError("assignor_name: null where none is allowed")
     else:
@@ -831,6 +920,8 @@ def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.group_id.encode()
@@ -838,6 +929,8 @@ def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -845,6 +938,8 @@ def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.group_epoch, m.assignment_epoch)
@@ -853,6 +948,8 @@ def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("assignor_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -96,6 +97,8 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -108,6 +111,8 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -122,6 +127,8 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -134,6 +141,8 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -161,6 +170,8 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -175,6 +186,8 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("server_assignor: a string that is too long")
     if n == 0:
         f_server_assignor: str | None = None
     else:
@@ -212,6 +225,8 @@ def _e0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -219,6 +234,8 @@ def _e0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.member_epoch)
@@ -230,6 +247,8 @@ def _e0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -240,6 +259,8 @@ def _e0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.rebalance_timeout_ms)
@@ -254,6 +275,8 @@ def _e0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
             if n < 128:
                 o.append(n)
             else:
+                if len(s) > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
                 put_uvarint(o, n)
             o += s
     if m.server_assignor is None:
@@ -264,6 +287,8 @@ def _e0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("server_assignor: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topic_partitions = m.topic_partitions
@@ -281,6 +306,8 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -293,6 +320,8 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -307,6 +336,8 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -319,6 +350,8 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -346,6 +379,8 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -360,6 +395,8 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subscribed_topic_regex: a string that is too long")
     if n == 0:
         f_subscribed_topic_regex: str | None = None
     else:
@@ -372,6 +409,8 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("server_assignor: a string that is too long")
     if n == 0:
         f_server_assignor: str | None = None
     else:
@@ -409,6 +448,8 @@ def _e1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -416,6 +457,8 @@ def _e1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.member_epoch)
@@ -427,6 +470,8 @@ def _e1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -437,6 +482,8 @@ def _e1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.rebalance_timeout_ms)
@@ -451,6 +498,8 @@ def _e1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
             if n < 128:
                 o.append(n)
             else:
+                if len(s) > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
                 put_uvarint(o, n)
             o += s
     if m.subscribed_topic_regex is None:
@@ -461,6 +510,8 @@ def _e1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_regex: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.server_assignor is None:
@@ -471,6 +522,8 @@ def _e1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("server_assignor: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topic_partitions = m.topic_partitions
@@ -615,6 +668,8 @@ def _d0_ConsumerGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Consum
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -627,6 +682,8 @@ def _d0_ConsumerGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Consum
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         f_member_id: str | None = None
     else:
@@ -659,6 +716,8 @@ def _e0_ConsumerGroupHeartbeatResponse(m: ConsumerGroupHeartbeatResponse, o: byt
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.member_id is None:
@@ -669,6 +728,8 @@ def _e0_ConsumerGroupHeartbeatResponse(m: ConsumerGroupHeartbeatResponse, o: byt
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("member_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_ii(m.member_epoch, m.heartbeat_interval_ms)

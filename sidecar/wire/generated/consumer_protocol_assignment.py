@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -69,6 +70,8 @@ def _d0_TopicPartition(b: bytes, p: int, e: int) -> tuple[TopicPartition, int]:
 
 def _e0_TopicPartition(m: TopicPartition, o: bytearray) -> None:
     s = m.topic.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("topic: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions

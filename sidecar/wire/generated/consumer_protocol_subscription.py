@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -80,6 +81,8 @@ def _d1_TopicPartition(b: bytes, p: int, e: int) -> tuple[TopicPartition, int]:
 
 def _e1_TopicPartition(m: TopicPartition, o: bytearray) -> None:
     s = m.topic.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("topic: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -127,6 +130,8 @@ def _e0_ConsumerProtocolSubscription(m: ConsumerProtocolSubscription, o: bytearr
     o += _p_i(len(a_topics))
     for y_topics in a_topics:
         s = y_topics.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("topics: a string that is too long")
         o += _p_h(len(s))
         o += s
     if m.user_data is None:
@@ -189,6 +194,8 @@ def _e1_ConsumerProtocolSubscription(m: ConsumerProtocolSubscription, o: bytearr
     o += _p_i(len(a_topics))
     for y_topics in a_topics:
         s = y_topics.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("topics: a string that is too long")
         o += _p_h(len(s))
         o += s
     if m.user_data is None:
@@ -257,6 +264,8 @@ def _e2_ConsumerProtocolSubscription(m: ConsumerProtocolSubscription, o: bytearr
     o += _p_i(len(a_topics))
     for y_topics in a_topics:
         s = y_topics.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("topics: a string that is too long")
         o += _p_h(len(s))
         o += s
     if m.user_data is None:
@@ -336,6 +345,8 @@ def _e3_ConsumerProtocolSubscription(m: ConsumerProtocolSubscription, o: bytearr
     o += _p_i(len(a_topics))
     for y_topics in a_topics:
         s = y_topics.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("topics: a string that is too long")
         o += _p_h(len(s))
         o += s
     if m.user_data is None:
@@ -353,6 +364,8 @@ def _e3_ConsumerProtocolSubscription(m: ConsumerProtocolSubscription, o: bytearr
         o += _p_h(-1)
     else:
         s = m.rack_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
         o += _p_h(len(s))
         o += s
 

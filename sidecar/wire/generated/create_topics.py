@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -147,12 +148,16 @@ def _d0_CreatableTopicConfig(b: bytes, p: int, e: int) -> tuple[CreatableTopicCo
 
 def _e0_CreatableTopicConfig(m: CreatableTopicConfig, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.value is None:
         o += _p_h(-1)
     else:
         s = m.value.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -162,6 +167,8 @@ def _d1_CreatableTopicConfig(b: bytes, p: int, e: int) -> tuple[CreatableTopicCo
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -174,6 +181,8 @@ def _d1_CreatableTopicConfig(b: bytes, p: int, e: int) -> tuple[CreatableTopicCo
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("value: a string that is too long")
     if n == 0:
         f_value: str | None = None
     else:
@@ -195,6 +204,8 @@ def _e1_CreatableTopicConfig(m: CreatableTopicConfig, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.value is None:
@@ -205,6 +216,8 @@ def _e1_CreatableTopicConfig(m: CreatableTopicConfig, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("value: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -252,6 +265,8 @@ def _d0_CreatableTopic(b: bytes, p: int, e: int) -> tuple[CreatableTopic, int]:
 
 def _e0_CreatableTopic(m: CreatableTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_ih(m.num_partitions, m.replication_factor)
@@ -270,6 +285,8 @@ def _d1_CreatableTopic(b: bytes, p: int, e: int) -> tuple[CreatableTopic, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -323,6 +340,8 @@ def _e1_CreatableTopic(m: CreatableTopic, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ih(m.num_partitions, m.replication_factor)
@@ -484,6 +503,8 @@ def _d1_CreatableTopicConfigs(b: bytes, p: int, e: int) -> tuple[CreatableTopicC
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -496,6 +517,8 @@ def _d1_CreatableTopicConfigs(b: bytes, p: int, e: int) -> tuple[CreatableTopicC
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("value: a string that is too long")
     if n == 0:
         f_value: str | None = None
     else:
@@ -519,6 +542,8 @@ def _e1_CreatableTopicConfigs(m: CreatableTopicConfigs, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.value is None:
@@ -529,6 +554,8 @@ def _e1_CreatableTopicConfigs(m: CreatableTopicConfigs, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("value: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
@@ -563,6 +590,8 @@ def _d0_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
 
 def _e0_CreatableTopicResult(m: CreatableTopicResult, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_h(m.error_code)
@@ -570,6 +599,8 @@ def _e0_CreatableTopicResult(m: CreatableTopicResult, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -579,6 +610,8 @@ def _d1_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -593,6 +626,8 @@ def _d1_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -643,6 +678,8 @@ def _e1_CreatableTopicResult(m: CreatableTopicResult, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_h(m.error_code)
@@ -654,6 +691,8 @@ def _e1_CreatableTopicResult(m: CreatableTopicResult, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_ih(m.num_partitions, m.replication_factor)
@@ -681,6 +720,8 @@ def _d2_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -700,6 +741,8 @@ def _d2_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -750,6 +793,8 @@ def _e2_CreatableTopicResult(m: CreatableTopicResult, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += m.topic_id
@@ -762,6 +807,8 @@ def _e2_CreatableTopicResult(m: CreatableTopicResult, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_ih(m.num_partitions, m.replication_factor)

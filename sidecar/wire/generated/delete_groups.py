@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -67,6 +68,8 @@ def _e0_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> None:
     o += _p_i(len(a_groups_names))
     for y_groups_names in a_groups_names:
         s = y_groups_names.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("groups_names: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -88,6 +91,8 @@ def _d1_DeleteGroupsRequest(b: bytes, p: int, e: int) -> tuple[DeleteGroupsReque
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("groups_names: a string that is too long")
             if n == 0:
                 raise WireError("groups_names: null where none is allowed")
             else:
@@ -114,6 +119,8 @@ def _e1_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("groups_names: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -190,6 +197,8 @@ def _d0_DeletableGroupResult(b: bytes, p: int, e: int) -> tuple[DeletableGroupRe
 
 def _e0_DeletableGroupResult(m: DeletableGroupResult, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_h(m.error_code)
@@ -200,6 +209,8 @@ def _d1_DeletableGroupResult(b: bytes, p: int, e: int) -> tuple[DeletableGroupRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -223,6 +234,8 @@ def _e1_DeletableGroupResult(m: DeletableGroupResult, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_h(m.error_code)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -70,6 +71,8 @@ def _d2_DeleteTopicState(b: bytes, p: int, e: int) -> tuple[DeleteTopicState, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         f_name: str | None = None
     else:
@@ -99,6 +102,8 @@ def _e2_DeleteTopicState(m: DeleteTopicState, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("name: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += m.topic_id
@@ -137,6 +142,8 @@ def _e0_DeleteTopicsRequest(m: DeleteTopicsRequest, o: bytearray) -> None:
     o += _p_i(len(a_topic_names))
     for y_topic_names in a_topic_names:
         s = y_topic_names.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("topic_names: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.timeout_ms)
@@ -159,6 +166,8 @@ def _d1_DeleteTopicsRequest(b: bytes, p: int, e: int) -> tuple[DeleteTopicsReque
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("topic_names: a string that is too long")
             if n == 0:
                 raise WireError("topic_names: null where none is allowed")
             else:
@@ -187,6 +196,8 @@ def _e1_DeleteTopicsRequest(m: DeleteTopicsRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("topic_names: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.timeout_ms)
@@ -308,6 +319,8 @@ def _e0_DeletableTopicResult(m: DeletableTopicResult, o: bytearray) -> None:
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_h(m.error_code)
@@ -318,6 +331,8 @@ def _d1_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -343,6 +358,8 @@ def _e1_DeletableTopicResult(m: DeletableTopicResult, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_h(m.error_code)
@@ -354,6 +371,8 @@ def _d2_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -368,6 +387,8 @@ def _d2_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -391,6 +412,8 @@ def _e2_DeletableTopicResult(m: DeletableTopicResult, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_h(m.error_code)
@@ -402,6 +425,8 @@ def _e2_DeletableTopicResult(m: DeletableTopicResult, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -412,6 +437,8 @@ def _d3_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         f_name: str | None = None
     else:
@@ -431,6 +458,8 @@ def _d3_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -455,6 +484,8 @@ def _e3_DeletableTopicResult(m: DeletableTopicResult, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("name: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += m.topic_id
@@ -467,6 +498,8 @@ def _e3_DeletableTopicResult(m: DeletableTopicResult, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)

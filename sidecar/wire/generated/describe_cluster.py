@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -165,6 +166,8 @@ def _d0_DescribeClusterBroker(b: bytes, p: int, e: int) -> tuple[DescribeCluster
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("host: a string that is too long")
     if n == 0:
         raise WireError("host: null where none is allowed")
     else:
@@ -179,6 +182,8 @@ def _d0_DescribeClusterBroker(b: bytes, p: int, e: int) -> tuple[DescribeCluster
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack: a string that is too long")
     if n == 0:
         f_rack: str | None = None
     else:
@@ -201,6 +206,8 @@ def _e0_DescribeClusterBroker(m: DescribeClusterBroker, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("host: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.port)
@@ -212,6 +219,8 @@ def _e0_DescribeClusterBroker(m: DescribeClusterBroker, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -224,6 +233,8 @@ def _d1_DescribeClusterBroker(b: bytes, p: int, e: int) -> tuple[DescribeCluster
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("host: a string that is too long")
     if n == 0:
         raise WireError("host: null where none is allowed")
     else:
@@ -238,6 +249,8 @@ def _d1_DescribeClusterBroker(b: bytes, p: int, e: int) -> tuple[DescribeCluster
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack: a string that is too long")
     if n == 0:
         f_rack: str | None = None
     else:
@@ -262,6 +275,8 @@ def _e1_DescribeClusterBroker(m: DescribeClusterBroker, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("host: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.port)
@@ -273,6 +288,8 @@ def _e1_DescribeClusterBroker(m: DescribeClusterBroker, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_o(m.is_fenced)
@@ -286,6 +303,8 @@ def _d0_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -298,6 +317,8 @@ def _d0_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         raise WireError("cluster_id: null where none is allowed")
     else:
@@ -342,6 +363,8 @@ def _e0_DescribeClusterResponse(m: DescribeClusterResponse, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.cluster_id.encode()
@@ -349,6 +372,8 @@ def _e0_DescribeClusterResponse(m: DescribeClusterResponse, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.controller_id)
@@ -367,6 +392,8 @@ def _d1_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -381,6 +408,8 @@ def _d1_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         raise WireError("cluster_id: null where none is allowed")
     else:
@@ -425,6 +454,8 @@ def _e1_DescribeClusterResponse(m: DescribeClusterResponse, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_b(m.endpoint_type)
@@ -433,6 +464,8 @@ def _e1_DescribeClusterResponse(m: DescribeClusterResponse, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.controller_id)
@@ -451,6 +484,8 @@ def _d2_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -465,6 +500,8 @@ def _d2_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         raise WireError("cluster_id: null where none is allowed")
     else:
@@ -509,6 +546,8 @@ def _e2_DescribeClusterResponse(m: DescribeClusterResponse, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_b(m.endpoint_type)
@@ -517,6 +556,8 @@ def _e2_DescribeClusterResponse(m: DescribeClusterResponse, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.controller_id)

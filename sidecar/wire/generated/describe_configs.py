@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -99,6 +100,8 @@ def _d0_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfi
 def _e0_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> None:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_configuration_keys = m.configuration_keys
@@ -108,6 +111,8 @@ def _e0_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Non
         o += _p_i(len(a_configuration_keys))
         for y_configuration_keys in a_configuration_keys:
             s = y_configuration_keys.encode()
+            if len(s) > STRING_MAX:
+                raise WireError("configuration_keys: a string that is too long")
             o += _p_h(len(s))
             o += s
 
@@ -119,6 +124,8 @@ def _d1_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfi
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
     if n == 0:
         raise WireError("resource_name: null where none is allowed")
     else:
@@ -144,6 +151,8 @@ def _d1_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfi
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("configuration_keys: a string that is too long")
             if n == 0:
                 raise WireError("configuration_keys: null where none is allowed")
             else:
@@ -168,6 +177,8 @@ def _e1_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_configuration_keys = m.configuration_keys
@@ -181,6 +192,8 @@ def _e1_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Non
             if n < 128:
                 o.append(n)
             else:
+                if len(s) > STRING_MAX:
+                    raise WireError("configuration_keys: a string that is too long")
                 put_uvarint(o, n)
             o += s
     o.append(0)
@@ -377,12 +390,16 @@ def _d0_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfig
 
 def _e0_DescribeConfigsSynonym(m: DescribeConfigsSynonym, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.value is None:
         o += _p_h(-1)
     else:
         s = m.value.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_b(m.source)
@@ -393,6 +410,8 @@ def _d1_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfig
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -405,6 +424,8 @@ def _d1_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfig
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("value: a string that is too long")
     if n == 0:
         f_value: str | None = None
     else:
@@ -428,6 +449,8 @@ def _e1_DescribeConfigsSynonym(m: DescribeConfigsSynonym, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.value is None:
@@ -438,6 +461,8 @@ def _e1_DescribeConfigsSynonym(m: DescribeConfigsSynonym, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("value: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_b(m.source)
@@ -484,12 +509,16 @@ def _d0_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
 
 def _e0_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.value is None:
         o += _p_h(-1)
     else:
         s = m.value.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
@@ -551,12 +580,16 @@ def _d1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
 
 def _e1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.value is None:
         o += _p_h(-1)
     else:
         s = m.value.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
@@ -569,6 +602,8 @@ def _e1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
         o += _p_h(-1)
     else:
         s = m.documentation.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("documentation: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -578,6 +613,8 @@ def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -590,6 +627,8 @@ def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("value: a string that is too long")
     if n == 0:
         f_value: str | None = None
     else:
@@ -621,6 +660,8 @@ def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("documentation: a string that is too long")
     if n == 0:
         f_documentation: str | None = None
     else:
@@ -642,6 +683,8 @@ def _e2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.value is None:
@@ -652,6 +695,8 @@ def _e2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("value: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
@@ -668,6 +713,8 @@ def _e2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("documentation: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -719,10 +766,14 @@ def _e0_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_configs = m.configs
@@ -777,10 +828,14 @@ def _e1_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_configs = m.configs
@@ -796,6 +851,8 @@ def _d2_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -810,6 +867,8 @@ def _d2_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
     if n == 0:
         raise WireError("resource_name: null where none is allowed")
     else:
@@ -850,6 +909,8 @@ def _e2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_b(m.resource_type)
@@ -858,6 +919,8 @@ def _e2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_configs = m.configs

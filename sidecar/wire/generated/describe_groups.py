@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -71,6 +72,8 @@ def _e0_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> None:
     o += _p_i(len(a_groups))
     for y_groups in a_groups:
         s = y_groups.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("groups: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -107,6 +110,8 @@ def _e1_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> None:
     o += _p_i(len(a_groups))
     for y_groups in a_groups:
         s = y_groups.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("groups: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_o(m.include_authorized_operations)
@@ -129,6 +134,8 @@ def _d2_DescribeGroupsRequest(b: bytes, p: int, e: int) -> tuple[DescribeGroupsR
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("groups: a string that is too long")
             if n == 0:
                 raise WireError("groups: null where none is allowed")
             else:
@@ -157,6 +164,8 @@ def _e2_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("groups: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_o(m.include_authorized_operations)
@@ -296,12 +305,18 @@ def _d0_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
 
 def _e0_DescribedGroupMember(m: DescribedGroupMember, o: bytearray) -> None:
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.client_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("client_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.client_host.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("client_host: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.member_metadata
@@ -378,18 +393,26 @@ def _d1_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
 
 def _e1_DescribedGroupMember(m: DescribedGroupMember, o: bytearray) -> None:
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     s = m.client_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("client_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.client_host.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("client_host: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.member_metadata
@@ -405,6 +428,8 @@ def _d2_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -417,6 +442,8 @@ def _d2_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -429,6 +456,8 @@ def _d2_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
     if n == 0:
         raise WireError("client_id: null where none is allowed")
     else:
@@ -441,6 +470,8 @@ def _d2_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
     if n == 0:
         raise WireError("client_host: null where none is allowed")
     else:
@@ -486,6 +517,8 @@ def _e2_DescribedGroupMember(m: DescribedGroupMember, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -496,6 +529,8 @@ def _e2_DescribedGroupMember(m: DescribedGroupMember, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.client_id.encode()
@@ -503,6 +538,8 @@ def _e2_DescribedGroupMember(m: DescribedGroupMember, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.client_host.encode()
@@ -510,6 +547,8 @@ def _e2_DescribedGroupMember(m: DescribedGroupMember, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_metadata
@@ -590,15 +629,23 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
 def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_state.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_state: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_data.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_data: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -670,15 +717,23 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
 def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_state.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_state: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_data.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_data: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -751,15 +806,23 @@ def _d2_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
 def _e2_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_state.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_state: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_data.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_data: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -776,6 +839,8 @@ def _d3_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -788,6 +853,8 @@ def _d3_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -800,6 +867,8 @@ def _d3_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -812,6 +881,8 @@ def _d3_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_data: a string that is too long")
     if n == 0:
         raise WireError("protocol_data: null where none is allowed")
     else:
@@ -851,6 +922,8 @@ def _e3_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -858,6 +931,8 @@ def _e3_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_type.encode()
@@ -865,6 +940,8 @@ def _e3_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_data.encode()
@@ -872,6 +949,8 @@ def _e3_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_data: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -889,6 +968,8 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -901,6 +982,8 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -913,6 +996,8 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -925,6 +1010,8 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -937,6 +1024,8 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_data: a string that is too long")
     if n == 0:
         raise WireError("protocol_data: null where none is allowed")
     else:
@@ -979,6 +1068,8 @@ def _e4_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.group_id.encode()
@@ -986,6 +1077,8 @@ def _e4_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -993,6 +1086,8 @@ def _e4_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_type.encode()
@@ -1000,6 +1095,8 @@ def _e4_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_data.encode()
@@ -1007,6 +1104,8 @@ def _e4_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_data: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -64,6 +65,8 @@ def _d0_EndTxnRequest(b: bytes, p: int, e: int) -> tuple[EndTxnRequest, int]:
 
 def _e0_EndTxnRequest(m: EndTxnRequest, o: bytearray) -> None:
     s = m.transactional_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("transactional_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_qho(m.producer_id, m.producer_epoch, m.committed)
@@ -74,6 +77,8 @@ def _d1_EndTxnRequest(b: bytes, p: int, e: int) -> tuple[EndTxnRequest, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         raise WireError("transactional_id: null where none is allowed")
     else:
@@ -97,6 +102,8 @@ def _e1_EndTxnRequest(m: EndTxnRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_qho(m.producer_id, m.producer_epoch, m.committed)

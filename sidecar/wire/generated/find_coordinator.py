@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -64,6 +65,8 @@ def _d0_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinato
 
 def _e0_FindCoordinatorRequest(m: FindCoordinatorRequest, o: bytearray) -> None:
     s = m.key.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("key: a string that is too long")
     o += _p_h(len(s))
     o += s
 
@@ -86,6 +89,8 @@ def _d1_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinato
 
 def _e1_FindCoordinatorRequest(m: FindCoordinatorRequest, o: bytearray) -> None:
     s = m.key.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("key: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_b(m.key_type)
@@ -96,6 +101,8 @@ def _d2_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinato
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("key: a string that is too long")
     if n == 0:
         raise WireError("key: null where none is allowed")
     else:
@@ -119,6 +126,8 @@ def _e2_FindCoordinatorRequest(m: FindCoordinatorRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("key: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_b(m.key_type)
@@ -144,6 +153,8 @@ def _d3_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinato
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("coordinator_keys: a string that is too long")
             if n == 0:
                 raise WireError("coordinator_keys: null where none is allowed")
             else:
@@ -171,6 +182,8 @@ def _e3_FindCoordinatorRequest(m: FindCoordinatorRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("coordinator_keys: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -271,6 +284,8 @@ def _d2_Coordinator(b: bytes, p: int, e: int) -> tuple[Coordinator, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("key: a string that is too long")
     if n == 0:
         raise WireError("key: null where none is allowed")
     else:
@@ -285,6 +300,8 @@ def _d2_Coordinator(b: bytes, p: int, e: int) -> tuple[Coordinator, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("host: a string that is too long")
     if n == 0:
         raise WireError("host: null where none is allowed")
     else:
@@ -299,6 +316,8 @@ def _d2_Coordinator(b: bytes, p: int, e: int) -> tuple[Coordinator, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -320,6 +339,8 @@ def _e2_Coordinator(m: Coordinator, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("key: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.node_id)
@@ -328,6 +349,8 @@ def _e2_Coordinator(m: Coordinator, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("host: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ih(m.port, m.error_code)
@@ -339,6 +362,8 @@ def _e2_Coordinator(m: Coordinator, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -365,6 +390,8 @@ def _d0_FindCoordinatorResponse(b: bytes, p: int, e: int) -> tuple[FindCoordinat
 def _e0_FindCoordinatorResponse(m: FindCoordinatorResponse, o: bytearray) -> None:
     o += _p_hi(m.error_code, m.node_id)
     s = m.host.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("host: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.port)
@@ -406,10 +433,14 @@ def _e1_FindCoordinatorResponse(m: FindCoordinatorResponse, o: bytearray) -> Non
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.node_id)
     s = m.host.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("host: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.port)
@@ -422,6 +453,8 @@ def _d2_FindCoordinatorResponse(b: bytes, p: int, e: int) -> tuple[FindCoordinat
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -436,6 +469,8 @@ def _d2_FindCoordinatorResponse(b: bytes, p: int, e: int) -> tuple[FindCoordinat
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("host: a string that is too long")
     if n == 0:
         raise WireError("host: null where none is allowed")
     else:
@@ -463,6 +498,8 @@ def _e2_FindCoordinatorResponse(m: FindCoordinatorResponse, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.node_id)
@@ -471,6 +508,8 @@ def _e2_FindCoordinatorResponse(m: FindCoordinatorResponse, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("host: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.port)

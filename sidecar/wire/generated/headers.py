@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -65,6 +66,8 @@ def _e0_RequestHeader(m: RequestHeader, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.client_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -95,6 +98,8 @@ def _e1_RequestHeader(m: RequestHeader, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.client_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o.append(0)

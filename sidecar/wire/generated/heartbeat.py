@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -71,10 +72,14 @@ def _d0_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
 
 def _e0_HeartbeatRequest(m: HeartbeatRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
 
@@ -117,16 +122,22 @@ def _d1_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
 
 def _e1_HeartbeatRequest(m: HeartbeatRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -136,6 +147,8 @@ def _d2_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -150,6 +163,8 @@ def _d2_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -162,6 +177,8 @@ def _d2_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -183,6 +200,8 @@ def _e2_HeartbeatRequest(m: HeartbeatRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.generation_id)
@@ -191,6 +210,8 @@ def _e2_HeartbeatRequest(m: HeartbeatRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -201,6 +222,8 @@ def _e2_HeartbeatRequest(m: HeartbeatRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -86,6 +87,8 @@ def _d0_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
 
 def _e0_AlterableConfig(m: AlterableConfig, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_b(m.config_operation)
@@ -93,6 +96,8 @@ def _e0_AlterableConfig(m: AlterableConfig, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.value.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -102,6 +107,8 @@ def _d1_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -116,6 +123,8 @@ def _d1_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("value: a string that is too long")
     if n == 0:
         f_value: str | None = None
     else:
@@ -137,6 +146,8 @@ def _e1_AlterableConfig(m: AlterableConfig, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_b(m.config_operation)
@@ -148,6 +159,8 @@ def _e1_AlterableConfig(m: AlterableConfig, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("value: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -184,6 +197,8 @@ def _d0_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
 def _e0_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_configs = m.configs
@@ -199,6 +214,8 @@ def _d1_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
     if n == 0:
         raise WireError("resource_name: null where none is allowed")
     else:
@@ -236,6 +253,8 @@ def _e1_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_configs = m.configs
@@ -392,10 +411,14 @@ def _e0_AlterConfigsResourceResponse(m: AlterConfigsResourceResponse, o: bytearr
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
     o += _p_h(len(s))
     o += s
 
@@ -407,6 +430,8 @@ def _d1_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -421,6 +446,8 @@ def _d1_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
     if n == 0:
         raise WireError("resource_name: null where none is allowed")
     else:
@@ -446,6 +473,8 @@ def _e1_AlterConfigsResourceResponse(m: AlterConfigsResourceResponse, o: bytearr
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_b(m.resource_type)
@@ -454,6 +483,8 @@ def _e1_AlterConfigsResourceResponse(m: AlterConfigsResourceResponse, o: bytearr
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)

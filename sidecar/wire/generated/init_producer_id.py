@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -75,6 +76,8 @@ def _e0_InitProducerIdRequest(m: InitProducerIdRequest, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.transactional_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.transaction_timeout_ms)
@@ -85,6 +88,8 @@ def _d1_InitProducerIdRequest(b: bytes, p: int, e: int) -> tuple[InitProducerIdR
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         f_transactional_id: str | None = None
     else:
@@ -111,6 +116,8 @@ def _e1_InitProducerIdRequest(m: InitProducerIdRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("transactional_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.transaction_timeout_ms)
@@ -122,6 +129,8 @@ def _d2_InitProducerIdRequest(b: bytes, p: int, e: int) -> tuple[InitProducerIdR
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         f_transactional_id: str | None = None
     else:
@@ -148,6 +157,8 @@ def _e2_InitProducerIdRequest(m: InitProducerIdRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("transactional_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_iqh(m.transaction_timeout_ms, m.producer_id, m.producer_epoch)
@@ -159,6 +170,8 @@ def _d3_InitProducerIdRequest(b: bytes, p: int, e: int) -> tuple[InitProducerIdR
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         f_transactional_id: str | None = None
     else:
@@ -185,6 +198,8 @@ def _e3_InitProducerIdRequest(m: InitProducerIdRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("transactional_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_iqhoo(m.transaction_timeout_ms, m.producer_id, m.producer_epoch, m.enable2_pc, m.keep_prepared_txn)

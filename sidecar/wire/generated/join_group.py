@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -88,6 +89,8 @@ def _d0_JoinGroupRequestProtocol(b: bytes, p: int, e: int) -> tuple[JoinGroupReq
 
 def _e0_JoinGroupRequestProtocol(m: JoinGroupRequestProtocol, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.metadata
@@ -100,6 +103,8 @@ def _d1_JoinGroupRequestProtocol(b: bytes, p: int, e: int) -> tuple[JoinGroupReq
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -133,6 +138,8 @@ def _e1_JoinGroupRequestProtocol(m: JoinGroupRequestProtocol, o: bytearray) -> N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.metadata
@@ -195,13 +202,19 @@ def _d0_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
 
 def _e0_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.session_timeout_ms)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_protocols = m.protocols
@@ -260,13 +273,19 @@ def _d1_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
 
 def _e1_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_protocols = m.protocols
@@ -335,19 +354,27 @@ def _d2_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
 
 def _e2_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_protocols = m.protocols
@@ -361,6 +388,8 @@ def _d3_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -375,6 +404,8 @@ def _d3_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -387,6 +418,8 @@ def _d3_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -399,6 +432,8 @@ def _d3_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -435,6 +470,8 @@ def _e3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
@@ -443,6 +480,8 @@ def _e3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -453,6 +492,8 @@ def _e3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.protocol_type.encode()
@@ -460,6 +501,8 @@ def _e3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_protocols = m.protocols
@@ -474,6 +517,8 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -488,6 +533,8 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -500,6 +547,8 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -512,6 +561,8 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -539,6 +590,8 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("reason: a string that is too long")
     if n == 0:
         f_reason: str | None = None
     else:
@@ -560,6 +613,8 @@ def _e4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
@@ -568,6 +623,8 @@ def _e4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -578,6 +635,8 @@ def _e4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.protocol_type.encode()
@@ -585,6 +644,8 @@ def _e4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_protocols = m.protocols
@@ -599,6 +660,8 @@ def _e4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("reason: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -705,6 +768,8 @@ def _d0_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResp
 
 def _e0_JoinGroupResponseMember(m: JoinGroupResponseMember, o: bytearray) -> None:
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.metadata
@@ -748,12 +813,16 @@ def _d1_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResp
 
 def _e1_JoinGroupResponseMember(m: JoinGroupResponseMember, o: bytearray) -> None:
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     s = m.metadata
@@ -766,6 +835,8 @@ def _d2_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResp
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -778,6 +849,8 @@ def _d2_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResp
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -811,6 +884,8 @@ def _e2_JoinGroupResponseMember(m: JoinGroupResponseMember, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -821,6 +896,8 @@ def _e2_JoinGroupResponseMember(m: JoinGroupResponseMember, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.metadata
@@ -886,12 +963,18 @@ def _e0_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if m.protocol_name is None:
         raise WireError("protocol_name: null where none is allowed")
     s = m.protocol_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.leader.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("leader: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -953,12 +1036,18 @@ def _e1_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if m.protocol_name is None:
         raise WireError("protocol_name: null where none is allowed")
     s = m.protocol_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.leader.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("leader: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -1020,12 +1109,18 @@ def _e2_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if m.protocol_name is None:
         raise WireError("protocol_name: null where none is allowed")
     s = m.protocol_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.leader.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("leader: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -1041,6 +1136,8 @@ def _d3_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
     if n == 0:
         raise WireError("protocol_name: null where none is allowed")
     else:
@@ -1053,6 +1150,8 @@ def _d3_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("leader: a string that is too long")
     if n == 0:
         raise WireError("leader: null where none is allowed")
     else:
@@ -1065,6 +1164,8 @@ def _d3_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -1104,6 +1205,8 @@ def _e3_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.leader.encode()
@@ -1111,6 +1214,8 @@ def _e3_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("leader: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -1118,6 +1223,8 @@ def _e3_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -1134,6 +1241,8 @@ def _d4_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         f_protocol_type: str | None = None
     else:
@@ -1146,6 +1255,8 @@ def _d4_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
     if n == 0:
         f_protocol_name: str | None = None
     else:
@@ -1158,6 +1269,8 @@ def _d4_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("leader: a string that is too long")
     if n == 0:
         raise WireError("leader: null where none is allowed")
     else:
@@ -1170,6 +1283,8 @@ def _d4_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -1210,6 +1325,8 @@ def _e4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_type: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.protocol_name is None:
@@ -1220,6 +1337,8 @@ def _e4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_name: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.leader.encode()
@@ -1227,6 +1346,8 @@ def _e4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("leader: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -1234,6 +1355,8 @@ def _e4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -1250,6 +1373,8 @@ def _d5_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         f_protocol_type: str | None = None
     else:
@@ -1262,6 +1387,8 @@ def _d5_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
     if n == 0:
         f_protocol_name: str | None = None
     else:
@@ -1274,6 +1401,8 @@ def _d5_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("leader: a string that is too long")
     if n == 0:
         raise WireError("leader: null where none is allowed")
     else:
@@ -1288,6 +1417,8 @@ def _d5_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -1328,6 +1459,8 @@ def _e5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_type: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.protocol_name is None:
@@ -1338,6 +1471,8 @@ def _e5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_name: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.leader.encode()
@@ -1345,6 +1480,8 @@ def _e5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("leader: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_o(m.skip_assignment)
@@ -1353,6 +1490,8 @@ def _e5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members

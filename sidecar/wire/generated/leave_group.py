@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -83,12 +84,16 @@ def _d1_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
 
 def _e1_MemberIdentity(m: MemberIdentity, o: bytearray) -> None:
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -98,6 +103,8 @@ def _d2_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -110,6 +117,8 @@ def _d2_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -131,6 +140,8 @@ def _e2_MemberIdentity(m: MemberIdentity, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -141,6 +152,8 @@ def _e2_MemberIdentity(m: MemberIdentity, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -151,6 +164,8 @@ def _d3_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -163,6 +178,8 @@ def _d3_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -175,6 +192,8 @@ def _d3_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("reason: a string that is too long")
     if n == 0:
         f_reason: str | None = None
     else:
@@ -196,6 +215,8 @@ def _e3_MemberIdentity(m: MemberIdentity, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -206,6 +227,8 @@ def _e3_MemberIdentity(m: MemberIdentity, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.reason is None:
@@ -216,6 +239,8 @@ def _e3_MemberIdentity(m: MemberIdentity, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("reason: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -247,9 +272,13 @@ def _d0_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
 
 def _e0_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
 
@@ -282,6 +311,8 @@ def _d1_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
 
 def _e1_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -295,6 +326,8 @@ def _d2_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -331,6 +364,8 @@ def _e2_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -345,6 +380,8 @@ def _d3_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -381,6 +418,8 @@ def _e3_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -487,12 +526,16 @@ def _d1_MemberResponse(b: bytes, p: int, e: int) -> tuple[MemberResponse, int]:
 
 def _e1_MemberResponse(m: MemberResponse, o: bytearray) -> None:
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_h(m.error_code)
@@ -503,6 +546,8 @@ def _d2_MemberResponse(b: bytes, p: int, e: int) -> tuple[MemberResponse, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -515,6 +560,8 @@ def _d2_MemberResponse(b: bytes, p: int, e: int) -> tuple[MemberResponse, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -538,6 +585,8 @@ def _e2_MemberResponse(m: MemberResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -548,6 +597,8 @@ def _e2_MemberResponse(m: MemberResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_h(m.error_code)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -133,6 +134,8 @@ def _d0_ConfigResource(b: bytes, p: int, e: int) -> tuple[ConfigResource, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
     if n == 0:
         raise WireError("resource_name: null where none is allowed")
     else:
@@ -154,6 +157,8 @@ def _e0_ConfigResource(m: ConfigResource, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)
@@ -164,6 +169,8 @@ def _d1_ConfigResource(b: bytes, p: int, e: int) -> tuple[ConfigResource, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
     if n == 0:
         raise WireError("resource_name: null where none is allowed")
     else:
@@ -187,6 +194,8 @@ def _e1_ConfigResource(m: ConfigResource, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_b(m.resource_type)

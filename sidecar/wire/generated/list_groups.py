@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -78,6 +79,8 @@ def _d2_ListGroupsRequest(b: bytes, p: int, e: int) -> tuple[ListGroupsRequest, 
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("states_filter: a string that is too long")
             if n == 0:
                 raise WireError("states_filter: null where none is allowed")
             else:
@@ -104,6 +107,8 @@ def _e2_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("states_filter: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -126,6 +131,8 @@ def _d3_ListGroupsRequest(b: bytes, p: int, e: int) -> tuple[ListGroupsRequest, 
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("states_filter: a string that is too long")
             if n == 0:
                 raise WireError("states_filter: null where none is allowed")
             else:
@@ -152,6 +159,8 @@ def _d3_ListGroupsRequest(b: bytes, p: int, e: int) -> tuple[ListGroupsRequest, 
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("types_filter: a string that is too long")
             if n == 0:
                 raise WireError("types_filter: null where none is allowed")
             else:
@@ -178,6 +187,8 @@ def _e3_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("states_filter: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_types_filter = m.types_filter
@@ -188,6 +199,8 @@ def _e3_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("types_filter: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -281,9 +294,13 @@ def _d0_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
 
 def _e0_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
 
@@ -293,6 +310,8 @@ def _d1_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -305,6 +324,8 @@ def _d1_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -326,6 +347,8 @@ def _e1_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_type.encode()
@@ -333,6 +356,8 @@ def _e1_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)
@@ -343,6 +368,8 @@ def _d2_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -355,6 +382,8 @@ def _d2_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -367,6 +396,8 @@ def _d2_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -388,6 +419,8 @@ def _e2_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_type.encode()
@@ -395,6 +428,8 @@ def _e2_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -402,6 +437,8 @@ def _e2_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)
@@ -412,6 +449,8 @@ def _d3_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -424,6 +463,8 @@ def _d3_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -436,6 +477,8 @@ def _d3_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -448,6 +491,8 @@ def _d3_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_type: a string that is too long")
     if n == 0:
         raise WireError("group_type: null where none is allowed")
     else:
@@ -469,6 +514,8 @@ def _e3_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_type.encode()
@@ -476,6 +523,8 @@ def _e3_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -483,6 +532,8 @@ def _e3_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_type.encode()
@@ -490,6 +541,8 @@ def _e3_ListedGroup(m: ListedGroup, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -131,6 +132,8 @@ def _d0_ListOffsetsTopic(b: bytes, p: int, e: int) -> tuple[ListOffsetsTopic, in
 
 def _e0_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -167,6 +170,8 @@ def _d1_ListOffsetsTopic(b: bytes, p: int, e: int) -> tuple[ListOffsetsTopic, in
 
 def _e1_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -180,6 +185,8 @@ def _d2_ListOffsetsTopic(b: bytes, p: int, e: int) -> tuple[ListOffsetsTopic, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -216,6 +223,8 @@ def _e2_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -515,6 +524,8 @@ def _d0_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsT
 
 def _e0_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -551,6 +562,8 @@ def _d1_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsT
 
 def _e1_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -564,6 +577,8 @@ def _d2_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsT
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -600,6 +615,8 @@ def _e2_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -79,6 +80,8 @@ def _e0_MetadataRequestTopic(m: MetadataRequestTopic, o: bytearray) -> None:
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
 
@@ -88,6 +91,8 @@ def _d1_MetadataRequestTopic(b: bytes, p: int, e: int) -> tuple[MetadataRequestT
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -111,6 +116,8 @@ def _e1_MetadataRequestTopic(m: MetadataRequestTopic, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)
@@ -126,6 +133,8 @@ def _d2_MetadataRequestTopic(b: bytes, p: int, e: int) -> tuple[MetadataRequestT
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         f_name: str | None = None
     else:
@@ -151,6 +160,8 @@ def _e2_MetadataRequestTopic(m: MetadataRequestTopic, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("name: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -506,6 +517,8 @@ def _d0_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataRespon
 def _e0_MetadataResponseBroker(m: MetadataResponseBroker, o: bytearray) -> None:
     o += _p_i(m.node_id)
     s = m.host.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("host: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.port)
@@ -542,6 +555,8 @@ def _d1_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataRespon
 def _e1_MetadataResponseBroker(m: MetadataResponseBroker, o: bytearray) -> None:
     o += _p_i(m.node_id)
     s = m.host.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("host: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.port)
@@ -549,6 +564,8 @@ def _e1_MetadataResponseBroker(m: MetadataResponseBroker, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.rack.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("rack: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -560,6 +577,8 @@ def _d2_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataRespon
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("host: a string that is too long")
     if n == 0:
         raise WireError("host: null where none is allowed")
     else:
@@ -574,6 +593,8 @@ def _d2_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataRespon
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack: a string that is too long")
     if n == 0:
         f_rack: str | None = None
     else:
@@ -596,6 +617,8 @@ def _e2_MetadataResponseBroker(m: MetadataResponseBroker, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("host: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.port)
@@ -607,6 +630,8 @@ def _e2_MetadataResponseBroker(m: MetadataResponseBroker, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -831,6 +856,8 @@ def _e0_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -874,6 +901,8 @@ def _e1_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_o(m.is_internal)
@@ -918,6 +947,8 @@ def _e2_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_o(m.is_internal)
@@ -962,6 +993,8 @@ def _e3_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_o(m.is_internal)
@@ -1008,6 +1041,8 @@ def _e4_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_o(m.is_internal)
@@ -1025,6 +1060,8 @@ def _d5_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1068,6 +1105,8 @@ def _e5_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_o(m.is_internal)
@@ -1086,6 +1125,8 @@ def _d6_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1134,6 +1175,8 @@ def _e6_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += m.topic_id
@@ -1153,6 +1196,8 @@ def _d7_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         f_name: str | None = None
     else:
@@ -1202,6 +1247,8 @@ def _e7_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("name: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += m.topic_id
@@ -1344,6 +1391,8 @@ def _e2_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -1405,6 +1454,8 @@ def _e3_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -1466,6 +1517,8 @@ def _e4_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -1527,6 +1580,8 @@ def _e5_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -1590,6 +1645,8 @@ def _e6_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -1622,6 +1679,8 @@ def _d7_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -1670,6 +1729,8 @@ def _e7_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)
@@ -1703,6 +1764,8 @@ def _d8_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -1751,6 +1814,8 @@ def _e8_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)
@@ -1784,6 +1849,8 @@ def _d9_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -1830,6 +1897,8 @@ def _e9_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)
@@ -1862,6 +1931,8 @@ def _d10_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, i
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -1908,6 +1979,8 @@ def _e10_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)
@@ -1940,6 +2013,8 @@ def _d11_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, i
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -1988,6 +2063,8 @@ def _e11_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)

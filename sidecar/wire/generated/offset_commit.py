@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -91,6 +92,8 @@ def _e0_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearr
         o += _p_h(-1)
     else:
         s = m.committed_metadata.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("committed_metadata: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -117,6 +120,8 @@ def _e1_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearr
         o += _p_h(-1)
     else:
         s = m.committed_metadata.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("committed_metadata: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -128,6 +133,8 @@ def _d2_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCo
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("committed_metadata: a string that is too long")
     if n == 0:
         f_committed_metadata: str | None = None
     else:
@@ -153,6 +160,8 @@ def _e2_OffsetCommitRequestPartition(m: OffsetCommitRequestPartition, o: bytearr
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("committed_metadata: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -186,6 +195,8 @@ def _d0_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
 
 def _e0_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -222,6 +233,8 @@ def _d1_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
 
 def _e1_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -235,6 +248,8 @@ def _d2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -271,6 +286,8 @@ def _e2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -359,10 +376,14 @@ def _d0_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
 
 def _e0_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_q(m.retention_time_ms)
@@ -412,10 +433,14 @@ def _d1_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
 
 def _e1_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -464,10 +489,14 @@ def _d2_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
 
 def _e2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -526,16 +555,22 @@ def _d3_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
 
 def _e3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     a_topics = m.topics
@@ -549,6 +584,8 @@ def _d4_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -563,6 +600,8 @@ def _d4_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -575,6 +614,8 @@ def _d4_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -611,6 +652,8 @@ def _e4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
@@ -619,6 +662,8 @@ def _e4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -629,6 +674,8 @@ def _e4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topics = m.topics
@@ -643,6 +690,8 @@ def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -657,6 +706,8 @@ def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -669,6 +720,8 @@ def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -705,6 +758,8 @@ def _e5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
@@ -713,6 +768,8 @@ def _e5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -723,6 +780,8 @@ def _e5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topics = m.topics
@@ -857,6 +916,8 @@ def _d0_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommi
 
 def _e0_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -870,6 +931,8 @@ def _d1_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommi
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -906,6 +969,8 @@ def _e1_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) ->
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -93,6 +94,8 @@ def _d0_OffsetDeleteRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetDelete
 
 def _e0_OffsetDeleteRequestTopic(m: OffsetDeleteRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -129,6 +132,8 @@ def _d0_OffsetDeleteRequest(b: bytes, p: int, e: int) -> tuple[OffsetDeleteReque
 
 def _e0_OffsetDeleteRequest(m: OffsetDeleteRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -231,6 +236,8 @@ def _d0_OffsetDeleteResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetDelet
 
 def _e0_OffsetDeleteResponseTopic(m: OffsetDeleteResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions

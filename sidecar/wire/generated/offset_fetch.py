@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -95,6 +96,8 @@ def _d0_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
 
 def _e0_OffsetFetchRequestTopic(m: OffsetFetchRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partition_indexes = m.partition_indexes
@@ -107,6 +110,8 @@ def _d1_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -140,6 +145,8 @@ def _e1_OffsetFetchRequestTopic(m: OffsetFetchRequestTopic, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partition_indexes = m.partition_indexes
@@ -185,6 +192,8 @@ def _d2_OffsetFetchRequestTopics(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -218,6 +227,8 @@ def _e2_OffsetFetchRequestTopics(m: OffsetFetchRequestTopics, o: bytearray) -> N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partition_indexes = m.partition_indexes
@@ -284,6 +295,8 @@ def _d2_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -321,6 +334,8 @@ def _e2_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics
@@ -338,6 +353,8 @@ def _d3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -350,6 +367,8 @@ def _d3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         f_member_id: str | None = None
     else:
@@ -389,6 +408,8 @@ def _e3_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.member_id is None:
@@ -399,6 +420,8 @@ def _e3_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("member_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.member_epoch)
@@ -417,6 +440,8 @@ def _d4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -429,6 +454,8 @@ def _d4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         f_member_id: str | None = None
     else:
@@ -468,6 +495,8 @@ def _e4_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Non
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.member_id is None:
@@ -478,6 +507,8 @@ def _e4_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("member_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.member_epoch)
@@ -519,6 +550,8 @@ def _d0_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
 
 def _e0_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -558,6 +591,8 @@ def _d1_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
 
 def _e1_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -574,6 +609,8 @@ def _d2_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -611,6 +648,8 @@ def _e2_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics
@@ -628,6 +667,8 @@ def _d3_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -667,6 +708,8 @@ def _e3_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics
@@ -907,6 +950,8 @@ def _e0_OffsetFetchResponsePartition(m: OffsetFetchResponsePartition, o: bytearr
         o += _p_h(-1)
     else:
         s = m.metadata.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("metadata: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_h(m.error_code)
@@ -936,6 +981,8 @@ def _e1_OffsetFetchResponsePartition(m: OffsetFetchResponsePartition, o: bytearr
         o += _p_h(-1)
     else:
         s = m.metadata.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("metadata: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_h(m.error_code)
@@ -948,6 +995,8 @@ def _d2_OffsetFetchResponsePartition(b: bytes, p: int, e: int) -> tuple[OffsetFe
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("metadata: a string that is too long")
     if n == 0:
         f_metadata: str | None = None
     else:
@@ -975,6 +1024,8 @@ def _e2_OffsetFetchResponsePartition(m: OffsetFetchResponsePartition, o: bytearr
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("metadata: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_h(m.error_code)
@@ -1021,6 +1072,8 @@ def _d0_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
 
 def _e0_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -1057,6 +1110,8 @@ def _d1_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
 
 def _e1_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -1070,6 +1125,8 @@ def _d2_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1106,6 +1163,8 @@ def _e2_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -1154,6 +1213,8 @@ def _d2_OffsetFetchResponsePartitions(b: bytes, p: int, e: int) -> tuple[OffsetF
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("metadata: a string that is too long")
     if n == 0:
         f_metadata: str | None = None
     else:
@@ -1181,6 +1242,8 @@ def _e2_OffsetFetchResponsePartitions(m: OffsetFetchResponsePartitions, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("metadata: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_h(m.error_code)
@@ -1212,6 +1275,8 @@ def _d2_OffsetFetchResponseTopics(b: bytes, p: int, e: int) -> tuple[OffsetFetch
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1248,6 +1313,8 @@ def _e2_OffsetFetchResponseTopics(m: OffsetFetchResponseTopics, o: bytearray) ->
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -1319,6 +1386,8 @@ def _d2_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1357,6 +1426,8 @@ def _e2_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics
@@ -1372,6 +1443,8 @@ def _d3_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1410,6 +1483,8 @@ def _e3_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -156,6 +157,8 @@ def _d0_TopicProduceData(b: bytes, p: int, e: int) -> tuple[TopicProduceData, in
 
 def _e0_TopicProduceData(m: TopicProduceData, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partition_data = m.partition_data
@@ -169,6 +172,8 @@ def _d1_TopicProduceData(b: bytes, p: int, e: int) -> tuple[TopicProduceData, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -205,6 +210,8 @@ def _e1_TopicProduceData(m: TopicProduceData, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partition_data = m.partition_data
@@ -284,6 +291,8 @@ def _e0_ProduceRequest(m: ProduceRequest, o: bytearray) -> None:
         o += _p_h(-1)
     else:
         s = m.transactional_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_hi(m.acks, m.timeout_ms)
@@ -298,6 +307,8 @@ def _d1_ProduceRequest(b: bytes, p: int, e: int) -> tuple[ProduceRequest, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         f_transactional_id: str | None = None
     else:
@@ -339,6 +350,8 @@ def _e1_ProduceRequest(m: ProduceRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("transactional_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_hi(m.acks, m.timeout_ms)
@@ -354,6 +367,8 @@ def _d2_ProduceRequest(b: bytes, p: int, e: int) -> tuple[ProduceRequest, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         f_transactional_id: str | None = None
     else:
@@ -395,6 +410,8 @@ def _e2_ProduceRequest(m: ProduceRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("transactional_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_hi(m.acks, m.timeout_ms)
@@ -538,6 +555,8 @@ def _e1_BatchIndexAndErrorMessage(m: BatchIndexAndErrorMessage, o: bytearray) ->
         o += _p_h(-1)
     else:
         s = m.batch_index_error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("batch_index_error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -549,6 +568,8 @@ def _d2_BatchIndexAndErrorMessage(b: bytes, p: int, e: int) -> tuple[BatchIndexA
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("batch_index_error_message: a string that is too long")
     if n == 0:
         f_batch_index_error_message: str | None = None
     else:
@@ -574,6 +595,8 @@ def _e2_BatchIndexAndErrorMessage(m: BatchIndexAndErrorMessage, o: bytearray) ->
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("batch_index_error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -672,6 +695,8 @@ def _e2_PartitionProduceResponse(m: PartitionProduceResponse, o: bytearray) -> N
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -698,6 +723,8 @@ def _d3_PartitionProduceResponse(b: bytes, p: int, e: int) -> tuple[PartitionPro
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -727,6 +754,8 @@ def _e3_PartitionProduceResponse(m: PartitionProduceResponse, o: bytearray) -> N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -754,6 +783,8 @@ def _d4_PartitionProduceResponse(b: bytes, p: int, e: int) -> tuple[PartitionPro
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -793,6 +824,8 @@ def _e4_PartitionProduceResponse(m: PartitionProduceResponse, o: bytearray) -> N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     tags: list[tuple[int, bytearray]] = []
@@ -835,6 +868,8 @@ def _d0_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
 
 def _e0_TopicProduceResponse(m: TopicProduceResponse, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partition_responses = m.partition_responses
@@ -871,6 +906,8 @@ def _d1_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
 
 def _e1_TopicProduceResponse(m: TopicProduceResponse, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partition_responses = m.partition_responses
@@ -907,6 +944,8 @@ def _d2_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
 
 def _e2_TopicProduceResponse(m: TopicProduceResponse, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partition_responses = m.partition_responses
@@ -920,6 +959,8 @@ def _d3_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -956,6 +997,8 @@ def _e3_TopicProduceResponse(m: TopicProduceResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partition_responses = m.partition_responses
@@ -970,6 +1013,8 @@ def _d4_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1006,6 +1051,8 @@ def _e4_TopicProduceResponse(m: TopicProduceResponse, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partition_responses = m.partition_responses
@@ -1079,6 +1126,8 @@ def _d2_NodeEndpoint(b: bytes, p: int, e: int) -> tuple[NodeEndpoint, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("host: a string that is too long")
     if n == 0:
         raise WireError("host: null where none is allowed")
     else:
@@ -1093,6 +1142,8 @@ def _d2_NodeEndpoint(b: bytes, p: int, e: int) -> tuple[NodeEndpoint, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack: a string that is too long")
     if n == 0:
         f_rack: str | None = None
     else:
@@ -1115,6 +1166,8 @@ def _e2_NodeEndpoint(m: NodeEndpoint, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("host: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.port)
@@ -1126,6 +1179,8 @@ def _e2_NodeEndpoint(m: NodeEndpoint, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -172,6 +173,8 @@ def _e0_SaslAuthenticateResponse(m: SaslAuthenticateResponse, o: bytearray) -> N
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
     s = m.auth_bytes
@@ -213,6 +216,8 @@ def _e1_SaslAuthenticateResponse(m: SaslAuthenticateResponse, o: bytearray) -> N
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
     s = m.auth_bytes
@@ -228,6 +233,8 @@ def _d2_SaslAuthenticateResponse(b: bytes, p: int, e: int) -> tuple[SaslAuthenti
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -267,6 +274,8 @@ def _e2_SaslAuthenticateResponse(m: SaslAuthenticateResponse, o: bytearray) -> N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.auth_bytes

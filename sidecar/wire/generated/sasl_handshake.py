@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -53,6 +54,8 @@ def _d0_SaslHandshakeRequest(b: bytes, p: int, e: int) -> tuple[SaslHandshakeReq
 
 def _e0_SaslHandshakeRequest(m: SaslHandshakeRequest, o: bytearray) -> None:
     s = m.mechanism.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("mechanism: a string that is too long")
     o += _p_h(len(s))
     o += s
 
@@ -135,6 +138,8 @@ def _e0_SaslHandshakeResponse(m: SaslHandshakeResponse, o: bytearray) -> None:
     o += _p_i(len(a_mechanisms))
     for y_mechanisms in a_mechanisms:
         s = y_mechanisms.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("mechanisms: a string that is too long")
         o += _p_h(len(s))
         o += s
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -52,6 +53,8 @@ def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -64,6 +67,8 @@ def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -78,6 +83,8 @@ def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -103,6 +110,8 @@ def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroup
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -126,6 +135,8 @@ def _e0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray) 
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -133,6 +144,8 @@ def _e0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray) 
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.member_epoch)
@@ -144,6 +157,8 @@ def _e0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray) 
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_subscribed_topic_names = m.subscribed_topic_names
@@ -157,6 +172,8 @@ def _e0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray) 
             if n < 128:
                 o.append(n)
             else:
+                if len(s) > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
                 put_uvarint(o, n)
             o += s
     o.append(0)
@@ -292,6 +309,8 @@ def _d0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[ShareGrou
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -304,6 +323,8 @@ def _d0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[ShareGrou
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         f_member_id: str | None = None
     else:
@@ -336,6 +357,8 @@ def _e0_ShareGroupHeartbeatResponse(m: ShareGroupHeartbeatResponse, o: bytearray
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.member_id is None:
@@ -346,6 +369,8 @@ def _e0_ShareGroupHeartbeatResponse(m: ShareGroupHeartbeatResponse, o: bytearray
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("member_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_ii(m.member_epoch, m.heartbeat_interval_ms)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -133,6 +134,8 @@ def _d0_KeyValue(b: bytes, p: int, e: int) -> tuple[KeyValue, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("key: a string that is too long")
     if n == 0:
         raise WireError("key: null where none is allowed")
     else:
@@ -145,6 +148,8 @@ def _d0_KeyValue(b: bytes, p: int, e: int) -> tuple[KeyValue, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("value: a string that is too long")
     if n == 0:
         raise WireError("value: null where none is allowed")
     else:
@@ -166,6 +171,8 @@ def _e0_KeyValue(m: KeyValue, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("key: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.value.encode()
@@ -173,6 +180,8 @@ def _e0_KeyValue(m: KeyValue, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)
@@ -183,6 +192,8 @@ def _d0_TopicInfo(b: bytes, p: int, e: int) -> tuple[TopicInfo, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -221,6 +232,8 @@ def _e0_TopicInfo(m: TopicInfo, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ih(m.partitions, m.replication_factor)
@@ -236,6 +249,8 @@ def _d0_Endpoint(b: bytes, p: int, e: int) -> tuple[Endpoint, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("host: a string that is too long")
     if n == 0:
         raise WireError("host: null where none is allowed")
     else:
@@ -259,6 +274,8 @@ def _e0_Endpoint(m: Endpoint, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("host: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_H(m.port)
@@ -270,6 +287,8 @@ def _d0_TaskOffset(b: bytes, p: int, e: int) -> tuple[TaskOffset, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
     if n == 0:
         raise WireError("subtopology_id: null where none is allowed")
     else:
@@ -293,6 +312,8 @@ def _e0_TaskOffset(m: TaskOffset, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_iq(m.partition, m.offset)
@@ -304,6 +325,8 @@ def _d0_TaskIds(b: bytes, p: int, e: int) -> tuple[TaskIds, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
     if n == 0:
         raise WireError("subtopology_id: null where none is allowed")
     else:
@@ -337,6 +360,8 @@ def _e0_TaskIds(m: TaskIds, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -407,6 +432,8 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
     if n == 0:
         raise WireError("subtopology_id: null where none is allowed")
     else:
@@ -431,6 +458,8 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("source_topics: a string that is too long")
             if n == 0:
                 raise WireError("source_topics: null where none is allowed")
             else:
@@ -457,6 +486,8 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("source_topic_regex: a string that is too long")
             if n == 0:
                 raise WireError("source_topic_regex: null where none is allowed")
             else:
@@ -498,6 +529,8 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("repartition_sink_topics: a string that is too long")
             if n == 0:
                 raise WireError("repartition_sink_topics: null where none is allowed")
             else:
@@ -551,6 +584,8 @@ def _e0_Subtopology(m: Subtopology, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_source_topics = m.source_topics
@@ -561,6 +596,8 @@ def _e0_Subtopology(m: Subtopology, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("source_topics: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_source_topic_regex = m.source_topic_regex
@@ -571,6 +608,8 @@ def _e0_Subtopology(m: Subtopology, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("source_topic_regex: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_state_changelog_topics = m.state_changelog_topics
@@ -585,6 +624,8 @@ def _e0_Subtopology(m: Subtopology, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("repartition_sink_topics: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_repartition_source_topics = m.repartition_source_topics
@@ -637,6 +678,8 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -649,6 +692,8 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -663,6 +708,8 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -675,6 +722,8 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -742,6 +791,8 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("process_id: a string that is too long")
     if n == 0:
         f_process_id: str | None = None
     else:
@@ -818,6 +869,8 @@ def _e0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytearr
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -825,6 +878,8 @@ def _e0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytearr
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.member_epoch, m.endpoint_information_epoch)
@@ -836,6 +891,8 @@ def _e0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytearr
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -846,6 +903,8 @@ def _e0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytearr
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.rebalance_timeout_ms)
@@ -883,6 +942,8 @@ def _e0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytearr
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("process_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.user_endpoint is None:
@@ -1008,6 +1069,8 @@ def _d0_Status(b: bytes, p: int, e: int) -> tuple[Status, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("status_detail: a string that is too long")
     if n == 0:
         raise WireError("status_detail: null where none is allowed")
     else:
@@ -1030,6 +1093,8 @@ def _e0_Status(m: Status, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("status_detail: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)
@@ -1040,6 +1105,8 @@ def _d0_TopicPartition(b: bytes, p: int, e: int) -> tuple[TopicPartition, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("topic: a string that is too long")
     if n == 0:
         raise WireError("topic: null where none is allowed")
     else:
@@ -1073,6 +1140,8 @@ def _e0_TopicPartition(m: TopicPartition, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("topic: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -1086,6 +1155,8 @@ def _d0_ResponseTaskIds(b: bytes, p: int, e: int) -> tuple[ResponseTaskIds, int]
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
     if n == 0:
         raise WireError("subtopology_id: null where none is allowed")
     else:
@@ -1119,6 +1190,8 @@ def _e0_ResponseTaskIds(m: ResponseTaskIds, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -1132,6 +1205,8 @@ def _d0_ResponseEndpoint(b: bytes, p: int, e: int) -> tuple[ResponseEndpoint, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("host: a string that is too long")
     if n == 0:
         raise WireError("host: null where none is allowed")
     else:
@@ -1155,6 +1230,8 @@ def _e0_ResponseEndpoint(m: ResponseEndpoint, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("host: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_H(m.port)
@@ -1220,6 +1297,8 @@ def _d0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Streams
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -1232,6 +1311,8 @@ def _d0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Streams
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -1341,6 +1422,8 @@ def _e0_StreamsGroupHeartbeatResponse(m: StreamsGroupHeartbeatResponse, o: bytea
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.member_id.encode()
@@ -1348,6 +1431,8 @@ def _e0_StreamsGroupHeartbeatResponse(m: StreamsGroupHeartbeatResponse, o: bytea
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_iiii(m.member_epoch, m.heartbeat_interval_ms, m.acceptable_recovery_lag, m.task_offset_interval_ms)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -78,6 +79,8 @@ def _d0_SyncGroupRequestAssignment(b: bytes, p: int, e: int) -> tuple[SyncGroupR
 
 def _e0_SyncGroupRequestAssignment(m: SyncGroupRequestAssignment, o: bytearray) -> None:
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.assignment
@@ -90,6 +93,8 @@ def _d1_SyncGroupRequestAssignment(b: bytes, p: int, e: int) -> tuple[SyncGroupR
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -123,6 +128,8 @@ def _e1_SyncGroupRequestAssignment(m: SyncGroupRequestAssignment, o: bytearray) 
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.assignment
@@ -175,10 +182,14 @@ def _d0_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
 
 def _e0_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_assignments = m.assignments
@@ -237,16 +248,22 @@ def _d1_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
 
 def _e1_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     a_assignments = m.assignments
@@ -260,6 +277,8 @@ def _d2_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -274,6 +293,8 @@ def _d2_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -286,6 +307,8 @@ def _d2_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -322,6 +345,8 @@ def _e2_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.generation_id)
@@ -330,6 +355,8 @@ def _e2_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -340,6 +367,8 @@ def _e2_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_assignments = m.assignments
@@ -354,6 +383,8 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -368,6 +399,8 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -380,6 +413,8 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -392,6 +427,8 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         f_protocol_type: str | None = None
     else:
@@ -404,6 +441,8 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
     if n == 0:
         f_protocol_name: str | None = None
     else:
@@ -440,6 +479,8 @@ def _e3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.generation_id)
@@ -448,6 +489,8 @@ def _e3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -458,6 +501,8 @@ def _e3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.protocol_type is None:
@@ -468,6 +513,8 @@ def _e3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_type: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.protocol_name is None:
@@ -478,6 +525,8 @@ def _e3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_name: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_assignments = m.assignments
@@ -630,6 +679,8 @@ def _d3_SyncGroupResponse(b: bytes, p: int, e: int) -> tuple[SyncGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         f_protocol_type: str | None = None
     else:
@@ -642,6 +693,8 @@ def _d3_SyncGroupResponse(b: bytes, p: int, e: int) -> tuple[SyncGroupResponse, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
     if n == 0:
         f_protocol_name: str | None = None
     else:
@@ -679,6 +732,8 @@ def _e3_SyncGroupResponse(m: SyncGroupResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_type: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.protocol_name is None:
@@ -689,6 +744,8 @@ def _e3_SyncGroupResponse(m: SyncGroupResponse, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_name: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.assignment

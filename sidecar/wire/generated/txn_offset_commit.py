@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -95,6 +96,8 @@ def _e0_TxnOffsetCommitRequestPartition(m: TxnOffsetCommitRequestPartition, o: b
         o += _p_h(-1)
     else:
         s = m.committed_metadata.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("committed_metadata: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -121,6 +124,8 @@ def _e1_TxnOffsetCommitRequestPartition(m: TxnOffsetCommitRequestPartition, o: b
         o += _p_h(-1)
     else:
         s = m.committed_metadata.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("committed_metadata: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -132,6 +137,8 @@ def _d2_TxnOffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[TxnOf
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("committed_metadata: a string that is too long")
     if n == 0:
         f_committed_metadata: str | None = None
     else:
@@ -157,6 +164,8 @@ def _e2_TxnOffsetCommitRequestPartition(m: TxnOffsetCommitRequestPartition, o: b
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("committed_metadata: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -190,6 +199,8 @@ def _d0_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[TxnOffset
 
 def _e0_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -226,6 +237,8 @@ def _d1_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[TxnOffset
 
 def _e1_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -239,6 +252,8 @@ def _d2_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[TxnOffset
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -275,6 +290,8 @@ def _e2_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -324,9 +341,13 @@ def _d0_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
 
 def _e0_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     s = m.transactional_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("transactional_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_qh(m.producer_id, m.producer_epoch)
@@ -376,9 +397,13 @@ def _d1_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
 
 def _e1_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     s = m.transactional_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("transactional_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_qh(m.producer_id, m.producer_epoch)
@@ -393,6 +418,8 @@ def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         raise WireError("transactional_id: null where none is allowed")
     else:
@@ -405,6 +432,8 @@ def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -419,6 +448,8 @@ def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -431,6 +462,8 @@ def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -467,6 +500,8 @@ def _e2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_id.encode()
@@ -474,6 +509,8 @@ def _e2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_qhi(m.producer_id, m.producer_epoch, m.generation_id)
@@ -482,6 +519,8 @@ def _e2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -492,6 +531,8 @@ def _e2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topics = m.topics
@@ -619,6 +660,8 @@ def _d0_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[TxnOffse
 
 def _e0_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -632,6 +675,8 @@ def _d1_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[TxnOffse
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -668,6 +713,8 @@ def _e1_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearr
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
