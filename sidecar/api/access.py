@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from sidecar.api.call import Call, Kept, Store, Want, ask
+from sidecar.api.call import CLIENT_ID, Call, Kept, Store, Want, ask
 from sidecar.core.errors import Code
 from sidecar.wire.apis import Api
-from sidecar.wire.frames import response_body
+from sidecar.wire.frames import request_frame, response_body
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
@@ -43,8 +43,12 @@ UNSURE = Code.COORDINATOR_NOT_AVAILABLE
 """So a client hears that nobody knows whether it may: it asks again."""
 GROUP = 32
 """A group among the types of resources that have settings."""
-KEPT = 1_000
-"""Answers kept for a connection, of each kind. When there are more, those whose time is over go, or else all."""
+
+
+def lets_in(correlation_id: int) -> bytes:
+    """A request that a broker answers to every client that it lets in, whatever its rights; another one it closes."""
+    probe = md.MetadataRequest(topics=[], allow_auto_topic_creation=False).encode(METADATA_OF_RIGHTS)
+    return request_frame(Api.METADATA, METADATA_OF_RIGHTS, correlation_id, CLIENT_ID, False, probe)
 
 
 def kept_read(call: Call, group_id: str) -> Code | None:
@@ -52,6 +56,7 @@ def kept_read(call: Call, group_id: str) -> Code | None:
     known = call.client.readable.get(group_id)
     if known is None or known[1] <= call.now_ms:
         return None
+    _rests(call, known[1])
     return Code.NONE if known[0] == 0 else Code(known[0])
 
 
@@ -209,7 +214,10 @@ def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, 
 def _known(call: Call, kept: Kept, names: list[str]) -> dict[str, int]:
     """What counts when the request begins goes for all of it, even if it is forgotten while the broker is asked."""
     now = call.now_ms
-    return {n: kept[n][0] for n in names if n in kept and kept[n][1] > now}
+    found = {n: kept[n] for n in names if n in kept and kept[n][1] > now}
+    if found:
+        _rests(call, min(until for _, until in found.values()))
+    return {n: code for n, (code, _) in found.items()}
 
 
 def _told(call: Call, kept: Kept, asked: Iterable[str], told: Mapping[str, int]) -> dict[str, int]:
@@ -220,11 +228,12 @@ def _told(call: Call, kept: Kept, asked: Iterable[str], told: Mapping[str, int])
 
 
 def _keep(call: Call, kept: Kept, said: Mapping[str, int], until_ms: int = 0) -> None:
-    now = call.now_ms
-    if len(kept) + len(said) > KEPT:
-        for name in [n for n, (_, until) in kept.items() if until <= now]:
-            del kept[name]
-        if len(kept) + len(said) > KEPT:
-            kept.clear()
-    until = until_ms or now + call.scope.access_keep_ms
-    kept.update((name, (int(code), until)) for name, code in said.items())
+    until = until_ms or call.now_ms + call.scope.access_keep_ms
+    for name, code in said.items():
+        kept[name] = (int(code), until)
+    _rests(call, until)
+
+
+def _rests(call: Call, until_ms: int) -> None:
+    """What is answered counts no longer than each of the rights behind it."""
+    call.rights_until_ms = until_ms if call.rights_until_ms is None else min(until_ms, call.rights_until_ms)

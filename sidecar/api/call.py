@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sidecar.core.cache import BoundedCache, Shared
 from sidecar.core.events import Answer, Event
 from sidecar.core.placement import partition_for
 from sidecar.link.messages import CommitEnded, SettingsPassed, View
@@ -84,8 +85,14 @@ Handler = Generator[Want, Any, bytes | Forward]
 
 
 # ---- what a handler knows ---------------------------------------------------------------------------------------
-Kept = dict[str, tuple[int, int]]
+Kept = BoundedCache[str, tuple[int, int]]
 """Name -> error code, until when it counts (monotonic ms)."""
+RIGHTS_BYTES, FREE_BYTES = 1 << 20, 1 << 18
+"""Of what is kept of one connection and of one kind, and of `Learnt.free`."""
+
+
+def _kept() -> Kept:
+    return BoundedCache(RIGHTS_BYTES)
 
 
 @dataclass(slots=True)
@@ -97,9 +104,9 @@ class Client:
     """Of the connections of one front, each has its own."""
     broker_versions: Mapping[int, tuple[int, int]] | None = None
     """The broker's own ranges, once the client has asked for ApiVersions."""
-    readable: Kept = field(default_factory=dict)
-    describable: Kept = field(default_factory=dict)
-    topics: Kept = field(default_factory=dict)
+    readable: Kept = field(default_factory=_kept)
+    describable: Kept = field(default_factory=_kept)
+    topics: Kept = field(default_factory=_kept)
     authenticates: bool = False
     """It has sent something of SASL."""
     mechanism: str = ""
@@ -109,8 +116,19 @@ class Client:
     records only: it gives no rights."""
     claimed: str = ""
     """The name in an exchange that goes on."""
+    let_in: bool = False
+    """The broker has answered something that it answers to nobody before it knows who that is."""
     left: bool = False
     """It sends nothing more, as a client that has gone, or that asks again over another connection."""
+
+    def share(self, shared: Shared) -> None:
+        """What is kept of it counts with what is kept of other connections."""
+        self.readable.shared = self.describable.shared = self.topics.shared = shared
+
+    def forget(self) -> None:
+        """The connection has ended."""
+        for kept in (self.readable, self.describable, self.topics):
+            kept.clear()
 
 
 @dataclass(slots=True)
@@ -120,7 +138,7 @@ class Learnt:
     and had no group of another kind (one_name.py)."""
 
     open_until_ms: int = 0
-    free: dict[str, int] = field(default_factory=dict)
+    free: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
 
 
 @dataclass(slots=True)
@@ -156,6 +174,8 @@ class Call:
     pos: int
     client_id: str | None
     now_ms: int
+    rights_until_ms: int | None = field(default=None, kw_only=True)
+    """The end of the oldest right that was looked at for this request (access.py); None: none was."""
 
     def leader_of(self, group_id: str) -> int:
         """Node id of the broker that keeps the group's offsets; -1 while unknown."""

@@ -52,7 +52,6 @@ STRING = 2
 NO_GROUP_SETTINGS = (Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
 """So brokers answer that know no settings of groups."""
 TEXT_OF_RIGHTS = "To move or rebalance a group needs DELETE of the group here, as the broker has no settings of groups."
-VALUE_MAX = 32_767
 GROUP_SINCE = 1
 """ListConfigResources v0 knows client metrics only."""
 Key = tuple[int, str]
@@ -246,9 +245,6 @@ def _check_operation(c: ia.AlterableConfig) -> None:
     if c.config_operation in (APPEND, SUBTRACT):
         verb = "APPEND" if c.config_operation == APPEND else "SUBTRACT"
         raise cf.invalid(f"Can't {verb} to key {c.name} because its type is not LIST.")
-    if c.value is not None and len(c.value) > VALUE_MAX:
-        what = "The configuration value cannot be added because it exceeds the maximum value size"
-        raise cf.invalid(f"{what} of {VALUE_MAX} bytes.")
 
 
 # ---- descriptions -----------------------------------------------------------------------------------------------

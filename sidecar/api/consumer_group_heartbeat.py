@@ -33,11 +33,11 @@ def consumer_group_heartbeat(call: Call) -> Handler:
     if not call.scope.managed(group_id):
         theirs = call.client.broker_versions
         return FORWARD if theirs is None or call.api_key in theirs else _error(Code.UNSUPPORTED_VERSION)
-    known = call.client.readable.get(group_id)
-    if known is None or known[0] != Code.NONE or known[1] <= call.now_ms:
+    refused = access.kept_read(call, group_id)
+    if refused is None:
         refused = yield from access.refused_read(call, group_id)
-        if refused != Code.NONE:
-            return _error(refused)
+    if refused != Code.NONE:
+        return _error(refused)
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
         return _error(Code.TOPIC_AUTHORIZATION_FAILED)
     if event.member_epoch == 0 and (yield from taken_at_the_broker(call, group_id, came_ms)):

@@ -24,7 +24,6 @@ from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_heartbeat as st
 
 CLASSIC = "classic"
-FREE_KEPT = 1_000
 FREE_MS, NEVER_MS = 100, -1_000_000
 """So long a name counts as free: a group of another kind that begins at the broker meanwhile is a race between two who
 begin at once, which takes about as long until the new group is in the log."""
@@ -116,8 +115,6 @@ def taken_at_the_broker(call: Call, group_id: str, came_ms: int) -> Generator[Wa
     (group,) = dg.DescribeGroupsResponse.decode(TELLS_KINDS_SINCE, body).groups
     if group.error_code != Code.GROUP_ID_NOT_FOUND or "is not a classic group" not in (group.error_message or ""):
         if group.error_code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
-            if len(call.scope.learnt.free) >= FREE_KEPT:
-                call.scope.learnt.free.clear()
             call.scope.learnt.free[group_id] = asked_ms
         return False
     described = cd.ConsumerGroupDescribeRequest([group_id]).encode(0)

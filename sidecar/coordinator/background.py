@@ -21,6 +21,9 @@ from prometheus_client.registry import Collector
 
 WINDOW_S = 30.0
 SAMPLES = 8192
+REGEX = "regex"
+OWN_THREAD = (REGEX,)
+"""What clients can make long has a thread of its own, so that nobody's assignor waits for it."""
 STUCK_PER_KEY = 2
 """So many runs of one assignor may hang; then it is not started again until one comes back."""
 SWITCH_S = 0.0002
@@ -56,17 +59,18 @@ class Background:
         self.processing_ms: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._own: dict[str, queue.SimpleQueue[_Job | None]] = {key: queue.SimpleQueue() for key in OWN_THREAD}
         self._running: set[_Job] = set()
         self._busy: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
         self._stuck: Counter[str] = Counter()
         self._started = time.monotonic()
         self._lock = threading.Lock()
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
-        for _ in range(threads):
-            self._thread()
+        for jobs in (*[self._jobs] * threads, *self._own.values()):
+            self._thread(jobs)
 
-    def _thread(self) -> None:
-        threading.Thread(target=self._run, name="background", daemon=True).start()
+    def _thread(self, jobs: queue.SimpleQueue[_Job | None]) -> None:
+        threading.Thread(target=self._run, args=(jobs,), name="background", daemon=True).start()
 
     def submit(
         self,
@@ -79,7 +83,7 @@ class Background:
         if self._stuck[key] >= STUCK_PER_KEY:
             self._loop.call_soon(done, None, Stuck(f"{self._stuck[key]} earlier runs of {key} have not come back"))
             return
-        self._jobs.put(_Job(key, work, done, limit_s))
+        self._own.get(key, self._jobs).put(_Job(key, work, done, limit_s))
 
     def write_off(self) -> list[str]:
         """Keys of runs beyond their limit; a new thread takes the place of each."""
@@ -89,17 +93,17 @@ class Background:
             for job in late:
                 job.written_off = True
                 self._stuck[job.key] += 1
-        for _ in late:
-            self._thread()
+        for job in late:
+            self._thread(self._own.get(job.key, self._jobs))
         return [j.key for j in late]
 
     def stop(self) -> None:
-        for _ in range(self.threads):
-            self._jobs.put(None)
+        for jobs in (*[self._jobs] * self.threads, *self._own.values()):
+            jobs.put(None)
 
     # ---- a thread -----------------------------------------------------------------------------------------
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
+    def _run(self, jobs: queue.SimpleQueue[_Job | None]) -> None:
+        while (job := jobs.get()) is not None:
             job.started = time.monotonic()
             with self._lock:
                 self._running.add(job)
@@ -112,7 +116,8 @@ class Background:
             ended = time.monotonic()
             with self._lock:
                 self._running.discard(job)
-                self._busy.append((job.started, ended))
+                if jobs is self._jobs:
+                    self._busy.append((job.started, ended))
                 self.queue_ms.append((ended, (job.started - job.queued) * 1000))
                 self.processing_ms.append((ended, (ended - job.started) * 1000))
                 if job.written_off:
@@ -126,13 +131,14 @@ class Background:
 
     # ---- figures ------------------------------------------------------------------------------------------
     def idle_ratio(self) -> float:
-        """Of the threads, over the last 30 seconds; 1: nothing to do."""
+        """Of the shared threads, over the last 30 seconds; 1: nothing to do."""
         now = time.monotonic()
         begin = max(self._started, now - WINDOW_S)
         if now - begin <= 0:
             return 1.0
         with self._lock:
-            spans = [*self._busy, *((j.started, now) for j in self._running if not j.written_off)]
+            running = [j for j in self._running if not j.written_off and j.key not in OWN_THREAD]
+            spans = [*self._busy, *((j.started, now) for j in running)]
         busy = sum(max(0.0, end - max(start, begin)) for start, end in spans)
         return max(0.0, 1.0 - busy / ((now - begin) * self.threads))
 

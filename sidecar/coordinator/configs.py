@@ -19,6 +19,7 @@ from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.writer import WriteLost
 from sidecar.coordinator.written import Written
 from sidecar.core import config as cf
+from sidecar.core.cache import BoundedCache
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.errors import TEXT, Code, CoordinatorError, name_of
@@ -46,7 +47,8 @@ from sidecar.wire.generated import list_config_resources as lr
 from sidecar.wire.primitives import WireError
 
 PREFIX = "group.consumer."
-GROUPS_KEPT = 100_000
+CONFIGS_BYTES, CONFIG_BYTES = 8 << 20, 300
+"""Of the settings in force of groups: all together, and of one group."""
 KNOWN_WITHIN_S = 5.0
 """So long a request for settings waits until the broker has told its own."""
 KAFKA_CLASSES = {
@@ -105,21 +107,16 @@ class OwnSettings:
     classic_given: frozenset[str] = frozenset()
 
 
-class GroupConfigs(dict[tuple[str, str], Any]):
+def group_configs(makers: Mapping[str, Callable[[str], Any]]) -> BoundedCache[tuple[str, str], Any]:
     """The settings that groups work with, by kind and id: made when they are first asked for, forgotten when a setting
     changes. Kinds without settings of their own here have their defaults."""
 
-    def __init__(self, makers: Mapping[str, Callable[[str], Any]]) -> None:
-        super().__init__()
-        self._makers = makers
-
-    def __missing__(self, key: tuple[str, str]) -> Any:
+    def make(key: tuple[str, str]) -> Any:
         kind, group_id = key
-        if len(self) >= GROUPS_KEPT:
-            self.clear()
-        make = self._makers.get(kind)
-        found = self[key] = REGISTRY.kinds[kind].config() if make is None else make(group_id)
-        return found
+        own = makers.get(kind)
+        return REGISTRY.kinds[kind].config() if own is None else own(group_id)
+
+    return BoundedCache(CONFIGS_BYTES, make, weigh=lambda config: CONFIG_BYTES)
 
 
 class Configs:
@@ -142,7 +139,7 @@ class Configs:
         self._broker: dict[str, tuple[str, int]] = {}
         self._broker_groups: dict[str, dict[str, str]] = {}
         self._effective: dict[str, int | bool] | None = None
-        self.groups = GroupConfigs({CONSUMER: self._make, CLASSIC: self._make_classic})
+        self.groups = group_configs({CONSUMER: self._make, CLASSIC: self._make_classic})
         self._refused = ""
         self._refused_groups: dict[str, int] = {}
 
@@ -152,6 +149,10 @@ class Configs:
     @property
     def assignor_timeout_s(self) -> float:
         return float(self._own.values["assignor_timeout_ms"]) / 1000
+
+    @property
+    def regex_time_s(self) -> float:
+        return float(self._own.values["regex_time_ms"]) / 1000
 
     @property
     def retention_check_ms(self) -> int:
@@ -181,6 +182,7 @@ class Configs:
             assignors=self._assignors(),
             assignor_timeout_ms=int(self._own.values["assignor_timeout_ms"]),
             join_wait_ms=int(self._own.values["join_wait_ms"]),
+            regexes_max=int(self._own.values["regexes_max"]),
             refuse_commits_of_others=bool(self._own.values["refuse_commits_of_others"]),
             migration_policy=self._policy(),
         )
@@ -278,7 +280,7 @@ class Configs:
     def changed(self, group_id: str = "") -> None:
         """In the state topic; "" stands for broker level."""
         if group_id:
-            self.groups.pop((CONSUMER, group_id), None)
+            self.groups.forget((CONSUMER, group_id))
         else:
             self._effective = None
             self.groups.clear()

@@ -109,7 +109,7 @@ class Coordinator:
         self.placeholders = Placeholders(settings.placeholders, cluster, self._placeholder_ports(), figures, log, tasks)
         self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
         self._fronts[COORDINATORS_OWN] = self.moves
-        self._visible = Visible(background, lambda: configs.authorizer, self._ask_access, self._done, log)
+        self._visible = Visible(background, configs, self._ask_access, self._done, figures, log)
         self._turns = Turns(lambda p: bool(state.groups(p)))
         self._draining = False
         self._loader = Loader(self.service, settings.load_slice_s, self._drain, tasks)

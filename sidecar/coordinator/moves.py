@@ -25,6 +25,7 @@ from sidecar.coordinator.forced import Forced
 from sidecar.coordinator.native_groups import adoption, obstacle
 from sidecar.coordinator.rules import Rules
 from sidecar.core import config as cf
+from sidecar.core.cache import BoundedCache
 from sidecar.core.classic.events import JoinGroup
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.events import ConsumerHeartbeat
@@ -92,6 +93,8 @@ class _Intake:
     """A group whose broker is being asked."""
 
     parked: list[_Parked] = field(default_factory=list)
+    settled: bool = False
+    """Its requests need no further look, though it may not be remembered."""
 
 
 class Moves:
@@ -114,7 +117,7 @@ class Moves:
         self._figures = figures
         self._log = log
         self._tasks = tasks
-        self._settled: set[str] = set()
+        self._settled: BoundedCache[str, bool] = BoundedCache()
         """Groups whose requests need no look: they are wanted, and here, or nobody is at the broker."""
         self._intakes: dict[str, _Intake] = {}
         self._early: list[_Parked] = []
@@ -158,7 +161,7 @@ class Moves:
         here = owner.has(group_id)
         if self.rules.wanted(group_id):
             if here and group_id not in self._intakes:
-                self._settled.add(group_id)
+                self._settled[group_id] = True
                 self._service.request(token, event, now())
             else:
                 self._park(self._intake(group_id).parked, token, event)
@@ -201,7 +204,7 @@ class Moves:
         """This setting stands there, or is gone from there."""
         if self.rules.stored(group_id, name):
             if group_id:
-                self._settled.discard(group_id)
+                self._settled.forget(group_id)
             else:
                 self._settled.clear()
             if self.rules.ready:
@@ -354,8 +357,16 @@ class Moves:
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
         finally:
             del self._intakes[group_id]
-        self._go_on(intake.parked)
+        if intake.settled:
+            for p in intake.parked:
+                self._service.request(p.token, p.event, now())
+        else:
+            self._go_on(intake.parked)
         self._ports.drain()
+
+    def _settle(self, group_id: str) -> None:
+        self._settled[group_id] = True
+        self._intakes[group_id].settled = True
 
     def _not_told(self, group_id: str, problem: str, again: bool) -> None:
         """Members wait for it. `again`: for some seconds already, and somebody has to hear of it."""
@@ -377,7 +388,8 @@ class Moves:
         problem = obstacle(found)
         if found.kind == native.NOBODY or (found.kind == native.OTHER and self.rules.matches(group_id)):
             # Of a share or streams group that the patterns match, api/one_name.py keeps members of ours away.
-            self._settled.add(group_id)
+            self._first_try_s.pop(group_id, None)
+            self._settle(group_id)
         elif found.kind == native.OTHER or problem:
             await self._give_up(group_id, problem or "it is a share or streams group")
         elif not found.stable:
@@ -399,7 +411,7 @@ class Moves:
             raise ConnectionLost(f"not taken in: {name_of(reply.code)}")
         await self._send_away(group_id, found)
         self._first_try_s.pop(group_id, None)
-        self._settled.add(group_id)
+        self._settle(group_id)
         self._figures("moves", "sidecar", "done").inc()
 
     async def _send_away(self, group_id: str, found: Native) -> None:
@@ -448,6 +460,8 @@ class Moves:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
         finally:
             self._watched.discard(group_id)
+            if not self._waits(group_id):
+                self._first_try_s.pop(group_id, None)
 
     def _waits(self, group_id: str) -> bool:
         return self._mine(group_id) and self.rules.overrides.get(group_id) == cf.LATER

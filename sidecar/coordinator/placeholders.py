@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.seating import STRANGERS, TROUBLE, Chair, Seating
 from sidecar.coordinator.under_way import UnderWay
+from sidecar.core.cache import BoundedCache
 from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, Event
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck, Seat
@@ -41,7 +42,6 @@ HEARTBEATS = 3
 """In the time of one session."""
 BEAT_TICK_S = 1.0
 BEATS_AT_ONCE = 100
-GENERATIONS_KEPT = 65_536
 LOST_SIGHT_MS = 15_000
 """A commit that is still under way then is in doubt, whatever its front waits for."""
 FREE_S = 5.0
@@ -135,7 +135,7 @@ class Placeholders:
         self._figures = figures
         self._log = log
         self._groups: dict[str, _Group] = {}
-        self._generations: dict[str, int] = {}
+        self._generations: BoundedCache[str, int] = BoundedCache()
         """Of groups whose seat was given up: what the broker's group had come to."""
         self._under_way = UnderWay()
         self._parked: set[_Group] = set()
@@ -172,15 +172,14 @@ class Placeholders:
     def _add(self, group_id: str, wanted: bool) -> _Group:
         partition = self._ports.partition_of(group_id)
         group = self._groups[group_id] = _Group(group_id, partition, wanted, now().mono_ms)
-        group.generation = self._generations.pop(group_id, 0)
+        group.generation = self._generations.get(group_id, 0)
+        self._generations.forget(group_id)
         return group
 
     def _forget(self, group: _Group) -> None:
         del self._groups[group.group_id]
         self._under_way.forget(group.group_id)
         if group.generation:
-            if len(self._generations) >= GENERATIONS_KEPT:
-                self._generations.clear()
             self._generations[group.group_id] = group.generation
 
     # ---- what waits for a seat ----------------------------------------------------------------------------

@@ -3,16 +3,22 @@ shown to it on the connection of who asked."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sidecar.coordinator.background import Background
+from sidecar.coordinator.background import REGEX, Background
+from sidecar.coordinator.configs import Configs
 from sidecar.core.commands import Work
 from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.events import NO_TOKEN, Event
 from sidecar.core.regex import resolve
 from sidecar.core.topics import TopicImage
-from sidecar.link.ports import Logger
+from sidecar.link.ports import Figures, Logger
+
+RESTS = 9
+"""So many times as long as a run may take, its group has no other one if it was cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +40,46 @@ class Visible:
     def __init__(
         self,
         background: Background,
-        authorizer: Callable[[], bool],
+        configs: Configs,
         ask: Callable[[int, frozenset[str]], bool],
         done: Callable[[int, int, Event], None],
+        figures: Figures,
         log: Logger,
     ) -> None:
         self._background = background
-        self._authorizer = authorizer
+        self._configs = configs
         self._ask = ask
         self._done = done
         self._log = log
+        self._cut = figures("regex_cut")
+        self._rests: dict[str, float] = {}
+        """Until when groups rest whose last run was cut: no group has more than a tenth of the thread."""
         self._matched: dict[int, _Matched] = {}
 
     def resolve(self, c: Work, ask: ResolveRegex, image: TopicImage) -> None:
+        rest_s = self._rests.pop(ask.group_id, 0.0) - time.monotonic()
+        if rest_s > 0:
+            asyncio.get_running_loop().call_later(rest_s, self._submit, c, ask, image)
+        else:
+            self._submit(c, ask, image)
+
+    def _submit(self, c: Work, ask: ResolveRegex, image: TopicImage) -> None:
+        limit_s = self._configs.regex_time_s
+
         def work() -> dict[str, tuple[str, ...]]:
-            return resolve(ask.regexes, image.by_name)
+            return resolve(ask.regexes, image.by_name, limit_s, time.thread_time)
 
         def done(found: dict[str, tuple[str, ...]] | None, error: BaseException | None) -> None:
             if found is None:
                 self._log.error("regular expressions were not resolved", group_id=ask.group_id, error=repr(error))
                 found = {}
+            elif len(found) < len(ask.regexes):
+                self._cut.inc()
+                self._log.info("regular expressions take too long", group_id=ask.group_id)
+                self._rests[ask.group_id] = time.monotonic() + RESTS * limit_s
             matched = _Matched(c.partition, c.attempt, ask.group_id, ask.token, found, image.names_version)
             topics = frozenset(t for ts in found.values() for t in ts)
-            if not self._authorizer() or not topics:
+            if not self._configs.authorizer or not topics:
                 self._resolved(matched, frozenset())
                 return
             if ask.token != NO_TOKEN:
@@ -65,7 +88,7 @@ class Visible:
                 self._matched.pop(ask.token, None)
                 self._resolved(matched, None)
 
-        self._background.submit("regex", work, done)
+        self._background.submit(REGEX, work, done)
 
     def told(self, token: int, hidden: frozenset[str] | None) -> None:
         """By the front: what may not be seen, or None if nobody can say."""

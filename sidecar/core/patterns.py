@@ -8,6 +8,7 @@ import re2
 
 _QUIET = re2.Options()
 _QUIET.log_errors = False
+_QUIET.never_capture = True
 """Else RE2 writes to stderr what an administrator gave it."""
 
 

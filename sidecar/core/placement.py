@@ -9,23 +9,23 @@ leaders that load (docs/decisions.md 59).
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from functools import lru_cache
+
+from sidecar.core.cache import BoundedCache
+from sidecar.native import java_hash
 
 
-def java_hash(text: str) -> int:
-    """String.hashCode of Java, over UTF-16 code units, as a signed 32-bit integer."""
-    h = 0
-    raw = text.encode("utf-16-be", "surrogatepass")
-    for i in range(0, len(raw), 2):
-        h = (31 * h + (raw[i] << 8 | raw[i + 1])) & 0xFFFFFFFF
-    return h - (1 << 32) if h >= 1 << 31 else h
-
-
-@lru_cache(maxsize=65_536)
-def partition_for(group_id: str, partitions: int) -> int:
-    """Kafka's Utils.abs(groupId.hashCode()) % partitions, where abs(Integer.MIN_VALUE) is 0."""
+def _hashed(group_id: str) -> int:
+    """Kafka's Utils.abs(groupId.hashCode()), where abs(Integer.MIN_VALUE) is 0."""
     h = java_hash(group_id)
-    return (0 if h == -(1 << 31) else abs(h)) % partitions
+    return 0 if h == -(1 << 31) else abs(h)
+
+
+_HASHES: BoundedCache[str, int] = BoundedCache(make=_hashed)
+
+
+def partition_for(group_id: str, partitions: int) -> int:
+    """The partition of `__group_state` and of `__consumer_offsets` that a group belongs to, as Kafka has it."""
+    return _HASHES[group_id] % partitions
 
 
 def place(leaders: Sequence[int], alive: Set[int], current: Sequence[int], new: Set[int] = frozenset()) -> list[int]:

@@ -15,9 +15,10 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from sidecar.api.access import surely_hidden_topics
+from sidecar.api.access import lets_in, surely_hidden_topics
 from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Settle, Store, Tell, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
+from sidecar.core.cache import Shared
 from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, Event
 from sidecar.core.offsets import CheckReply
@@ -59,6 +60,8 @@ AT_ONCE, ASKED_IN_VAIN = (Tell, Owe), (Coordinate, Settle)
 STORE_LANES = 8
 """Connections to each broker that keeps offsets of groups owned here. A broker answers one request of a connection at
 a time, and a commit waits for all in-sync replicas."""
+BEFORE_ALL = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
+"""What a broker answers before it knows who asks."""
 MEMBERS_ASK = frozenset(
     (
         Api.JOIN_GROUP,
@@ -80,8 +83,10 @@ are refused."""
 @dataclass(frozen=True)
 class FrontSettings:
     """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`, `unread_bytes`: of
-    one session; `memory_bytes`: of requests of all sessions that are not handled yet, 0: no limit. `upstream_tls()`:
-    for a client's connection to the broker, whose certificate is to name `upstream_host` ("": the host of `broker`)."""
+    one session; `unproven_bytes`: of a request that is looked into before the broker has let its client in;
+    `remembered_bytes`: of rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions
+    that are not handled yet, 0: no limit. `upstream_tls()`: for a client's connection to the broker, whose certificate
+    is to name `upstream_host` ("": the host of `broker`)."""
 
     node_id: int
     broker: Address
@@ -95,6 +100,8 @@ class FrontSettings:
     memory_bytes: int = 0
     door: DoorSettings = DoorSettings()
     store_lanes: int = STORE_LANES
+    unproven_bytes: int = 4_096
+    remembered_bytes: int = 128 << 20
     steady_replies: int = 16
     access_keep_ms: int = 10_000
     hold_ms: int = 3_000
@@ -151,7 +158,10 @@ class Front:
         self._figures = figures
         self._tasks = tasks
         self._faults = figures("handler_faults")
-        self._seen, self._steady_replies = dict.fromkeys(SERVED, 0), 0
+        self._seen, self._steady_replies, self._probes = dict.fromkeys(SERVED, 0), 0, 0
+        self._rights = Shared(settings.remembered_bytes // 4)
+        self._steady = Shared(settings.remembered_bytes - self._rights.limit_bytes)
+        """What is remembered of all connections."""
         self._took = {api: figures("request_seconds", Api(api).name.lower()).observe for api in SERVED}
         self._managed = Managed(settings.managed, settings.managing)
         self._scope = Scope(
@@ -184,6 +194,10 @@ class Front:
         """What is counted here anyway, when somebody looks."""
         figures("reserved").set_function(lambda: self.memory.reserved_bytes)
         figures("steady").set_function(lambda: self._steady_replies)
+        figures("probes").set_function(lambda: self._probes)
+        for what, shared_ in (("rights", self._rights), ("steady", self._steady)):
+            figures("remembered", what).set_function(partial(getattr, shared_, "used_bytes"))
+            figures("forgotten", what).set_function(partial(getattr, shared_, "forgotten"))
         for api in SERVED:
             seen = partial(self._seen.__getitem__, api)
             figures("requests", Api(api).name.lower(), SERVED[api].decision).set_function(seen)
@@ -195,6 +209,8 @@ class Front:
 
     def opened(self, session: Session) -> str:
         """Why this connection is one too many; "": it is not."""
+        session.facts.share(self._rights)
+        session.steady.shared = self._steady
         cause = self.door.opened(session)
         return "shutdown" if self.stopping else cause
 
@@ -213,6 +229,19 @@ class Front:
             session.reply(got.token, steady.head + SIZE.pack(got.correlation_id) + steady.tail)
             self._steady_replies += 1
             return
+        if len(got.frame) > self.settings.unproven_bytes and not session.facts.let_in and got.api_key not in BEFORE_ALL:
+            self._probes += 1
+            session.ask(got.token, lets_in(got.correlation_id), lambda answer: self._proved(session, got, answer))
+        else:
+            self._handle(session, got, at_ms)
+
+    def _proved(self, session: Session, got: Got, answer: bytes | None) -> None:
+        """The broker has answered, so it lets this client in; or it has closed the connection."""
+        if answer is not None and not session.conn.closed:
+            session.facts.let_in = True
+            self._handle(session, got, now_ms())
+
+    def _handle(self, session: Session, got: Got, at_ms: int) -> None:
         api_key, frame = got.api_key, got.frame
         client_id, pos = None, HEADER
         if api_key not in READ_THEIR_HEADER:
@@ -290,6 +319,8 @@ class Front:
         if frame is None:
             self._give_up(run)
         else:
+            if run.api_key not in BEFORE_ALL:
+                run.session.facts.let_in = True
             run.now_ms = now_ms()
             self._advance(run, frame)
 
@@ -312,14 +343,13 @@ class Front:
         self._took[run.api_key](time.perf_counter() - run.began_s)
 
     def _remember(self, run: _Run, grant: Grant, frame: bytes) -> None:
-        steady, room = run.session.steady, self.settings.steady_replies
-        allowed = run.session.facts.readable.get(grant.group_id)
-        if room == 0 or allowed is None:
+        steady, room, until_ms = run.session.steady, self.settings.steady_replies, run.rights_until_ms
+        if room == 0 or until_ms is None:
             return
         if len(steady) >= room:
             steady.clear()
         steady[run.frame[HEADER:]] = self._grants.remember(
-            grant, run.api_key, run.got.version, allowed[1], frame, now_ms()
+            grant, run.api_key, run.got.version, until_ms, frame, now_ms()
         )
 
     def _malformed(self, session: Session, exc: WireError) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
+from sidecar.core.cache import BoundedCache
 from sidecar.core.patterns import Patterns
 from sidecar.link.messages import GroupRules
-
-KEPT = 65_536
 
 
 class Managed:
@@ -21,7 +19,8 @@ class Managed:
         self._own, self._own_managing = own, managing
         self._matches = own
         self._moved: dict[str, bool] = {}
-        self.managed = lru_cache(maxsize=KEPT)(self._managed)
+        self._answers: BoundedCache[str, bool] = BoundedCache(make=self._managed)
+        self.managed: Callable[[str], bool] = self._answers.__getitem__
         """Whether the sidecars coordinate this group."""
 
     def _managed(self, group_id: str) -> bool:
@@ -40,5 +39,5 @@ class Managed:
             managing = bool(rules.include)
         self._moved = rules.moved
         self.managing = managing or any(rules.moved.values())
-        self.managed.cache_clear()
+        self._answers.clear()
         self.known = True

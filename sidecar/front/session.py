@@ -19,8 +19,9 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from sidecar.api.call import Client
+from sidecar.core.cache import BoundedCache
 from sidecar.front.memory import Memory
-from sidecar.front.steady import Steady
+from sidecar.front.steady import Steady, steady_cache
 from sidecar.link.ports import Logger
 from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
 from sidecar.wire.frames import Limits
@@ -109,7 +110,7 @@ class Session(asyncio.Protocol):
         self.client: asyncio.Transport | None = None
         self.upstream: asyncio.Transport | None = None
         self.facts = Client()
-        self.steady: dict[bytes, Steady] = {}
+        self.steady: BoundedCache[bytes, Steady] = steady_cache()
         """By the bytes of the request behind its correlation id."""
         self.client_full = False
         self.upstream_full = False
@@ -184,6 +185,8 @@ class Session(asyncio.Protocol):
         if self._partial is not None:
             self._partial.cancel()
         self.front.memory.give_back(self)
+        self.facts.forget()
+        self.steady.clear()
         if self._connecting is not None:
             self._connecting.cancel()
         if self.upstream is not None:

@@ -10,8 +10,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from sidecar.core.cache import BoundedCache
 from sidecar.core.events import FOR_EVER_MS
 from sidecar.link.messages import TOUCH_MS, Grant, Touch
+
+REQUEST_BYTES, STEADY_BYTES = 1_024, 300
+"""Of the longest request that is remembered, and what an answer takes beside its bytes."""
+OF_A_CONNECTION = 1 << 18
 
 
 @dataclass(slots=True)
@@ -33,6 +38,15 @@ class Steady:
     touched_ms: int
     head: bytes
     tail: bytes
+
+
+def _weigh(s: Steady) -> int:
+    return STEADY_BYTES + len(s.tail)
+
+
+def steady_cache() -> BoundedCache[bytes, Steady]:
+    """By the bytes of a request, which end at 1 KiB for a member that has nothing to tell."""
+    return BoundedCache(OF_A_CONNECTION, key_bytes=REQUEST_BYTES, weigh=_weigh)
 
 
 @dataclass(slots=True)

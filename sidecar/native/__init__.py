@@ -36,5 +36,6 @@ range_ = impl.range_
 records = impl.records
 remap = impl.remap
 uniform = impl.uniform
+java_hash = wire.java_hash
 unpack = wire.unpack
 pack = wire.pack

@@ -340,7 +340,26 @@ out:
     return result;
 }
 
+/* String.hashCode of Java, over UTF-16 code units. */
+static PyObject *py_java_hash(PyObject *self, PyObject *text) {
+    (void)self;
+    if (!PyUnicode_Check(text)) { PyErr_SetString(PyExc_TypeError, "java_hash takes a string"); return NULL; }
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    uint32_t h = 0;
+    for (Py_ssize_t i = 0, n = PyUnicode_GET_LENGTH(text); i < n; i++) {
+        Py_UCS4 c = PyUnicode_READ(kind, data, i);
+        if (c > 0xFFFF) {
+            h = 31 * h + (0xD800 + ((c - 0x10000) >> 10));
+            c = 0xDC00 + ((c - 0x10000) & 0x3FF);
+        }
+        h = 31 * h + c;
+    }
+    return PyLong_FromLong((int32_t)h);
+}
+
 static PyMethodDef METHODS[] = {
+    {"java_hash", py_java_hash, METH_O, "See wire_twin.py."},
     {"unpack", (PyCFunction)(void (*)(void))py_unpack, METH_FASTCALL, "See wire_twin.py."},
     {"pack", (PyCFunction)(void (*)(void))py_pack, METH_FASTCALL, "See wire_twin.py."},
     {NULL, NULL, 0, NULL},

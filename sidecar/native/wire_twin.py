@@ -63,6 +63,15 @@ def pack(layout: str, *values: Any) -> bytes:
     return bytes(out)
 
 
+def java_hash(text: str) -> int:
+    """String.hashCode of Java, over UTF-16 code units, as a signed 32-bit integer."""
+    h = 0
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(raw), 2):
+        h = (31 * h + (raw[i] << 8 | raw[i + 1])) & 0xFFFFFFFF
+    return h - (1 << 32) if h >= 1 << 31 else h
+
+
 # ---- reading ------------------------------------------------------------------------------------------------------
 def _uvarint(raw: bytes, p: int) -> tuple[int, int]:
     value = 0

@@ -113,6 +113,28 @@ FRONT: dict[str, Metric] = {
         ("why",),
         kafka="socket-server-metrics: MemoryPoolAvgDepletedPercent, for the reason memory",
     ),
+    "probes": Metric(
+        Counter,
+        "sidecar_probes",
+        "Requests of more than limits.unproven_bytes before which the broker was asked whether it lets the client in.",
+    ),
+    "remembered": Metric(
+        Gauge,
+        "sidecar_remembered_bytes",
+        "What is remembered of connections, of limits.remembered_bytes: `rights` or `steady` heartbeats.",
+        ("what",),
+    ),
+    "forgotten": Metric(
+        Counter,
+        "sidecar_forgotten",
+        "How often all of that was forgotten, because it had come to the limit.",
+        ("what",),
+    ),
+    "regex_cut": Metric(
+        Counter,
+        "sidecar_regex_runs_cut",
+        "Runs that matched regular expressions of a group and ended before the last one, after consumer.regex_time_ms.",
+    ),
     "reserved": Metric(
         Gauge,
         "sidecar_reserved_bytes",

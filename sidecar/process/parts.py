@@ -72,6 +72,8 @@ def front_settings(
             line=s.limits.accept_backlog,
         ),
         store_lanes=s.offsets.commit_lanes,
+        unproven_bytes=s.limits.unproven_bytes,
+        remembered_bytes=s.limits.remembered_bytes,
         steady_replies=s.limits.steady_replies,
         access_keep_ms=s.authorisation_cache_ms,
         hold_ms=s.takeover_hold_ms,

@@ -116,6 +116,16 @@ class Consumer(Section):
         600_000, ge=10_000, description="How often regular expressions are resolved anew, new topics or not."
     )
 
+    regexes_max: int = Field(
+        100, ge=1, description="Different regular expressions of a group; a member with one more is refused."
+    )
+    regex_time_ms: int = Field(
+        2_000,
+        ge=1,
+        description="CPU time of a run that matches regular expressions of a group against the names of topics; each of them has a "
+        "quarter of it. What was cut has its next turn after nine times as long.",
+    )
+
     @model_validator(mode="after")
     def _in_range(self) -> Consumer:
         faults = []
@@ -344,6 +354,18 @@ class LimitsSection(Section):
         description="Of all connections together: what group requests that are still coming in announce, and what waits "
         "behind requests; more is not read yet. Half of it is shared out among `connections`. 0: no limit. Kafka's "
         "queued.max.request.bytes.",
+    )
+    unproven_bytes: int = Field(
+        4_096,
+        ge=0,
+        description="A longer group request is not looked into before the broker has answered something on its connection, and so "
+        "has let the client in; where it has not, it is asked.",
+    )
+    remembered_bytes: int = Field(
+        134_217_728,
+        ge=1_048_576,
+        description="Of all connections together: a quarter for the broker's answers on rights, three for heartbeats that are "
+        "answered again. Of what would take more than its part, all is forgotten.",
     )
     parked_replies: int = Field(
         100_000, ge=1, description="Requests that the coordinator has not answered; more get COORDINATOR_NOT_AVAILABLE."

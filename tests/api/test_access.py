@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.api.access import KEPT
 from sidecar.api.call import Client, Learnt
+from sidecar.core.cache import ENTRY_BYTES, Shared
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, FetchCheck
@@ -19,6 +19,9 @@ from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
 from tests.api.play import KEEP_MS, NO_AUTHORIZER, VIEW, Clock, Play
 
+KEPT = 1_000
+"""Answers that a connection of these tests has room for."""
+
 
 class Connection:
     """One client's connection."""
@@ -26,6 +29,8 @@ class Connection:
     def __init__(self, learnt: Learnt | None = None, view: View = VIEW, authenticates: bool = False) -> None:
         self.client, self.clock = Client("h", authenticates=authenticates), Clock()
         self.learnt, self.view = learnt, view
+        for kept in (self.client.topics, self.client.describable):
+            kept.limit_bytes = KEPT * (ENTRY_BYTES + len("t00000"))
 
     def beat(self, *topics: str, group: str = "g") -> Play:
         request = ch.ConsumerGroupHeartbeatRequest(group, "m", 1, subscribed_topic_names=list(topics) or None)
@@ -158,7 +163,8 @@ def test_more_topics_than_are_kept() -> None:
     """safety.md, Scale: a KeyError past 1,000 cached topics."""
     c, many = Connection(), names(0, 3 * KEPT)
     served(c.beat(*many).may_read("g").may_describe_topics(*many), *many)
-    served(c.beat(*many), *many)
+    assert 0 < len(c.client.topics) <= KEPT
+    served(c.beat(*many).may_describe_topics(*(t for t in many if t not in c.client.topics)), *many)
 
 
 def test_known_topics_make_room_while_the_broker_is_asked_about_others() -> None:
@@ -187,17 +193,36 @@ def test_what_is_too_old_goes_first() -> None:
     served(c.beat(*young).may_describe_topics(*young), *young)
     c.clock.ms += 1
     served(c.beat(*new).may_read("g").may_describe_topics(*new), *new)
-    assert sorted(c.client.topics) == young + new
+    assert {*young, *new} <= c.client.topics.keys() and len(c.client.topics) <= KEPT
     served(c.beat(*young), *young)
 
 
 def test_more_groups_than_are_kept() -> None:
     c = Connection()
-    for n in range(KEPT + 5):
+    for n in range(KEPT + 50):
         request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(f"g{n}")])
         play = Play(Api.OFFSET_FETCH, request, 9, client=c.client, clock=c.clock, managed=[f"g{n}"])
         play.may_describe(f"g{n}", hidden=[f"g{n}"]).gives()
-    assert len(c.client.describable) <= KEPT
+    assert c.client.describable.used_bytes <= c.client.describable.limit_bytes and len(c.client.describable) < KEPT
+
+
+def test_what_is_kept_of_all_connections_has_a_limit() -> None:
+    """Else 10,000 connections would keep 3 MiB each; and what one keeps is given back when it ends."""
+    shared = Shared(10 * (ENTRY_BYTES + len("t00000")))
+    first, second = Connection(), Connection()
+    for c in (first, second):
+        c.client.share(shared)
+    served(first.beat(*names(0, 6)).may_read("g").may_describe_topics(*names(0, 6)), *names(0, 6))
+    served(second.beat(*names(0, 2)).may_read("g").may_describe_topics(*names(0, 2)), *names(0, 2))
+    assert shared.forgotten == 0 and shared.used_bytes == sum(map(used, (first, second)))
+    served(second.beat(*names(2, 4)).may_describe_topics(*names(2, 4)), *names(2, 4))
+    assert shared.forgotten == 1 and not first.client.topics and shared.used_bytes == used(second)
+    second.client.forget()
+    assert shared.used_bytes == 0
+
+
+def used(c: Connection) -> int:
+    return c.client.readable.used_bytes + c.client.topics.used_bytes
 
 
 def test_without_an_authorizer_the_first_group_shows_that_the_client_has_authenticated() -> None:

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from sidecar.coordinator import background as module
-from sidecar.coordinator.background import Background, BackgroundCollector, Stuck
+from sidecar.coordinator.background import REGEX, Background, BackgroundCollector, Stuck
 from sidecar.process import assignors
 
 Outcome = tuple[object, BaseException | None]
@@ -110,3 +110,24 @@ def test_a_plug_in_that_is_none_is_refused_at_start(monkeypatch: pytest.MonkeyPa
         assignors.load(["odd"])
     with pytest.raises(assignors.UnknownAssignor, match="there are odd, range, uniform"):
         assignors.load(["magic"])
+
+
+def test_what_clients_can_make_long_holds_up_nothing_else() -> None:
+    """Symptom: after 40 regular expressions a bystander's group had its first partitions after 76 s."""
+
+    async def run() -> None:
+        b = Background(1)
+        running, free, ended = threading.Event(), threading.Event(), asyncio.Event()
+
+        def long() -> None:
+            running.set()
+            free.wait(60)
+
+        b.submit(REGEX, long, lambda result, error: ended.set())
+        await asyncio.to_thread(running.wait, 60)
+        assert await ran(b, lambda: "others go on") == ("others go on", None) and b.idle_ratio() > 0.5
+        free.set()
+        await asyncio.wait_for(ended.wait(), 60)
+        b.stop()
+
+    asyncio.run(run())

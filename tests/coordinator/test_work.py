@@ -268,7 +268,7 @@ def test_a_client_that_goes_while_the_broker_is_asked_resolves_nothing_either() 
 
 
 def test_a_resolution_that_breaks_is_told_and_resolves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(regexes: object, names: object) -> dict[str, tuple[str, ...]]:
+    def breaks(regexes: object, names: object, limit_s: float, cpu_s: object) -> dict[str, tuple[str, ...]]:
         raise RuntimeError("no regular expression today")
 
     monkeypatch.setattr(visible, "resolve", breaks)
@@ -277,5 +277,27 @@ def test_a_resolution_that_breaks_is_told_and_resolves_nothing(monkeypatch: pyte
         reply = await (await house.client()).ask(join("g", "m1", topics=None, regex="orders"), 1)
         assert reply.error_code == Code.NONE and assigned(reply) == {}
         assert "regular expressions were not resolved" in house.lines.events("error")
+
+    run(test)
+
+
+def test_a_group_whose_run_was_cut_rests_before_its_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[tuple[float, tuple[str, ...]]] = []
+
+    def cut(regexes: tuple[str, ...], names: object, limit_s: float, cpu_s: object) -> dict[str, tuple[str, ...]]:
+        runs.append((limit_s, tuple(regexes)))
+        return {} if len(runs) == 1 else dict.fromkeys(regexes, ("orders",))
+
+    monkeypatch.setattr(visible, "resolve", cut)
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        reply = await client.ask(join("g", "m1", topics=None, regex="ord.*"), 1)
+        assert assigned(reply) == {} and house.metrics.value("regex_cut") == 1
+        began_s = asyncio.get_running_loop().time()
+        client.post(beat("g", "m1", reply.member_epoch), 1)
+        await until(lambda: len(runs) == 2)
+        assert asyncio.get_running_loop().time() - began_s >= visible.RESTS * runs[0][0] * 0.9
+        assert [r for _, r in runs] == [("ord.*",)] * 2
 
     run(test)

@@ -12,10 +12,11 @@ from sidecar.core.effects import Observe
 from sidecar.core.errors import Code, InvariantError
 from sidecar.core.events import DeleteGroup
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
-from sidecar.core.placement import java_hash, partition_for, place
+from sidecar.core.placement import partition_for, place
 from sidecar.core.records import Tombstone
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
+from sidecar.native import java_hash
 from tests.core.world import Client, World, topic, topic_id
 
 
@@ -390,3 +391,16 @@ def test_how_long_a_group_took_to_settle_is_told_once_when_its_last_member_is_th
     for client in (a, b):
         client.heartbeat()
     assert told() == []
+
+
+def test_a_group_has_only_so_many_regular_expressions() -> None:
+    world = World(ConsumerConfig(assignor_offload_enable=False, join_wait_ms=0, regexes_max=2))
+
+    def joins(member: str, regex: str) -> Code:
+        event = ConsumerHeartbeat("g", member, 0, None, None, 60_000, (), regex, None, {}, "c", "/h", 1)
+        return world.ask(event).code
+
+    assert [joins("a", "x"), joins("b", "y"), joins("c", "y")] == [Code.NONE] * 3
+    assert joins("d", "z") == Code.GROUP_MAX_SIZE_REACHED
+    assert joins("a", "z") == Code.NONE, "it gives the other one up"
+    assert joins("b", "w") == Code.GROUP_MAX_SIZE_REACHED, "another member has that one, too"

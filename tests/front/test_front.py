@@ -18,6 +18,7 @@ from sidecar.core.offsets import CheckReply, CommitCheck
 from sidecar.front import front as module
 from sidecar.front import settling
 from sidecar.front.door import DoorSettings
+from sidecar.front.front import BEFORE_ALL
 from sidecar.link.messages import (
     AccessAnswer,
     AskAccess,
@@ -28,7 +29,7 @@ from sidecar.link.messages import (
     SettingsPassed,
     View,
 )
-from sidecar.wire.apis import Api
+from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import find_coordinator as fc
@@ -556,5 +557,59 @@ def test_tokens_are_never_the_same() -> None:
             client.post(join("g", "m"), 1)
         asked = [await desk.request() for _ in clients]
         assert len({r.token for r in asked}) == 5 and all(isinstance(r, Request) for r in asked)
+
+    run(test)
+
+
+# ---- nothing long before the client is let in
+def test_a_long_request_waits_until_the_broker_has_let_its_client_in() -> None:
+    async def test(desk: Desk) -> None:
+        desk.show(authorizer=True)
+        client = await desk.client()
+        client.post(join("g", "m1", topics=["t" * 200] * 30), 1)
+        await until(lambda: desk.brokers.count(Api.METADATA) == 1)
+        assert desk.metrics.value("probes") == 1
+        desk.reply(await desk.request(), accepted())
+        assert (await client.answer(join("g", "m1"), 1)).error_code == Code.NONE
+        client.post(join("g", "m1", topics=["t" * 200] * 30), 1)
+        desk.reply(await desk.request(), accepted())
+        assert (await client.answer(join("g", "m1"), 1)).error_code == Code.NONE
+        assert desk.brokers.count(Api.METADATA) == 1, "it is asked once"
+
+    run(test)
+
+
+@pytest.mark.parametrize("api", [Api(key) for key in SERVED if key not in BEFORE_ALL], ids=lambda a: a.name.lower())
+def test_nothing_long_of_a_client_that_is_not_let_in_is_looked_into(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: nobody, without SASL, stopped all traffic with one request of 220 KB."""
+
+    def touched(call: Call) -> Handler:
+        raise AssertionError("it was looked into")
+        yield
+
+    monkeypatch.setitem(HANDLERS, api, touched)
+
+    async def test(desk: Desk) -> None:
+        desk.show(authorizer=True)
+        desk.brokers.faults.drop(Api.METADATA)
+        client = await desk.client()
+        spec = SERVED[api]
+        client.send(request_frame(api, spec.high, 1, "c", spec.high >= spec.flexible_from, b"x" * 5_000))
+        await until(lambda: client.closed)
+        assert desk.brokers.count(Api.METADATA) == 1 and "handler broke" not in desk.lines.events()
+
+    run(test)
+
+
+def test_what_was_answered_before_lets_the_client_in_as_well() -> None:
+    async def test(desk: Desk) -> None:
+        desk.show()
+        client = await desk.client()
+        client.post(join("g", "m1"), 1)
+        desk.reply(await desk.request(), accepted())
+        await client.answer(join("g", "m1"), 1)
+        client.post(join("g", "m1", topics=["t" * 200] * 30), 1)
+        desk.reply(await desk.request(), accepted())
+        assert desk.metrics.value("probes") == 0
 
     run(test)

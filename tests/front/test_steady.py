@@ -259,3 +259,37 @@ def test_a_grant_ends_with_the_session_and_with_the_rights_whichever_ends_first(
     for session_ms, rights_ms in ((100, 200), (200, 100)):
         one = grants.remember(Grant("g", "m", 1, session_ms), 68, 1, rights_ms, bytes(8), 0)
         assert grants.allows(one, 68, 1, 99) and not grants.allows(one, 68, 1, 100)
+
+
+def test_a_steady_answer_ends_with_the_oldest_right_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: heartbeats with names were accepted for 17 s after the right to a topic was taken."""
+
+    async def test(b: Bench) -> None:
+        b.desk.show(authorizer=True)
+        b.client = await b.desk.client()
+        named = beat("g", "m1", 5)
+        named.subscribed_topic_names = ["orders"]
+
+        async def alone() -> bool:
+            before = len(b.desk.of(Request))
+            b.client.post(named, 1)
+            while not b.client.waiting and len(b.desk.of(Request)) == before:
+                await asyncio.sleep(0)
+            asked = len(b.desk.of(Request)) > before
+            if asked:
+                b.answer(await b.desk.request())
+            await b.client.answer(named, 1)
+            return not asked
+
+        assert not await alone() and await alone(), "READ of the group and DESCRIBE of the topic are 0 s old"
+        b.client.session.facts.readable.clear()
+        b.now_ms += 6_000
+        assert not await b.beat(), "READ is asked anew, for another request"
+        b.client.session.steady.clear()
+        assert not await alone() and await alone()
+        b.now_ms += 3_999
+        assert await alone()
+        b.now_ms += 1
+        assert not await alone(), "DESCRIBE is 10 s old, READ is 4 s old"
+
+    run(test, monkeypatch, access_keep_ms=10_000)

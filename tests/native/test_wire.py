@@ -184,6 +184,15 @@ def test_classic_answers_are_written_alike_by_all(
     assert _wire.pack(SYNCED, 0, 27, kind, name, part) == wire_twin.pack(SYNCED, 0, 27, kind, name, part) == want
 
 
+@given(st.text(max_size=300))
+def test_hashes_are_javas(text: str) -> None:
+    units = text.encode("utf-16-be", "surrogatepass")
+    want = 0
+    for i in range(0, len(units), 2):
+        want = (31 * want + int.from_bytes(units[i : i + 2], "big")) % (1 << 32)
+    assert _wire.java_hash(text) % (1 << 32) == want and _wire.java_hash(text) == wire_twin.java_hash(text)
+
+
 @pytest.mark.parametrize("impl", [_wire, wire_twin], ids=["compiled", "twin"])
 def test_strings_are_as_long_as_kafka_has_them(impl: Any) -> None:
     fits, long = "x" * STRING_MAX, "ü" * (STRING_MAX // 2 + 1)

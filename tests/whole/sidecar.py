@@ -70,7 +70,7 @@ class SimBackground(Background):
         self._waiting: deque[Callable[[], None]] = deque()
         self._free = threads
 
-    def _thread(self) -> None:
+    def _thread(self, jobs: object) -> None:
         """There are none."""
 
     def submit(

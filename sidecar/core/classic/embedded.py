@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
+from sidecar.core.cache import BoundedCache, bytes_of
 from sidecar.wire.generated import consumer_protocol_assignment as ca
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 from sidecar.wire.primitives import WireError
@@ -21,8 +21,8 @@ NEWEST = 3
 UNKNOWN_GENERATION = -1
 LAST_GENERATION = 2**31 - 1
 """There is none after it, and so a member that speaks of it is not believed."""
-KEPT_BYTES = 8_192
-"""Larger ones are read each time: thousands of them, each of many MB, would be kept for ever."""
+KEPT_BYTES, CACHE_BYTES = 2_048, 8 << 20
+"""Of one that is kept once it was read, and of all of them. Larger ones are read each time."""
 Owned = Mapping[str, tuple[int, ...]]
 """Topic name -> partitions."""
 
@@ -41,10 +41,9 @@ class Subscription:
 
 def subscription(metadata: bytes) -> Subscription | None:
     """None: these bytes are no subscription."""
-    return _subscription(metadata) if len(metadata) <= KEPT_BYTES else _subscription.__wrapped__(metadata)
+    return _SUBSCRIPTIONS[metadata]
 
 
-@lru_cache(maxsize=4_096)
 def _subscription(metadata: bytes) -> Subscription | None:
     try:
         version = _version(metadata)
@@ -65,16 +64,34 @@ def _by_topic(said: Iterable[cs.TopicPartition] | Iterable[ca.TopicPartition]) -
 
 def topics_of(metadata: bytes) -> tuple[str, ...] | None:
     """Only what all versions begin with."""
-    return _topics_of(metadata) if len(metadata) <= KEPT_BYTES else _topics_of.__wrapped__(metadata)
+    return _TOPICS[metadata]
 
 
-@lru_cache(maxsize=4_096)
 def _topics_of(metadata: bytes) -> tuple[str, ...] | None:
     try:
         _version(metadata)
         return tuple(cs.ConsumerProtocolSubscription.decode(0, metadata, 2).topics)
     except WireError:
         return None
+
+
+def _weight(s: Subscription | None) -> int:
+    """About the bytes that one takes when it is read: a number takes ten times as many as on the wire."""
+    if s is None:
+        return 0
+    return _weight_of(s.topics) + _weight_of(s.owned) + 40 * sum(map(len, s.owned.values())) + len(s.user_data or b"")
+
+
+def _weight_of(names: Iterable[str] | None) -> int:
+    return sum(60 + bytes_of(name) for name in names or ())
+
+
+_SUBSCRIPTIONS: BoundedCache[bytes, Subscription | None] = BoundedCache(
+    CACHE_BYTES, _subscription, key_bytes=KEPT_BYTES, weigh=_weight
+)
+_TOPICS: BoundedCache[bytes, tuple[str, ...] | None] = BoundedCache(
+    CACHE_BYTES, _topics_of, key_bytes=KEPT_BYTES, weigh=_weight_of
+)
 
 
 def without_claims(metadata: bytes, of: Owned) -> bytes:

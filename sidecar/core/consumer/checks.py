@@ -10,6 +10,7 @@ from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup, Member
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.records import Epochs, Partitions
+from sidecar.core.regex import validate
 
 
 def _invalid(message: str) -> CoordinatorError:
@@ -51,6 +52,19 @@ def check_size(group: ConsumerGroup, member_id: str, config: ConsumerConfig) -> 
             Code.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {config.max_size} members.",
         )
+
+
+def check_regex(group: ConsumerGroup, member: Member, regex: str | None, config: ConsumerConfig) -> None:
+    """Of a regular expression that no member of the group has yet, and how many of them there may be."""
+    if not regex or regex == member.topic_regex or group.regex_users(regex):
+        return
+    others = group.subscriptions.regex_count() - (group.regex_users(member.topic_regex or "") == 1)
+    if others >= config.regexes_max:
+        raise CoordinatorError(
+            Code.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum of {config.regexes_max} different regular expressions.",
+        )
+    validate(regex)
 
 
 def check_epoch(member: Member, received: int, owned: Partitions | None) -> None:

@@ -28,6 +28,8 @@ class ConsumerConfig:
     protocol), downgrade, bidirectional."""
     join_wait_ms: int = 500
     """How long the answer to a joining member waits for the assignor run under way; 0: not at all, as KIP-1263."""
+    regexes_max: int = 100
+    """Different regular expressions of a group."""
     refuse_commits_of_others: bool = True
     """A member in the present epoch may not commit for a partition that another member owns. In Kafka it may."""
 

@@ -19,8 +19,9 @@ from sidecar.core.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class ResolveRegex:
-    """Background work: match these expressions against the topic names. `token`: the request on whose connection the
-    broker's authorizer can be asked. `RegexResolved` follows in any case, with no topics if nobody could tell."""
+    """Background work: match these expressions against the topic names, while there is time. `token`: the request on
+    whose connection the broker's authorizer can be asked. `RegexResolved` follows in any case, with no topics if
+    nobody could tell."""
 
     group_id: str
     token: int
@@ -57,7 +58,8 @@ def refresh_regexes(turn: Turn, group: ConsumerGroup, token: int) -> None:
     )
     if due:
         soft.resolving = True
-        turn.fx.background.append(ResolveRegex(group.group_id, token, tuple(used)))
+        oldest_first = sorted(used, key=lambda r: group.regexes[r].resolved_ms if r in group.regexes else -1)
+        turn.fx.background.append(ResolveRegex(group.group_id, token, tuple(oldest_first)))
 
 
 def regex_resolved(turn: Turn, event: RegexResolved) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sidecar.core.consumer.checks import check_epoch, check_size, held_by_instance, unknown_member
+from sidecar.core.consumer.checks import check_epoch, check_regex, check_size, held_by_instance, unknown_member
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, consumer_group
@@ -28,7 +28,6 @@ from sidecar.core.consumer.told import tell
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.reasons import Reason
 from sidecar.core.records import Epochs, Partitions, Tombstone
-from sidecar.core.regex import validate
 from sidecar.core.turn import Turn
 
 
@@ -48,8 +47,7 @@ def check(group: ConsumerGroup, hb: ConsumerHeartbeat, config: ConsumerConfig) -
     check_size(group, member_id, config)
     member, replaced = _find_or_make(group, hb, member_id)
     updated = _with_request(member, hb)
-    if updated.topic_regex and updated.topic_regex != member.topic_regex and not group.regex_users(updated.topic_regex):
-        validate(updated.topic_regex)
+    check_regex(group, member, updated.topic_regex, config)
     return Checked(member, replaced, updated)
 
 

@@ -72,6 +72,9 @@ class Subscriptions:
     def regex_users(self, regex: str) -> int:
         return self._regex_members.get(regex, 0)
 
+    def regex_count(self) -> int:
+        return len(self._regex_members)
+
     def regexes(self) -> list[str]:
         return sorted(self._regex_members)
 
