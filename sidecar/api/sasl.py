@@ -66,7 +66,7 @@ def _scram(client: Client, said: bytes) -> None:
     if said.startswith(SCRAM_FINAL):  # the proof for the name that came before
         client.principal, client.claimed = _principal(client.claimed), ""
     else:
-        client.claimed = _scram_name(said)
+        client.claimed = _scram_name(said)[: NAME_MAX + 1]
 
 
 def _principal(name: str) -> str:

@@ -46,6 +46,7 @@ def show(figures: Figures, service: Service, waiting: Callable[[], int]) -> None
     figures("parked").set_function(lambda: service.tally.open + waiting())
     figures("unreadable_groups").set_function(lambda: sum(len(o.unreadable) for o in owners))
     figures("owned").set_function(lambda: len(service.serving()))
+    figures("held_bytes").set_function(service.held_bytes)
     for owner in owners:
         serves = partial(lambda o: float(o.phase is Phase.SERVING), owner)
         figures("partition_owned", str(owner.partition)).set_function(serves)

@@ -8,6 +8,7 @@ from sidecar.coordinator.moves import MoveSettings
 from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.writer import BATCH_BYTES
 from sidecar.core.anew import Anew
+from sidecar.core.room import MemberLimits
 from sidecar.core.service import ServiceSettings
 from sidecar.kafka.cluster import Address
 
@@ -27,3 +28,4 @@ class CoordinatorSettings:
     batch_bytes: int = BATCH_BYTES
     load_slice_s: float = 0.005
     anew: Anew = Anew()
+    limits: MemberLimits = MemberLimits()

@@ -28,6 +28,10 @@ class Group(Protocol):
     def protocol_type(self) -> str:
         """As ListGroups shows it."""
 
+    @property
+    def held_bytes(self) -> int:
+        """About what its members take in memory (room.py)."""
+
     def state_name(self) -> str:
         """The state by its name in the protocol."""
 

@@ -205,6 +205,10 @@ class Service:
         if self.leased(owner.partition, now):
             owner.touch(group_id, member_id, now)
 
+    def held_bytes(self) -> int:
+        """About what the members of all groups that are served here take in memory."""
+        return sum(o.shard.held_bytes for o in self.owners if o.shard is not None)
+
     def known(self, group_id: str) -> bool:
         owner = self.owner_of(group_id)
         if owner.shard is not None:

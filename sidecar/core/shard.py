@@ -17,6 +17,7 @@ from sidecar.core.events import Answer, DeleteGroup, Event, Listed, Standing, St
 from sidecar.core.groups import NOBODY, Group, GroupKind, Handler, Registry
 from sidecar.core.offsets import CommitCheck, FetchCheck, commit_to_nobody, fetch_of_nobody
 from sidecar.core.records import Record, Tombstone
+from sidecar.core.room import GROUP_BYTES
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
 from sidecar.core.turn import Now, Ports, Soft, Turn
@@ -47,6 +48,8 @@ class Shard:
         self.registry = registry
         self.groups: dict[str, Group] = {}
         self.soft: dict[str, Soft] = {}
+        self.held_bytes = 0
+        """Of all groups."""
         self.timers = Timers()
         self._handlers: dict[type[Event], dict[str, Handler]] = {
             **{event: dict(by_kind) for event, by_kind in registry.events.items()},
@@ -149,8 +152,7 @@ class Shard:
         group = self.groups.get(group_id)
         if isinstance(record, Tombstone):
             if row.record.root:
-                self.groups.pop(group_id, None)
-                self.soft.pop(group_id, None)
+                self.unload(group_id)
                 return
             if group is None:
                 return
@@ -159,7 +161,9 @@ class Shard:
             self.install(group)
         if group.kind != row.kind.name:
             raise InvariantError(f"group {group_id} is a {group.kind} group and has a record {record.kind}")
+        before = group.held_bytes
         group.replay(record)
+        self.held_bytes += group.held_bytes - before
 
     def changed(self, group_id: str) -> None:
         soft = self.soft.get(group_id)
@@ -184,6 +188,7 @@ class Shard:
 
     def install(self, group: Group) -> None:
         self.groups[group.group_id] = group
+        self.held_bytes += GROUP_BYTES + group.held_bytes
         self.soft[group.group_id] = self._kind_of(group).soft()
 
     def arm(self, group: Group, members: Iterable[str], now: Now) -> None:
@@ -199,8 +204,10 @@ class Shard:
         self._kind_of(group).loaded(self._turn, group)
 
     def unload(self, group_id: str) -> None:
-        """It could not be built."""
-        self.groups.pop(group_id, None)
+        """It is gone, or could not be built."""
+        gone = self.groups.pop(group_id, None)
+        if gone is not None:
+            self.held_bytes -= GROUP_BYTES + gone.held_bytes
         self.soft.pop(group_id, None)
 
 

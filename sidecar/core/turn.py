@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from sidecar.core.anew import Anew
 from sidecar.core.effects import Effects, Grant, Reply
 from sidecar.core.events import NO_TOKEN, Answer
 from sidecar.core.records import Record
+from sidecar.core.room import MemberLimits
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
 
@@ -75,6 +77,7 @@ class Ports:
     """For so long the former owner of a partition may still tell members that all is well."""
     anew: Anew = Anew()
     """Whether the log of the groups was lost, and what is done about former members."""
+    limits: MemberLimits = MemberLimits()
 
 
 @dataclass(slots=True)
@@ -93,6 +96,8 @@ class Turn:
     now: Now
     fx: Effects
     runs: int = 0
+    pending: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)
+    """Group and member id: ids that were given out (KIP-394), the oldest first; some are not pending any more."""
     doubt_until_ms: int = 0
     """See `removal_ms`."""
 

@@ -130,6 +130,17 @@ FRONT: dict[str, Metric] = {
         "How often all of that was forgotten, because it had come to the limit.",
         ("what",),
     ),
+    "members_refused": Metric(
+        Counter,
+        "sidecar_members_refused",
+        "Joins that a limit of memory was against: `bytes` of the members of a group or of all, or the oldest `pending` member id.",
+        ("limit",),
+    ),
+    "held_bytes": Metric(
+        Gauge,
+        "sidecar_members_bytes",
+        "About what the members of all groups here take in memory, of limits.members_bytes.",
+    ),
     "regex_cut": Metric(
         Counter,
         "sidecar_regex_runs_cut",

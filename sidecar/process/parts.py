@@ -15,6 +15,7 @@ from sidecar.coordinator.settings import CoordinatorSettings
 from sidecar.coordinator.state_topic import LOOKS
 from sidecar.core.anew import Anew
 from sidecar.core.patterns import Patterns
+from sidecar.core.room import MemberLimits
 from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
 from sidecar.front.front import FrontSettings
@@ -140,4 +141,5 @@ def coordinator_settings(s: Settings, address: Address, anew: Anew) -> Coordinat
         batch_bytes=s.state.max_message_bytes // 2,
         load_slice_s=s.takeover_slice_ms / 1000,
         anew=anew,
+        limits=MemberLimits(s.limits.pending_members, s.limits.protocols, s.limits.group_bytes, s.limits.members_bytes),
     )

@@ -355,6 +355,25 @@ class LimitsSection(Section):
         "behind requests; more is not read yet. Half of it is shared out among `connections`. 0: no limit. Kafka's "
         "queued.max.request.bytes.",
     )
+    pending_members: int = Field(
+        2_500,
+        ge=1,
+        description="Member ids of the groups of one partition of the state topic that were given out and not used yet (KIP-394); the "
+        "oldest gives way.",
+    )
+    protocols: int = Field(
+        100, ge=1, description="Protocols that a classic member names; one with more gets INCONSISTENT_GROUP_PROTOCOL."
+    )
+    group_bytes: int = Field(
+        33_554_432,
+        ge=1_048_576,
+        description="About what the members of one group may take in memory; then GROUP_MAX_SIZE_REACHED.",
+    )
+    members_bytes: int = Field(
+        268_435_456,
+        ge=1_048_576,
+        description="The same of all groups together; then COORDINATOR_LOAD_IN_PROGRESS, and clients try again.",
+    )
     unproven_bytes: int = Field(
         4_096,
         ge=0,

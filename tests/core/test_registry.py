@@ -74,6 +74,7 @@ class Meeting:
     group_id: str
     guests: tuple[str, ...] = ()
 
+    held_bytes = 0
     kind = "toy"
     protocol_type = "toy"
 

@@ -14,6 +14,7 @@ from sidecar.core.classic.records import TRANSITIONS, AssignmentRecord, GroupRec
 from sidecar.core.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.events import StandingReply
 from sidecar.core.records import Record, Tombstone
+from sidecar.core.room import bytes_of_member, bytes_of_protocols
 
 Member = MemberRecord
 
@@ -40,6 +41,7 @@ class ClassicGroup:
     """Instance id -> member id (KIP-345)."""
     supported: Counter[str] = field(default_factory=Counter)
     """Members by the protocols that they know."""
+    held_bytes: int = 0
 
     kind = CLASSIC
 
@@ -148,19 +150,22 @@ class ClassicGroup:
             self._remove(r.member_id)
             for name in _names(r):  # Counter.update is slow
                 self.supported[name] += 1
+        self.held_bytes += bytes_of(r) - (0 if old is None else bytes_of(old))
         self.members[r.member_id] = r
         if r.instance_id is not None:
             self.static[r.instance_id] = r.member_id
 
     def _replay_assignment(self, r: AssignmentRecord) -> None:
+        self.held_bytes += len(r.assignment) - len(self.assignments.get(r.member_id, b""))
         self.assignments[r.member_id] = r.assignment
 
     def _replay_tombstone(self, r: Tombstone) -> None:
         if r.kind == Kind.MEMBER:
             self._remove(r.sub_id)
-            self.members.pop(r.sub_id, None)
+            gone = self.members.pop(r.sub_id, None)
+            self.held_bytes -= 0 if gone is None else bytes_of(gone)
         elif r.kind == Kind.ASSIGNMENT:
-            self.assignments.pop(r.sub_id, None)
+            self.held_bytes -= len(self.assignments.pop(r.sub_id, b""))
 
     def _remove(self, member_id: str) -> None:
         """Take back what this member counts for; it keeps its place in the order of members."""
@@ -195,6 +200,12 @@ _APPLY: dict[type, Callable[[ClassicGroup, Any], None]] = {
 def _names(member: Member) -> set[str]:
     """Each protocol once, even if the client lists it twice."""
     return {name for name, _ in member.protocols}
+
+
+def bytes_of(m: Member) -> int:
+    """About what a member takes in memory."""
+    texts = (m.member_id, m.instance_id, m.client_id, m.client_host)
+    return bytes_of_member(*texts) + bytes_of_protocols(m.protocols)
 
 
 def may_follow(old: State, new: State) -> bool:

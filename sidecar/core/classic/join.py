@@ -27,6 +27,7 @@ from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.reasons import Reason
 from sidecar.core.records import Tombstone
+from sidecar.core.room import bytes_of_member, bytes_of_protocols, check_protocols, check_room, new_member_id
 from sidecar.core.turn import Turn
 
 MEMBER_ID_REQUIRED_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 9
@@ -39,6 +40,7 @@ def join(turn: Turn, e: JoinGroup, token: int) -> None:
         raise CoordinatorError(Code.INVALID_GROUP_ID, "The group id is empty.")
     if not config.min_session_timeout_ms <= e.session_timeout_ms <= config.max_session_timeout_ms:
         raise CoordinatorError(Code.INVALID_SESSION_TIMEOUT, "The session timeout is out of range.")
+    check_protocols(turn.ports.limits, e.protocols)
     group = classic_group(turn.groups, e.group_id)
     if group is None and e.group_id in turn.groups:
         turn.reply(token, JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL))
@@ -50,6 +52,8 @@ def join(turn: Turn, e: JoinGroup, token: int) -> None:
         _turn_away(turn, group, e, token)
     elif not checked.supports(e.protocol_type, e.protocols):
         turn.reply(token, JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL, member_id=e.member_id))
+    elif (full := _full(turn, checked, e)) is not None:
+        turn.reply(token, JoinReply(full, member_id=e.member_id))
     elif not e.member_id:
         _new(turn, group or _create(turn, e), e, token, config)
     else:
@@ -73,6 +77,20 @@ def _has_room(turn: Turn, group: ClassicGroup, member_id: str, config: ClassicCo
     return member_id in group.members or len(group.members) < config.max_size
 
 
+def _full(turn: Turn, group: ClassicGroup, e: JoinGroup) -> Code | None:
+    """Why what the member says does not fit into memory; None: it does."""
+    held = group.members.get(group.static.get(e.instance_id or "", e.member_id))
+    more = bytes_of_member(e.instance_id, e.client_id, e.client_host) + bytes_of_protocols(e.protocols)
+    if held is not None:
+        more = bytes_of_protocols(e.protocols) - bytes_of_protocols(held.protocols)
+    try:
+        check_room(turn.ports.limits, group.held_bytes, more)
+    except CoordinatorError as full:
+        turn.fx.count("members_refused", "bytes")
+        return full.code
+    return None
+
+
 def _turn_away(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int) -> None:
     if e.member_id:
         forget(turn, group, e.member_id, "the group is full")
@@ -89,14 +107,28 @@ def _new(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, config: Clas
         else:
             _replace(turn, group, e, token, holder, member_id)
         return
-    member_id = f"{e.client_id}-{e.new_id}"
+    member_id = new_member_id(e.client_id, e.new_id)
     if e.version < MEMBER_ID_REQUIRED_SINCE:
         _add(turn, group, e, token, member_id, config)
         return
     soft: ClassicSoft = turn.soft_of(group.group_id)
     soft.pending.add(member_id)
+    turn.pending[(group.group_id, member_id)] = None
     turn.timers.set((SESSION, group.group_id, member_id), turn.now.mono_ms + e.session_timeout_ms)
     turn.reply(token, JoinReply(Code.MEMBER_ID_REQUIRED, member_id=member_id))
+    while len(turn.pending) > turn.ports.limits.pending:
+        _take_back(turn, *turn.pending.popitem(last=False)[0])
+
+
+def _take_back(turn: Turn, group_id: str, member_id: str) -> None:
+    """The oldest id that nobody came back with gives way: its client would hear UNKNOWN_MEMBER_ID and ask for one."""
+    group = classic_group(turn.groups, group_id)
+    if group is None or member_id not in turn.soft_of(group_id).pending:
+        return
+    turn.fx.count("members_refused", "pending")
+    forget(turn, group, member_id, "too many member ids are pending")
+    if group.state is State.PREPARING:
+        complete_if_all_joined(turn, group)
 
 
 def _add(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, member_id: str, config: ClassicConfig) -> None:
@@ -108,6 +140,7 @@ def _add(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, member_id: s
         go(turn, group, group.state, why, protocol_type=e.protocol_type)
     turn.write(_record(e, member_id, bool(e.member_id or e.instance_id), group.generation, why))
     soft.pending.discard(member_id)
+    turn.pending.pop((group.group_id, member_id), None)
     soft.new.add(member_id)
     soft.joins[member_id] = token
     # A new member does not know its id and cannot send heartbeats. A client that gave up comes again as another

@@ -27,6 +27,7 @@ from sidecar.core.consumer.table import TargetAssignment
 from sidecar.core.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.events import StandingReply
 from sidecar.core.records import Epochs, Partitions, Record, Tombstone
+from sidecar.core.room import bytes_of_member, bytes_of_protocols
 from sidecar.core.topics import TopicImage
 
 LEAVE_EPOCH = -1
@@ -99,6 +100,8 @@ class ConsumerGroup:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     votes: Counter[str] = field(default_factory=Counter)
     """Members by the assignor that they ask for."""
+    members_bytes: int = 0
+    """See `held_bytes`, without subscriptions."""
     classic_members: int = 0
     """How many speak the classic protocol."""
     classic_protocols: Counter[str] = field(default_factory=Counter)
@@ -110,6 +113,11 @@ class ConsumerGroup:
     protocol_type = "consumer"
 
     # ---- queries ----------------------------------------------------------------------------------------
+    @property
+    def held_bytes(self) -> int:
+        """About what its members take in memory."""
+        return self.members_bytes + self.subscriptions.held_bytes
+
     def state(self) -> GroupState:
         if not self.members:
             return GroupState.EMPTY
@@ -215,6 +223,7 @@ class ConsumerGroup:
         self._vote(r.server_assignor, 1)
         self._count_classic(old.classic, -1)
         self._count_classic(r.classic, 1)
+        self.members_bytes += bytes_of(r) - (bytes_of(old) if r.member_id in self.members else 0)
         self.members[r.member_id] = Member(  # not `replace`, which takes three times as long: a takeover has many
             r.member_id,
             r.instance_id,
@@ -237,6 +246,7 @@ class ConsumerGroup:
         old = self.members.get(r.member_id)
         if old is None:  # compaction took the rest of it
             old = Member(r.member_id)
+            self.members_bytes += bytes_of(old)
             self.subscriptions.put(r.member_id, (), None)
         kept = r.assigned is old.assigned and not r.pending and not old.pending
         if not kept:
@@ -299,6 +309,7 @@ class ConsumerGroup:
                 self.subscriptions.drop(r.sub_id)
                 self._vote(gone.server_assignor, -1)
                 self._count_classic(gone.classic, -1)
+                self.members_bytes -= bytes_of(gone)
         elif r.kind is Kind.CURRENT:
             old = self.members.get(r.sub_id)
             if old is not None:
@@ -315,6 +326,12 @@ class ConsumerGroup:
         elif r.kind is Kind.REGEX:
             self.regexes.pop(r.sub_id, None)
             self.subscriptions.resolved(r.sub_id, ())
+
+
+def bytes_of(m: Member | MemberRecord) -> int:
+    """About what a member takes in memory beside its subscription, which others may share."""
+    texts = (m.member_id, m.instance_id, m.rack_id, m.client_id, m.client_host)
+    return bytes_of_member(*texts) + (0 if m.classic is None else bytes_of_protocols(m.classic.protocols))
 
 
 _APPLY: dict[type, Callable[[ConsumerGroup, Any], None]] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sidecar.core.consumer.checks import check_epoch, check_regex, check_size, held_by_instance, unknown_member
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, consumer_group
+from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, bytes_of, consumer_group
 from sidecar.core.consumer.members import (
     arm_rebalance,
     bump_epoch,
@@ -28,6 +28,7 @@ from sidecar.core.consumer.told import tell
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.reasons import Reason
 from sidecar.core.records import Epochs, Partitions, Tombstone
+from sidecar.core.room import check_room
 from sidecar.core.turn import Turn
 
 
@@ -59,6 +60,8 @@ def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) 
             raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Consumer group {hb.group_id} not found.")
         group = ConsumerGroup(hb.group_id)  # to check against; the member's record makes the real one
     checked = check(group, hb, config)
+    if checked.updated is not checked.member or checked.updated.member_id not in group.members:
+        check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
     member = checked.member
     final = advance(turn, group, checked, hb.owned, token)
     turn.timers.set(("session", group.group_id, final.member_id), turn.now.mono_ms + config.session_timeout_ms)
@@ -77,6 +80,13 @@ def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) 
         heartbeat_interval_ms=config.heartbeat_interval_ms,
         assignment=final.assigned_partitions() if told else None,
     )
+
+
+def more_bytes(group: ConsumerGroup, checked: Checked) -> int:
+    """What the member takes beside what it, or the one that it replaces, takes already."""
+    new, old = checked.updated, checked.replaced or group.members.get(checked.updated.member_id)
+    more = group.subscriptions.more_bytes(new.topic_names, new.topic_regex)
+    return more + bytes_of(new) - (0 if old is None else bytes_of(old))
 
 
 def advance(turn: Turn, group: ConsumerGroup, checked: Checked, owned: Partitions | None, token: int) -> Member:

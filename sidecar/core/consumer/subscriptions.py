@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sidecar.core.room import bytes_of_names
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subscription:
@@ -25,6 +27,8 @@ class Subscriptions:
         self._resolved: dict[str, tuple[str, ...]] = {}
         self._names: Counter[str] = Counter()
         self._frozen: frozenset[str] | None = frozenset()
+        self.held_bytes = 0
+        """Of the different subscriptions."""
 
     # ---- members ------------------------------------------------------------------------------------------
     def put(self, member_id: str, names: tuple[str, ...], regex: str | None) -> Subscription:
@@ -32,6 +36,7 @@ class Subscriptions:
         sub = self._known.get(key)
         if sub is None:
             sub = self._known[key] = Subscription(names, regex)
+            self.held_bytes += bytes_of_names(names, regex)
             self._add(names)
         if self.of.get(member_id) is sub:
             return sub
@@ -56,7 +61,12 @@ class Subscriptions:
                 self._remove(self._resolved.get(sub.regex, ()))
         if not self._members[sub]:
             del self._members[sub], self._known[(sub.names, sub.regex)]
+            self.held_bytes -= bytes_of_names(sub.names, sub.regex)
             self._remove(sub.names)
+
+    def more_bytes(self, names: tuple[str, ...], regex: str | None) -> int:
+        """What a member needs beside what is here, to subscribe to this."""
+        return 0 if (names, regex) in self._known else bytes_of_names(names, regex)
 
     # ---- regular expressions ------------------------------------------------------------------------------
     def resolved(self, regex: str, topics: tuple[str, ...]) -> None:

@@ -19,13 +19,14 @@ from sidecar.core.classic.join import join as classic_join
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.members import arm_session, refresh_metadata_hash, replace_static
 from sidecar.core.consumer.records import ClassicTraits
-from sidecar.core.consumer.step import Checked, advance, reconcile_member, update_subscription
+from sidecar.core.consumer.step import Checked, advance, more_bytes, reconcile_member, update_subscription
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import NO_TOKEN
 from sidecar.core.mixed.checks import check_admission, downgrades
 from sidecar.core.mixed.downgrade import downgrade, drop
 from sidecar.core.mixed.waiting import answer_or_wait, by_id, reply_to
 from sidecar.core.records import Partitions
+from sidecar.core.room import check_protocols, check_room
 from sidecar.core.turn import Turn
 
 
@@ -34,11 +35,13 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
     limits = classic_config(turn, e.group_id)
     if not limits.min_session_timeout_ms <= e.session_timeout_ms <= limits.max_session_timeout_ms:
         raise CoordinatorError(Code.INVALID_SESSION_TIMEOUT, "The session timeout is out of range.")
+    check_protocols(turn.ports.limits, e.protocols)
     if not group.members:
         _to_empty(turn, group, e, token)
         return
     try:
         checked, owned = _check(turn, group, e)
+        check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
     except CoordinatorError as refused:
         turn.reply(token, JoinReply(refused.code))  # without a member id, as Kafka does here
         return

@@ -1,0 +1,66 @@
+"""How much members may hold: of one group and of all. What counts is what a sidecar keeps in memory of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sidecar.core.cache import bytes_of
+from sidecar.core.errors import TEXT, Code, CoordinatorError
+
+GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES, NAME_BYTES = 1_500, 1_000, 200, 120
+"""About what each takes beside its text: an empty protocol has 24 times the bytes that it had on the wire."""
+CLIENT_ID_MAX = 100
+"""Characters of a client id that go into a member id. Kafka takes all of them."""
+Protocols = Sequence[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLimits:
+    """`pending`: member ids of one partition that were given out and have not come back (KIP-394); `protocols`: of one
+    member; `group_bytes`, `all_bytes`: of the members of one group and of all groups; `held()`: what all have."""
+
+    pending: int = 2_500
+    protocols: int = 100
+    group_bytes: int = 32 << 20
+    all_bytes: int = 256 << 20
+    held: Callable[[], int] = lambda: 0
+
+    def of(self, held: Callable[[], int]) -> MemberLimits:
+        return replace(self, held=held)
+
+
+def check_room(limits: MemberLimits, has: int, more: int) -> None:
+    """`has`: the group. Nobody is refused who needs no more than before. That all groups have too much is not the fault
+    of this one: its member comes again."""
+    if more <= 0:
+        return
+    if has + more > limits.group_bytes:
+        raise CoordinatorError(
+            Code.GROUP_MAX_SIZE_REACHED, f"The group has reached its maximum of {limits.group_bytes} bytes."
+        )
+    if limits.held() + more > limits.all_bytes:
+        raise CoordinatorError(Code.COORDINATOR_LOAD_IN_PROGRESS, TEXT[Code.COORDINATOR_LOAD_IN_PROGRESS])
+
+
+def check_protocols(limits: MemberLimits, protocols: Protocols) -> None:
+    if len(protocols) > limits.protocols:
+        raise CoordinatorError(
+            Code.INCONSISTENT_GROUP_PROTOCOL, f"A member names at most {limits.protocols} protocols."
+        )
+
+
+def bytes_of_member(*texts: str | None) -> int:
+    return MEMBER_BYTES + sum(bytes_of(t) for t in texts if t)
+
+
+def bytes_of_protocols(protocols: Protocols) -> int:
+    return sum(PROTOCOL_BYTES + bytes_of(name) + len(metadata) for name, metadata in protocols)
+
+
+def bytes_of_names(names: Iterable[str], regex: str | None) -> int:
+    return sum(NAME_BYTES + bytes_of(n) for n in names) + (bytes_of(regex) if regex else 0)
+
+
+def new_member_id(client_id: str, new_id: str) -> str:
+    return f"{client_id[:CLIENT_ID_MAX]}-{new_id}"

@@ -1,0 +1,174 @@
+"""What members may hold in memory: ids that are pending, protocols, bytes of a group and of all groups."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from sidecar.core.classic import group as classic
+from sidecar.core.classic.events import JoinGroup, JoinReply, LeaveGroup, Leaving
+from sidecar.core.classic.soft import ClassicSoft
+from sidecar.core.consumer import group as consumer
+from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.errors import Code
+from sidecar.core.room import GROUP_BYTES, MemberLimits
+from tests.core.world import World
+
+TINY = (("range", b""),)
+
+
+class Small(World):
+    """A world whose shard has these limits."""
+
+    def __init__(self, **limits: Any) -> None:
+        super().__init__()
+        self._new = 0
+        turn = self.shard._turn
+        limited = MemberLimits(**{"held": lambda: self.shard.held_bytes, **limits})
+        turn.ports = type(turn.ports)(turn.ports.assignors, turn.ports.config, limits=limited)
+
+    def join(self, group: str = "g", member: str = "", version: int = 4, protocols: Any = TINY, **given: Any) -> Any:
+        """The answer, or None: it waits for the end of the join phase."""
+        self._new += 1
+        client = given.get("client", "c")
+        instance = given.get("instance")
+        event = JoinGroup(
+            group,
+            member,
+            instance,
+            "consumer",
+            protocols,
+            30_000,
+            60_000,
+            None,
+            client,
+            "/h",
+            version,
+            f"{self._new:05}",
+        )
+        reply = self.replies.pop(self.request(event), None)
+        return None if reply is None else reply.answer
+
+    def beats(self, member: str, names: tuple[str, ...], group: str = "g") -> Code:
+        event = ConsumerHeartbeat(group, member, 0, None, None, 60_000, names, None, None, {}, "c", "/h", 1)
+        return self.ask(event).code
+
+
+def pending(s: Small) -> int:
+    return sum(len(soft.pending) for soft in s.shard.soft.values() if isinstance(soft, ClassicSoft))
+
+
+def test_a_client_id_of_any_length_makes_a_short_member_id() -> None:
+    reply: JoinReply = Small().join(client="x" * 30_000)
+    assert reply.code == Code.MEMBER_ID_REQUIRED and len(reply.member_id) < 120
+
+
+def test_the_oldest_pending_member_id_gives_way() -> None:
+    """Symptom: 3,000 requests of one connection, with long client ids, left 360 MiB until their sessions ended."""
+    s = Small(pending=3)
+    first = s.join().member_id
+    others = [s.join(group=f"g{n % 2}").member_id for n in range(3)]
+    assert s.join(member=first).code == Code.UNKNOWN_MEMBER_ID
+    assert pending(s) == 3
+    assert s.join(group="g1", member=others[1]) is None, "it joins, and is pending no more"
+    s.join()
+    assert s.join(group="g0", member=others[0]) is None, "its place was free"
+
+
+def test_a_flood_of_them_leaves_no_more_than_that_many_timers() -> None:
+    s = Small(pending=50)
+    for n in range(2_000):
+        s.join(group=f"g{n % 7}")
+    assert len(s.shard._turn.pending) == 50
+    assert pending(s) == 50
+
+
+def test_a_group_that_waited_for_an_id_that_gave_way_goes_on() -> None:
+    s = Small(pending=1)
+    member = s.join().member_id
+    assert s.join(member=member) is None
+    s.sleep(4_000)
+    assert s.replies.pop(s.token).answer.code == Code.NONE
+    s.join()
+    assert s.join(member=member, protocols=(("range", b"2"),)) is None, "the other one may still come"
+    waits = s.token
+    s.join(group="another")
+    assert s.replies.pop(waits).answer.code == Code.NONE
+
+
+@pytest.mark.parametrize("protocols", [100, 101])
+def test_a_member_names_so_many_protocols(protocols: int) -> None:
+    """Symptom: 1.5 MiB of empty protocols took 35 MiB."""
+    reply = Small().join(version=3, protocols=tuple((f"p{n}", b"") for n in range(protocols)))
+    assert (reply is None) if protocols == 100 else reply.code == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_group_has_so_many_bytes_and_who_is_in_it_stays() -> None:
+    s = Small(group_bytes=1 << 20)
+    large = (("range", b"m" * 300_000),)
+    member = [s.join(instance=f"i{n}", version=5, protocols=large) for n in range(3)]
+    assert member == [None] * 3
+    assert s.join(instance="i3", version=5, protocols=large).code == Code.GROUP_MAX_SIZE_REACHED
+    held = s.shard.groups["g"]
+    assert isinstance(held, classic.ClassicGroup)
+    again = s.join(member=held.static["i0"], instance="i0", version=5, protocols=(("range", b"n" * 300_000),))
+    assert again is None, "it needs no more than before"
+    larger = s.join(member=held.static["i0"], instance="i0", version=5, protocols=(("range", b"n" * 600_000),))
+    assert larger.code == Code.GROUP_MAX_SIZE_REACHED
+    assert s.join(group="h", instance="i", version=5, protocols=large) is None, "another group has its own"
+
+
+def test_all_groups_have_so_many_bytes_and_who_comes_later_comes_again() -> None:
+    s = Small(all_bytes=1 << 20)
+    large = (("range", b"m" * 300_000),)
+    for n in range(3):
+        assert s.join(group=f"g{n}", instance="i", version=5, protocols=large) is None
+    assert s.join(group="g3", instance="i", version=5, protocols=large).code == Code.COORDINATOR_LOAD_IN_PROGRESS
+    assert "g3" not in s.shard.groups
+    assert s.beats("m", tuple("t" * 200 + str(n) for n in range(1_000)), "g4") == Code.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_different_subscriptions_of_a_consumer_group_count_and_equal_ones_count_once() -> None:
+    s = Small(group_bytes=1 << 20)
+    names = tuple("t" * 100 + str(n) for n in range(2_000))
+    assert [s.beats(f"m{n}", names) for n in range(20)] == [Code.NONE] * 20
+    assert s.beats("a", names[:1_999]) == Code.NONE
+    assert s.beats("b", names[:1_998]) == Code.GROUP_MAX_SIZE_REACHED
+    assert s.beats("m0", names) == Code.NONE
+
+
+def test_the_books_are_right_whatever_members_do() -> None:
+    """What a shard holds is what its groups hold, and that is what their members take."""
+    rng = random.Random(34)
+    s = Small()
+    for _ in range(3_000):
+        group, member = f"g{rng.randrange(4)}", f"m{rng.randrange(6)}"
+        if group in ("g0", "g1"):
+            size = rng.randrange(3) * 1_000
+            what = rng.random()
+            there = s.shard.groups.get(group)
+            ids = list(there.member_ids()) if there is not None else []
+            if what < 0.5:
+                s.join(group, instance=member, version=5, protocols=(("range", b"x" * size),))
+            elif ids and what < 0.8:
+                s.request(LeaveGroup(group, (Leaving(rng.choice(ids), None, None),)))
+        elif rng.random() < 0.7:
+            s.beats(member, tuple(f"t{n}" for n in range(rng.randrange(4))), group)
+        else:
+            s.request(ConsumerHeartbeat(group, member, -1, client_id="c", client_host="/h"))
+        s.replies.clear()
+        if rng.random() < 0.1:
+            s.sleep(5_000, 1_000)
+        held = 0
+        for g in s.shard.groups.values():
+            held += GROUP_BYTES + g.held_bytes
+            if isinstance(g, classic.ClassicGroup):
+                assert g.held_bytes == sum(map(classic.bytes_of, g.members.values())) + sum(
+                    map(len, g.assignments.values())
+                )
+            elif isinstance(g, consumer.ConsumerGroup):
+                assert g.members_bytes == sum(map(consumer.bytes_of, g.members.values()))
+                assert bool(g.members) or g.held_bytes == 0
+        assert s.shard.held_bytes == held
