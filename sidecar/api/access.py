@@ -97,7 +97,7 @@ def _verdict(answered: int) -> Code:
 
 def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Those of the groups that the principal may not DESCRIBE."""
-    groups = list(group_ids)
+    groups = list(dict.fromkeys(group_ids))
     if groups and not call.view.authorizer:
         groups = groups[:1]  # one probe: the broker turns away a client that has not authenticated
     said = _known(call, call.client.describable, groups)
@@ -120,7 +120,7 @@ def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
 def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
     """What the principal may do with each of these groups, which it may DESCRIBE, as the bits of AclOperation
     (KIP-430). Only the broker that keeps a group's offsets tells that; another one is asked for each of them."""
-    groups = list(group_ids)
+    groups = list(dict.fromkeys(group_ids))
     if not groups:
         return {}
     wanted = dg.DescribeGroupsRequest(groups=groups, include_authorized_operations=True)

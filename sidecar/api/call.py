@@ -141,6 +141,16 @@ class Learnt:
     free: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """`answer_bytes`: of an answer that describes groups (room.py); `request_elements`: of all arrays in one request
+    together; `member_protocols`: of a classic member."""
+
+    answer_bytes: int = 16_777_216
+    request_elements: int = 100_000
+    member_protocols: int = 100
+
+
 @dataclass(slots=True)
 class Scope:
     """What all calls of one front have in common. `managed` says whether the sidecars coordinate a group, `managing`
@@ -158,6 +168,9 @@ class Scope:
     learnt: Learnt = field(default_factory=Learnt)
     committed: Callable[[int], None] = lambda code: None
     """Told of each commit of a managed group that is answered: the first error in its answer, or NONE."""
+    sizes: Sizes = field(default_factory=Sizes)
+    cut: Callable[[str], None] = lambda limit: None
+    """Told of each request that has come to one of the limits of `sizes`, with the name of the setting."""
 
 
 @dataclass(slots=True)

@@ -93,10 +93,11 @@ def alter_configs(call: Call) -> Handler:
     if not groups and not _moves(req.resources):
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
     settings = yield from _in_force(groups)
+    ours = set(groups)
     resources = []
     for r in req.resources:
         ops = [ia.AlterableConfig(c.name, SET, c.value) for c in r.configs]
-        if r.resource_type == cf.GROUP and r.resource_name in groups:
+        if r.resource_type == cf.GROUP and r.resource_name in ours:
             own = {s.name for s in settings.groups.get(r.resource_name, ()) if s.own is not None}
             gone = sorted(own - {c.name for c in r.configs})
             ops += [ia.AlterableConfig(name, DELETE, None) for name in gone]

@@ -14,6 +14,7 @@ from typing import Any
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
+from sidecar.api.room import ANOTHER_TIME, Room
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply, TopicPartitions
 from sidecar.core.errors import Code
 from sidecar.wire.generated import consumer_group_describe as cd
@@ -27,7 +28,8 @@ HIDDEN_TOPICS = "The group has described topic(s) that the client is not authori
 def consumer_group_describe(call: Call) -> Handler:
     req = cd.ConsumerGroupDescribeRequest.decode(call.version, call.frame, call.pos)
     local = [g for g in req.group_ids if call.scope.managed(g)]
-    theirs = [g for g in req.group_ids if g not in local]
+    ours = set(local)
+    theirs = [g for g in req.group_ids if g not in ours]
     versions = call.client.broker_versions
     supported = versions is None or call.api_key in versions
     if not local and supported:
@@ -42,14 +44,17 @@ def consumer_group_describe(call: Call) -> Handler:
     hidden = yield from access.hidden_groups(call, local)
     seen = [g for g in local if g not in hidden]
     may = yield from access.operations(call, seen if req.include_authorized_operations else [])
+    room = Room(call, _size)
     for group_id in local:
         if group_id in hidden:
             res.groups.append(_refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
             continue
-        group = yield from _describe(call, group_id)
-        if group.error_code == Code.NONE:
-            group.authorized_operations = may.get(group_id, NO_OPERATIONS)
-        res.groups.append(group)
+        if not room.full and not room.knows(group_id):
+            group = yield from _describe(call, group_id)
+            if group.error_code == Code.NONE:
+                group.authorized_operations = may.get(group_id, NO_OPERATIONS)
+            room.described(group_id, group)
+        res.groups.append(room.take(group_id) or _refused(group_id, ANOTHER_TIME))
     return res.encode(call.version)
 
 
@@ -69,6 +74,13 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, cd.DescribedGro
         assignor_name=told.assignor,
         members=[_member(m) for m in told.members],
     )
+
+
+def _size(group: cd.DescribedGroup) -> int:
+    assigned = (t for m in group.members for a in (m.assignment, m.target_assignment) for t in a.topic_partitions)
+    topics = sum(32 + len(t.topic_name) + 4 * len(t.partitions) for t in assigned)
+    names = (n for m in group.members for n in (m.member_id, m.client_id, m.client_host, *m.subscribed_topic_names))
+    return 64 * (1 + len(group.members)) + topics + sum(2 + len(n) for n in names)
 
 
 def _member(m: DescribedMember) -> cd.Member:

@@ -19,6 +19,7 @@ from typing import Any
 
 from sidecar.api import access
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at, upstream
+from sidecar.api.room import ANOTHER_TIME, Room
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
@@ -34,10 +35,11 @@ def describe_groups(call: Call) -> Handler:
     local = [g for g in req.groups if call.scope.managed(g)]
     if not local:
         return FORWARD
-    known: KnownReply = yield from coordinate(KnownGroups(candidates=tuple(local)))
+    known: KnownReply = yield from coordinate(KnownGroups(candidates=tuple(dict.fromkeys(local))))
     if known.code == Code.NONE:
         local = [g for g in local if g in known.groups]
-    theirs = _by_keeper(call, [g for g in req.groups if g not in local])
+    ours = set(local)
+    theirs = _by_keeper(call, [g for g in req.groups if g not in ours])
     home = theirs.pop(call.scope.node_id, [])
     if not local and not theirs:
         return FORWARD
@@ -50,9 +52,13 @@ def describe_groups(call: Call) -> Handler:
     wants_operations = req.include_authorized_operations
     may = yield from access.operations(call, [g for g in told if g not in hidden] if wants_operations else [])
     found = [dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=g) for g in told if g in hidden]
+    room = Room(call, _size)
     for group_id in local:
-        if group_id not in hidden:
-            found.append((yield from _describe(call, group_id)))
+        if group_id in hidden:
+            continue
+        if not room.full and not room.knows(group_id):
+            room.described(group_id, (yield from _describe(call, group_id)))
+        found.append(room.take(group_id) or dg.DescribedGroup(error_code=ANOTHER_TIME, group_id=group_id))
     for node_id, groups in theirs.items():
         found += yield from _at_another_broker(call, node_id, [g for g in groups if g not in hidden])
     for group in found:
@@ -76,6 +82,14 @@ def _by_keeper(call: Call, groups: Iterable[str]) -> dict[int, list[str]]:
         node_id = call.keeper_of(group_id) if call.scope.managed(group_id) else call.scope.node_id
         parts.setdefault(node_id, []).append(group_id)
     return parts
+
+
+def _size(group: dg.DescribedGroup) -> int:
+    members = (
+        len(m.member_id) + len(m.client_id) + len(m.client_host) + len(m.member_metadata) + len(m.member_assignment)
+        for m in group.members
+    )
+    return 32 * (1 + len(group.members)) + sum(members)
 
 
 def _describe(call: Call, group_id: str) -> Generator[Want, Any, dg.DescribedGroup]:

@@ -41,10 +41,11 @@ def list_groups(call: Call) -> Handler:
     if isinstance(twice, Code):
         return _failed(call, twice)
     res.groups = [g for g in res.groups if g.group_id not in twice]
+    states, types = _filter(req.states_filter), _filter(req.types_filter)
     res.groups += [
         lg.ListedGroup(g.group_id, g.protocol_type, g.state, g.group_type)
         for g in mine
-        if _matches(req.states_filter, g.state) and _matches(req.types_filter, g.group_type)
+        if (not states or g.state.lower() in states) and (not types or g.group_type.lower() in types)
     ]
     return res.encode(call.version)
 
@@ -69,7 +70,6 @@ def _failed(call: Call, code: Code) -> bytes:
     return lg.ListGroupsResponse(error_code=code).encode(call.version)
 
 
-def _matches(wanted: Iterable[str] | None, value: str) -> bool:
+def _filter(wanted: Iterable[str] | None) -> set[str]:
     """A filter compares without regard to case and surrounding blanks; an empty one takes all."""
-    names = {w.strip().lower() for w in wanted or ()}
-    return not names or value.lower() in names
+    return {w.strip().lower() for w in wanted or ()}

@@ -106,7 +106,8 @@ def txn_offset_commit(call: Call) -> Handler:
     event = CommitCheck(*who, call.version, True, places, connection=call.client.number)
     check = yield from _check(call, event)
     hidden = yield from _txn_refused_topics(call, req, check)
-    req.topics = [t for t in req.topics if all(t.name != h.name for h in hidden)]
+    refused = {h.name for h in hidden}
+    req.topics = [t for t in req.topics if t.name not in refused]
     nothing = bool(hidden) and not req.topics
     while check.code == Code.NONE and not nothing and not check.partition_code and not call.client.left:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)

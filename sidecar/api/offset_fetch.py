@@ -38,8 +38,13 @@ def offset_fetch(call: Call) -> Handler:
     if not managed:
         return FORWARD
     errors: dict[str, Code] = {}
+    hidden = yield from access.hidden_groups(call, [c.group_id for c in managed])
     for event in managed:
-        if (code := (yield from _refused(call, event))) != Code.NONE:
+        code = Code.GROUP_AUTHORIZATION_FAILED
+        if event.group_id not in hidden:
+            check: CheckReply = yield from coordinate(event)
+            code = check.code
+        if code != Code.NONE:
             errors[event.group_id] = code
     left = [c.group_id for c in asked if c.group_id not in errors]
     failed = _failed(req, call.version, errors)
@@ -62,8 +67,7 @@ def offset_fetch(call: Call) -> Handler:
             return body
         groups = of.OffsetFetchResponse.decode(call.version, body).groups
         if elsewhere:
-            for g in groups:
-                yield from _hide(call, node_id, req, g)
+            yield from _hide(call, node_id, part, groups)
         res.groups += groups
     res.groups += failed.groups
     return res.encode(call.version)
@@ -87,19 +91,22 @@ def _hide_old(call: Call, req: of.OffsetFetchRequest, res: of.OffsetFetchRespons
 
 
 def _hide(
-    call: Call, node_id: int, req: of.OffsetFetchRequest, group: of.OffsetFetchResponseGroup
+    call: Call, node_id: int, req: of.OffsetFetchRequest, groups: list[of.OffsetFetchResponseGroup]
 ) -> Generator[Want, Any, None]:
     """A topic that only an id names is asked for by its name, as a broker does. What the broker there cannot name it
     has refused itself."""
-    names = yield from access.names_of(call, node_id, (t.topic_id for t in group.topics if not t.name))
-    called = [t.name or names.get(t.topic_id, "") for t in group.topics]
-    hidden = yield from access.hidden_topics(call, (name for name in called if name))
-    if any(g.group_id == group.group_id and g.topics is None for g in req.groups):
-        group.topics = [t for t, name in zip(group.topics, called, strict=True) if name and name not in hidden]
-        return
-    for t, name in zip(group.topics, called, strict=True):
-        for p in t.partitions if name in hidden else ():
-            _blank(p, Code.TOPIC_AUTHORIZATION_FAILED)
+    topics = [t for g in groups for t in g.topics]
+    names = yield from access.names_of(call, node_id, (t.topic_id for t in topics if not t.name))
+    called = {id(t): t.name or names.get(t.topic_id, "") for t in topics}
+    hidden = yield from access.hidden_topics(call, (name for name in called.values() if name))
+    asked_all = {g.group_id for g in req.groups if g.topics is None}
+    for g in groups:
+        if g.group_id in asked_all:
+            g.topics = [t for t in g.topics if called[id(t)] and called[id(t)] not in hidden]
+            continue
+        for t in g.topics:
+            for p in t.partitions if called[id(t)] in hidden else ():
+                _blank(p, Code.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _blank(p: of.OffsetFetchResponsePartition | of.OffsetFetchResponsePartitions, code: Code) -> None:
@@ -115,14 +122,6 @@ def _by_keeper(call: Call, req: of.OffsetFetchRequest) -> dict[int, of.OffsetFet
     return parts
 
 
-def _refused(call: Call, event: FetchCheck) -> Generator[Want, Any, Code]:
-    """A fetch needs DESCRIBE of the group, and a member that is still one."""
-    if (yield from access.hidden_groups(call, [event.group_id])):
-        return Code.GROUP_AUTHORIZATION_FAILED
-    check: CheckReply = yield from coordinate(event)
-    return check.code
-
-
 def _checks(req: of.OffsetFetchRequest, version: int) -> list[FetchCheck]:
     """One for each group that is asked for."""
     if version < BATCHED:
@@ -132,7 +131,8 @@ def _checks(req: of.OffsetFetchRequest, version: int) -> list[FetchCheck]:
 
 def _strip(call: Call, req: of.OffsetFetchRequest, left: list[str]) -> None:
     """Only these groups go on, the managed ones without members: the broker knows none of theirs."""
-    req.groups = [g for g in req.groups if g.group_id in left]
+    stays = set(left)
+    req.groups = [g for g in req.groups if g.group_id in stays]
     for g in req.groups:
         if call.scope.managed(g.group_id):
             g.member_id, g.member_epoch = None, -1

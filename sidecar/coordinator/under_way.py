@@ -15,6 +15,9 @@ from sidecar.core.offsets import Place
 from sidecar.wire.primitives import ZERO_UUID
 
 K = TypeVar("K")
+Topic = str | bytes
+"""Its name or its id."""
+NO_NAME, NO_ID = "", b""
 Way = tuple[int, int]
 """A front, and a connection of its clients. Commits of a member that come over one keep their order."""
 
@@ -33,7 +36,8 @@ class UnderWay:
         self._commits: dict[int, _Commit] = {}
         self._doubtful: set[int] = set()
         self._of_group: dict[str, set[int]] = {}
-        self._of_partition: dict[tuple[str, int], set[int]] = {}
+        self._of_place: dict[tuple[str, int, Topic], set[int]] = {}
+        """By group, partition, and what a commit has said of the topic (`_said`)."""
         self._last = 0
 
     def begin(self, group_id: str, member_id: str, places: tuple[Place, ...], way: Way, now_ms: int) -> int:
@@ -41,8 +45,9 @@ class UnderWay:
         self._last = ticket = self._last + 1
         self._commits[ticket] = _Commit(group_id, member_id, places, way, now_ms)
         self._of_group.setdefault(group_id, set()).add(ticket)
-        for _, _, partition in places:
-            self._of_partition.setdefault((group_id, partition), set()).add(ticket)
+        for place in places:
+            for topic in _said(place):
+                self._of_place.setdefault((group_id, place[2], topic), set()).add(ticket)
         return ticket
 
     def end(self, ticket: int) -> str | None:
@@ -52,8 +57,9 @@ class UnderWay:
             return None
         self._doubtful.discard(ticket)
         _remove(self._of_group, found.group_id, ticket)
-        for _, _, partition in found.places:
-            _remove(self._of_partition, (found.group_id, partition), ticket)
+        for place in found.places:
+            for topic in _said(place):
+                _remove(self._of_place, (found.group_id, place[2], topic), ticket)
         return found.group_id
 
     def doubt(self, ticket: int) -> str | None:
@@ -86,9 +92,9 @@ class UnderWay:
         return frozenset(
             ticket
             for place in places
-            for ticket in self._of_partition.get((group_id, place[2]), ())
+            for topic in _may_be(place)
+            for ticket in self._of_place.get((group_id, place[2], topic), ())
             if (self._commits[ticket].member_id, self._commits[ticket].way) != (member_id, way)
-            and any(_may_be_same(place, other) for other in self._commits[ticket].places)
         )
 
     def before_fetch(self, group_id: str, member_id: str | None) -> frozenset[int]:
@@ -111,15 +117,17 @@ class UnderWay:
                 yield ticket
 
 
-def _may_be_same(a: Place, b: Place) -> bool:
-    """One may tell the topic by its name, the other by its id."""
-    if a[2] != b[2]:
-        return False
-    if a[0] and b[0]:
-        return a[0] == b[0]
-    if a[1] != ZERO_UUID and b[1] != ZERO_UUID:
-        return a[1] == b[1]
-    return True
+def _said(place: Place) -> tuple[Topic, Topic]:
+    """How a place is found again: by name and by id. "" and b"" stand for places without."""
+    name, topic_id, _ = place
+    return name, NO_ID if topic_id == ZERO_UUID else topic_id
+
+
+def _may_be(place: Place) -> tuple[Topic, Topic]:
+    """What must have been said of a place that may be the same: the same name or id. One may tell the topic by its
+    name, the other by its id: then they may be the same, too."""
+    name, topic_id, _ = place
+    return name or NO_ID, NO_NAME if topic_id == ZERO_UUID else topic_id
 
 
 def _remove(index: dict[K, set[int]], key: K, ticket: int) -> None:

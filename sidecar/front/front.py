@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from sidecar.api.access import lets_in, surely_hidden_topics
-from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Settle, Store, Tell, Want
+from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Settle, Sizes, Store, Tell, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.cache import Shared
 from sidecar.core.errors import TEXT, Code, name_of
@@ -106,6 +106,9 @@ class FrontSettings:
     access_keep_ms: int = 10_000
     hold_ms: int = 3_000
     modern_as_classic: bool = False
+    answer_bytes: int = 16_777_216
+    request_elements: int = 100_000
+    member_protocols: int = 100
     upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
     upstream_host: str = ""
 
@@ -173,6 +176,8 @@ class Front:
             settings.modern_as_classic,
             self._managed.moved,
             committed=lambda code: figures("commits", name_of(code).lower() if code else "accepted").inc(),
+            sizes=Sizes(settings.answer_bytes, settings.request_elements, settings.member_protocols),
+            cut=lambda limit: figures("cut", limit).inc(),
         )
         self._doubtful = replace(self._scope, managed=lambda group_id: True, moved=lambda group_id: False)
         """For requests that have waited in vain for the word on which groups are managed: any group may be."""

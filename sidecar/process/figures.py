@@ -152,6 +152,13 @@ FRONT: dict[str, Metric] = {
         "What sessions have together of the common half of limits.queued_bytes.",
         kafka="kafka.network:type=SocketServer,name=MemoryPoolUsed",
     ),
+    "cut": Metric(
+        Counter,
+        "sidecar_requests_cut",
+        "Requests that came to one of these limits, so that they were refused or answered in part; limit: its name in "
+        "`limits`.",
+        ("limit",),
+    ),
     "handler_faults": Metric(
         Counter,
         "sidecar_handler_faults",

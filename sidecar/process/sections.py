@@ -297,6 +297,23 @@ class LimitsSection(Section):
         ge=65_536,
         description="A broker's answer to the sidecar's own requests; a longer one closes their connection.",
     )
+    answer_bytes: int = Field(
+        16_777_216,
+        ge=65_536,
+        description="An answer that describes groups. Groups for which it has no room get COORDINATOR_LOAD_IN_PROGRESS, so "
+        "that clients ask for them again; the first is always described.",
+    )
+    request_elements: int = Field(
+        100_000,
+        ge=16_384,
+        description="Elements of all arrays in one request: groups, topics, partitions, members. A request with more closes "
+        "its connection.",
+    )
+    member_protocols: int = Field(
+        100,
+        ge=1,
+        description="Protocols that a classic member may name; one that names more gets INCONSISTENT_GROUP_PROTOCOL.",
+    )
     link_frame_bytes: int = Field(
         268_435_456,
         ge=65_536,

@@ -75,7 +75,7 @@ def test_a_refused_member(code: Code) -> None:
 @pytest.mark.parametrize("version", [8, 9, 10])
 def test_managed_and_other_groups_in_one_request(version: int) -> None:
     request = several(Group("g"), Group("theirs"), Group("g2"))
-    conversation = Play(Api.OFFSET_FETCH, request, version).may_describe("g", hidden=["g"]).may_describe("g2")
+    conversation = Play(Api.OFFSET_FETCH, request, version).may_describe("g", "g2", hidden=["g"])
     conversation.coordinates(FetchCheck("g2", None, -1)).coordinator(OK)
     theirs = told(Told("theirs", error_code=Code.GROUP_AUTHORIZATION_FAILED), Told("g2"))
     conversation.asks(several(Group("theirs"), Group("g2"))).broker(theirs)
@@ -108,8 +108,8 @@ def test_each_group_is_fetched_where_its_offsets_are() -> None:
     here, there = "g", "g2"
     assert (partition_for(here, 3), partition_for(there, 3)) == (1, 0)
     request = several(Group(here), Group(there), Group("theirs"))
-    conversation = Play(Api.OFFSET_FETCH, request, 9, view=split).may_describe(here)
-    conversation.coordinates(FetchCheck(here, None, -1)).coordinator(OK).may_describe(there)
+    conversation = Play(Api.OFFSET_FETCH, request, 9, view=split).may_describe(here, there)
+    conversation.coordinates(FetchCheck(here, None, -1)).coordinator(OK)
     conversation.coordinates(FetchCheck(there, None, -1)).coordinator(OK)
     conversation.asks(several(Group(here), Group("theirs"))).broker(told(Told(here), Told("theirs")))
     conversation.stores(OTHER, several(Group(there)), 9).broker(told(Told(there)))

@@ -282,4 +282,4 @@ def test_a_topic_may_be_told_by_its_name_or_by_its_id(first: Place, second: Plac
     behind = under_way.before_commit("g", "m2", (second,), (1, 2))
     assert behind == (frozenset([ticket]) if waits else frozenset())
     under_way.end(ticket)
-    assert not under_way.before_commit("g", "m2", (second,), (1, 2)) and not under_way._of_partition
+    assert not under_way.before_commit("g", "m2", (second,), (1, 2)) and not under_way._of_place

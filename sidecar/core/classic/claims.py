@@ -25,6 +25,8 @@ from sidecar.core.classic.group import ClassicGroup, Member
 from sidecar.core.classic.records import StaleClaim
 from sidecar.core.turn import Turn
 
+LOGGED = 10
+"""Stale claims of a member that are logged. Its record has all of them."""
 Where = tuple[str, int]
 """Topic name and partition."""
 
@@ -37,10 +39,7 @@ def claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[StaleClaim,
     if not claims:
         return {}
     holders = _holders(group)
-    claimants: dict[Where, list[str]] = {}
-    for member_id, s in claims.items():
-        for where in _places(s.owned):
-            claimants.setdefault(where, []).append(member_id)
+    newest = _newest(claims)
     found: dict[str, tuple[StaleClaim, ...]] = {}
     for member_id, s in claims.items():
         stale: dict[tuple[str, str], list[int]] = {}
@@ -49,12 +48,34 @@ def claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[StaleClaim,
             holder = holders.get((topic, partition), "")
             if holder == member_id:
                 continue
-            others = [m for m in claimants[topic, partition] if m != member_id and claims[m].generation >= s.generation]
-            if holder or old or others:
-                stale.setdefault((topic, holder or next(iter(others), "")), []).append(partition)
+            other = _other(newest[topic, partition], member_id, claims)
+            if holder or old or other:
+                stale.setdefault((topic, holder or other), []).append(partition)
         if stale:
             found[member_id] = tuple(StaleClaim(t, tuple(ps), s.generation, h) for (t, h), ps in stale.items())
     return found
+
+
+def _newest(claims: Mapping[str, Subscription]) -> dict[Where, tuple[str, str]]:
+    """By partition: the member whose claim is the newest, and the member with the newest claim beside it ("": none). Of
+    equal claims the first counts. Two are enough to say of each member whether another one claims the same."""
+    newest: dict[Where, tuple[str, str]] = {}
+    for member_id, s in claims.items():
+        for where in _places(s.owned):
+            first, second = newest.get(where, ("", ""))
+            if not first or s.generation > claims[first].generation:
+                newest[where] = member_id, first
+            elif not second or s.generation > claims[second].generation:
+                newest[where] = first, member_id
+    return newest
+
+
+def _other(newest: tuple[str, str], member_id: str, claims: Mapping[str, Subscription]) -> str:
+    """Another member that claims the partition, and whose claim is no older; "": there is none."""
+    first, second = newest
+    if first != member_id:
+        return first
+    return second if second and claims[second].generation >= claims[member_id].generation else ""
 
 
 def anybody_owns(group: ClassicGroup, protocol: str) -> bool:
@@ -81,6 +102,7 @@ def report(turn: Turn, group: ClassicGroup, found: Mapping[str, tuple[StaleClaim
             turn.write(replace(member, stale_claims=stale, why=why))
         for claim in stale:
             turn.fx.count("stale_claims", "yes" if claim.generation != UNKNOWN_GENERATION else "no")
+        for claim in stale[:LOGGED]:
             turn.fx.log(
                 "stale claim",
                 "warning",
@@ -100,9 +122,9 @@ def shown(member: Member, protocol: str | None, strip: bool) -> bytes:
     metadata = member.metadata(protocol)
     if not strip or not member.stale_claims:
         return metadata
-    stale: dict[str, tuple[int, ...]] = {}
+    stale: dict[str, list[int]] = {}
     for claim in member.stale_claims:
-        stale[claim.topic] = (*stale.get(claim.topic, ()), *claim.partitions)
+        stale.setdefault(claim.topic, []).extend(claim.partitions)
     return without_claims(metadata, stale)
 
 
@@ -121,4 +143,5 @@ def _holders(group: ClassicGroup) -> dict[Where, str]:
 
 
 def _places(owned: Mapping[str, tuple[int, ...]]) -> list[Where]:
-    return [(topic, p) for topic, partitions in owned.items() for p in partitions]
+    """Each once, even if the client names it twice."""
+    return list(dict.fromkeys((topic, p) for topic, partitions in owned.items() for p in partitions))

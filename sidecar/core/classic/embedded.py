@@ -56,10 +56,10 @@ def _subscription(metadata: bytes) -> Subscription | None:
 
 def _by_topic(said: Iterable[cs.TopicPartition] | Iterable[ca.TopicPartition]) -> Owned:
     """A topic may be named more than once: all that is said of it counts, as it does for Kafka's own clients."""
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, list[int]] = {}
     for t in said:
-        found[t.topic] = found.get(t.topic, ()) + tuple(t.partitions)
-    return found
+        found.setdefault(t.topic, []).extend(t.partitions)
+    return {topic: tuple(partitions) for topic, partitions in found.items()}
 
 
 def topics_of(metadata: bytes) -> tuple[str, ...] | None:
@@ -94,15 +94,15 @@ _TOPICS: BoundedCache[bytes, tuple[str, ...] | None] = BoundedCache(
 )
 
 
-def without_claims(metadata: bytes, of: Owned) -> bytes:
+def without_claims(metadata: bytes, of: Mapping[str, Iterable[int]]) -> bytes:
     """The same subscription, of a member that does not own these partitions. Bytes that follow the known fields are
     kept."""
     version = min(_version(metadata), NEWEST)
     s = cs.ConsumerProtocolSubscription.decode(version, metadata, 2)
     known = 2 + len(s.encode(version))
+    gone = {topic: frozenset(partitions) for topic, partitions in of.items()}
     for t in s.owned_partitions:
-        gone = of.get(t.topic, ())
-        t.partitions = [p for p in t.partitions if p not in gone]
+        t.partitions = [p for p in t.partitions if p not in gone.get(t.topic, ())]
     s.owned_partitions = [t for t in s.owned_partitions if t.partitions]
     return metadata[:2] + s.encode(version) + metadata[known:]
 

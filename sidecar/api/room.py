@@ -1,0 +1,49 @@
+"""How much an answer may hold. A request of some KB may name the same large group hundreds of times, and is described
+it as often, as at a broker: so a description is made once, and an answer has a limit in bytes.
+
+The groups behind the limit are answered COORDINATOR_LOAD_IN_PROGRESS: clients then ask for these again, without those
+that they have got. The first group of an answer is always told, however large, so every round brings some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from sidecar.api.call import Call
+from sidecar.core.errors import Code
+
+ANOTHER_TIME = Code.COORDINATOR_LOAD_IN_PROGRESS
+G = TypeVar("G")
+
+
+class Room(Generic[G]):
+    """`size` says how many bytes a description takes, about."""
+
+    def __init__(self, call: Call, size: Callable[[G], int]) -> None:
+        self._scope, self._size = call.scope, size
+        self._described: dict[str, tuple[G, int]] = {}
+        self._left = call.scope.sizes.answer_bytes
+        self._empty = True
+        self.full = False
+        """From the first group on that has no room any more."""
+
+    def described(self, group_id: str, group: G) -> None:
+        self._described[group_id] = group, self._size(group)
+
+    def knows(self, group_id: str) -> bool:
+        return group_id in self._described
+
+    def take(self, group_id: str) -> G | None:
+        """The description, once more; None: there is no room for it."""
+        found = None if self.full else self._described.get(group_id)
+        if found is None:
+            return None
+        group, size = found
+        self._left -= size
+        if self._left < 0 and not self._empty:
+            self.full = True
+            self._scope.cut("answer_bytes")
+            return None
+        self._empty = False
+        return group
