@@ -22,14 +22,14 @@ import zipfile
 from pathlib import Path
 
 from tools.wire_emit import Emitter
-from tools.wire_model import EMBEDDED, HEADERS, SERVED, load, parse_message, snake
+from tools.wire_model import EMBEDDED, HEADERS, IN_SLICES, SERVED, load, parse_message, snake
 
 
 def render(zf: zipfile.ZipFile, kafka: str) -> dict[str, str]:
     files: dict[str, str] = {}
     for name in SERVED:
         messages = [parse_message(load(zf, name + kind)) for kind in ("Request", "Response")]
-        files[f"{snake(name)}.py"] = Emitter(messages, kafka).run()
+        files[f"{snake(name)}.py"] = Emitter(messages, kafka, name in IN_SLICES).run()
     files["headers.py"] = Emitter([parse_message(load(zf, h)) for h in HEADERS], kafka).run()
     for name in EMBEDDED:
         files[f"{snake(name)}.py"] = Emitter([parse_message(load(zf, name))], kafka).run()

@@ -21,16 +21,18 @@ from tools.wire_model import (
     rename,
     snake,
 )
+from tools.wire_slices import Twins
 
 
 class Emitter:
     """Writes one module."""
 
-    def __init__(self, messages: list[Message], kafka: str) -> None:
+    def __init__(self, messages: list[Message], kafka: str, in_slices: bool = False) -> None:
         self.messages = messages
         self.kafka = kafka
         self.out: list[str] = []
         self.packs: set[str] = set()
+        self.twins = Twins(in_slices)
 
     # ---- layout: versions that read and write alike share functions -------------------------------------
     def layout(self, msg: Message, st: Struct, v: int) -> tuple[Any, ...]:
@@ -63,7 +65,7 @@ class Emitter:
             "# ruff: noqa",
             "from __future__ import annotations",
             "",
-            "from collections.abc import Callable",
+            "from collections.abc import Callable" + ", Generator" * self.twins.wanted,
             "from dataclasses import dataclass, field",
             "from struct import Struct, error as _struct_error",
             "",
@@ -113,6 +115,7 @@ class Emitter:
                 "        out = bytearray()",
                 f"        encode_{snake(st.name)}(version, self, out)",
                 "        return bytes(out)",
+                *self.twins.methods(st.name, snake(st.name)),
             ]
         return lines
 
@@ -150,6 +153,7 @@ class Emitter:
             "    if fn is None:",
             f'        raise WireError(f"{msg.name}: version {{version}} is not one of {lo}-{hi}")',
             "    fn(msg, out)",
+            *self.twins.entries(msg.name, n, index),
         ]
 
     def index(self, msg: Message, st: Struct) -> dict[int, int]:
@@ -167,8 +171,8 @@ class Emitter:
             if i in done:
                 continue
             done.add(i)
-            lines += self.emit_decode(msg, st, v, i)
-            lines += self.emit_encode(msg, st, v, i)
+            lines += self.twins.both(self.emit_decode(msg, st, v, i))
+            lines += self.twins.both(self.emit_encode(msg, st, v, i))
         return lines
 
     def sub(self, msg: Message, name: str, v: int) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.wire.apis import SERVED as APIS
-from sidecar.wire.apis import message_name
+from sidecar.wire.apis import Api, message_name
 
 SIMULATED = "answered by the simulated brokers of the tests"
 OWN = {
@@ -29,6 +29,8 @@ OWN = {
 """Messages of APIs that pass through the proxy, but that the sidecar itself sends, or its tests answer."""
 SERVED = dict(sorted((OWN | {message_name(key): spec.note for key, spec in APIS.items()}).items()))
 """Every message that is generated, and why it is."""
+IN_SLICES = {message_name(key) for key in (*APIS, Api.LIST_OFFSETS, Api.METADATA)} & SERVED.keys()
+"""Messages that may be large and are read and written on the event loop: in slices, too."""
 HEADERS = ["RequestHeader", "ResponseHeader"]
 EMBEDDED = ["ConsumerProtocolSubscription", "ConsumerProtocolAssignment"]
 """What members with protocol type `consumer` say and are given, inside the messages of the classic protocol."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
+from sidecar.api import slices
 from sidecar.api.call import CLIENT_ID, Call, Kept, Store, Want, ask
 from sidecar.core.errors import Code
 from sidecar.wire.apis import Api
@@ -71,7 +72,7 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
         return Code.NONE
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
-    res = hb.HeartbeatResponse.decode(3, frame, response_body(frame, False))
+    res = yield from slices.response(hb.HeartbeatResponse, 3, frame, response_body(frame, False))
     code = _verdict(res.error_code)
     if code == UNSURE:
         return code
@@ -85,7 +86,7 @@ def refused_delete(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     """As `refused_read`. It is asked so rarely that the answer is not kept."""
     probe = od.OffsetDeleteRequest(group_id=group_id)
     frame = yield from ask(call, Api.OFFSET_DELETE, 0, probe.encode(0), flexible=False)
-    res = od.OffsetDeleteResponse.decode(0, frame, response_body(frame, False))
+    res = yield from slices.response(od.OffsetDeleteResponse, 0, frame, response_body(frame, False))
     return _verdict(res.error_code)
 
 
@@ -103,9 +104,9 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
     said = _known(call, call.client.describable, groups)
     missing = [g for g in groups if g not in said]
     if missing:
-        probe = dg.DescribeGroupsRequest(groups=missing).encode(0)
+        probe = yield from slices.encoded(dg.DescribeGroupsRequest(groups=missing), 0)
         frame = yield from ask(call, Api.DESCRIBE_GROUPS, 0, probe, flexible=False)
-        res = dg.DescribeGroupsResponse.decode(0, frame, response_body(frame, False))
+        res = yield from slices.response(dg.DescribeGroupsResponse, 0, frame, response_body(frame, False))
         said |= _told(call, call.client.describable, missing, {g.group_id: g.error_code for g in res.groups})
     return {g for g in groups if said[g] in (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)}
 
@@ -124,8 +125,8 @@ def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dic
     if not groups:
         return {}
     wanted = dg.DescribeGroupsRequest(groups=groups, include_authorized_operations=True)
-    frame = yield from ask(call, Api.DESCRIBE_GROUPS, 3, wanted.encode(3), flexible=False)
-    res = dg.DescribeGroupsResponse.decode(3, frame, response_body(frame, False))
+    frame = yield from ask(call, Api.DESCRIBE_GROUPS, 3, (yield from slices.encoded(wanted, 3)), flexible=False)
+    res = yield from slices.response(dg.DescribeGroupsResponse, 3, frame, response_body(frame, False))
     found = {g.group_id: g.authorized_operations for g in res.groups if g.error_code == Code.NONE}
     for group_id in groups:
         if group_id not in found:
@@ -170,9 +171,9 @@ def _of_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[st
     missing = [t for t in topics if t not in said]
     if missing:
         wanted = [lo.ListOffsetsTopic(t, [lo.ListOffsetsPartition(0, timestamp=LATEST)]) for t in missing]
-        probe = lo.ListOffsetsRequest(replica_id=-1, topics=wanted).encode(1)
+        probe = yield from slices.encoded(lo.ListOffsetsRequest(replica_id=-1, topics=wanted), 1)
         frame = yield from ask(call, Api.LIST_OFFSETS, 1, probe, flexible=False)
-        res = lo.ListOffsetsResponse.decode(1, frame, response_body(frame, False))
+        res = yield from slices.response(lo.ListOffsetsResponse, 1, frame, response_body(frame, False))
         told = {t.name: t.partitions[0].error_code for t in res.topics if t.partitions}
         said |= _told(call, call.client.topics, missing, told)
     return said
@@ -191,8 +192,9 @@ def unreadable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, 
 
 def _rights(call: Call, probe: md.MetadataRequest) -> Generator[Want, Any, md.MetadataResponse]:
     probe.allow_auto_topic_creation = False
-    frame = yield from ask(call, Api.METADATA, METADATA_OF_RIGHTS, probe.encode(METADATA_OF_RIGHTS), flexible=False)
-    return md.MetadataResponse.decode(METADATA_OF_RIGHTS, frame, response_body(frame, False))
+    body = yield from slices.encoded(probe, METADATA_OF_RIGHTS)
+    frame = yield from ask(call, Api.METADATA, METADATA_OF_RIGHTS, body, flexible=False)
+    return (yield from slices.response(md.MetadataResponse, METADATA_OF_RIGHTS, frame, response_body(frame, False)))
 
 
 def _bits(operations: int) -> int:
@@ -205,9 +207,11 @@ def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, 
     if not wanted:
         return {}
     topics = [md.MetadataRequestTopic(topic_id=i, name=None) for i in wanted]
-    probe = md.MetadataRequest(topics=topics, allow_auto_topic_creation=False).encode(METADATA_BY_ID)
+    probe = yield from slices.encoded(
+        md.MetadataRequest(topics=topics, allow_auto_topic_creation=False), METADATA_BY_ID
+    )
     frame = yield Store(node_id, Api.METADATA, METADATA_BY_ID, probe, flexible=True)
-    res = md.MetadataResponse.decode(METADATA_BY_ID, frame, response_body(frame, True))
+    res = yield from slices.response(md.MetadataResponse, METADATA_BY_ID, frame, response_body(frame, True))
     return {t.topic_id: t.name for t in res.topics if t.error_code == Code.NONE and t.name}
 
 

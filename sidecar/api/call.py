@@ -80,7 +80,13 @@ class Settle:
     groups: tuple[str, ...]
 
 
-Want = Ask | Coordinate | Store | Tell | Owe | Settle
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Let others have their turn. Resumed with None, in a later turn of the event loop."""
+
+
+PAUSE: Final = Pause()
+Want = Ask | Coordinate | Store | Tell | Owe | Settle | Pause
 Handler = Generator[Want, Any, bytes | Forward]
 
 

@@ -20,11 +20,12 @@ What members say and are assigned is bytes that pass through as they are. READ o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
 
-from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Coordinate, Handler, coordinate, packed, who
+from sidecar.api import access, slices
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, coordinate, packed, who
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.classic.events import (
     ClassicHeartbeat,
@@ -45,7 +46,6 @@ from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as le
 from sidecar.wire.generated import sync_group as sy
-from sidecar.wire.primitives import WireError
 
 JOIN = {6: "ntsiisSsqt", 7: "ntsiisSsqt", 8: "ntsiisSsqSt", 9: "ntsiisSsqSt"}
 SYNC = {4: "ntsisSqt", 5: "ntsisSSSqt"}
@@ -55,8 +55,7 @@ which thousands come at a time. What has no layout here is read by the generated
 JOINED, JOINED_SINCE = "ihiSSSbSmt", 9
 SYNCED, SYNCED_SINCE = "ihSSBt", 5
 """The layouts of two answers, and the first versions that have them."""
-SLOWLY_BYTES = 1 << 20
-"""What a layout refuses is not read again by the generated codec if it is longer: that would take seconds."""
+T = TypeVar("T")
 NULL_PROTOCOL_SINCE, SEVERAL_SINCE, PROTOCOL_SINCE = 7, 3, 5
 REMOVED = "member was removed by an admin"
 """So begins the reason that Kafka's AdminClient gives."""
@@ -64,24 +63,21 @@ REMOVED = "member was removed by an admin"
 
 
 def _read(
-    call: Call, layouts: Mapping[int, str], slowly: Callable[[int, bytes, int], tuple[Any, ...]]
-) -> tuple[Any, ...]:
+    call: Call, layouts: Mapping[int, str], message: type[slices.Readable[T]], told: Callable[[T], tuple[Any, ...]]
+) -> Generator[Want, Any, tuple[Any, ...]]:
     """The client id and the fields of the request. `call.pos` is where its header goes on behind the correlation id.
-    Raises WireError: of requests of an ordinary length the generated codec has the last word on what is malformed."""
+    Raises WireError: the generated codec has the last word on what is malformed."""
     layout = layouts.get(call.version)
-    if layout is not None:
-        try:
+    if layout is not None and slices.small(call):
+        with suppress(ValueError):
             return unpack(layout, call.frame, call.pos)
-        except ValueError as exc:
-            if len(call.frame) > SLOWLY_BYTES:
-                raise WireError(str(exc)) from None
     client_id, pos = header_end(call.frame, call.pos, call.version >= SERVED[call.api_key].flexible_from)
-    return (client_id, *slowly(call.version, call.frame, pos))
+    return (client_id, *told((yield from slices.request(call, message, pos))))
 
 
 # ---- JoinGroup ----------------------------------------------------------------------------------------------------
 def join_group(call: Call) -> Handler:
-    client_id, group_id, session_ms, rebalance_ms, member_id, *who, protocols, reason = read_join(call)
+    client_id, group_id, session_ms, rebalance_ms, member_id, *who, protocols, reason = yield from _read_join(call)
     came_ms = call.now_ms
     if not call.scope.managed(group_id):
         code = yield from left_to_the_broker(call, group_id)
@@ -119,13 +115,12 @@ def join_group(call: Call) -> Handler:
     return _joined(reply, call.version)
 
 
-def read_join(call: Call) -> tuple[Any, ...]:
-    fields = _read(call, JOIN, _join_slowly)
+def _read_join(call: Call) -> Generator[Want, Any, tuple[Any, ...]]:
+    fields = yield from _read(call, JOIN, jg.JoinGroupRequest, _join_fields)
     return fields if len(fields) == 9 else (*fields, None)  # no reason
 
 
-def _join_slowly(version: int, frame: bytes, pos: int) -> tuple[Any, ...]:
-    r = jg.JoinGroupRequest.decode(version, frame, pos)
+def _join_fields(r: jg.JoinGroupRequest) -> tuple[Any, ...]:
     protocols = tuple((p.name, p.metadata) for p in r.protocols)
     who = (r.member_id, r.group_instance_id, r.protocol_type)
     return (r.group_id, r.session_timeout_ms, r.rebalance_timeout_ms, *who, protocols, r.reason)
@@ -154,7 +149,8 @@ def _joined(reply: JoinReply, version: int) -> bytes:
 
 # ---- SyncGroup ----------------------------------------------------------------------------------------------------
 def sync_group(call: Call) -> Handler:
-    _, group_id, generation, member_id, instance_id, *protocol, assignments = _read(call, SYNC, _sync_slowly)
+    fields = yield from _read(call, SYNC, sy.SyncGroupRequest, _sync_fields)
+    _, group_id, generation, member_id, instance_id, *protocol, assignments = fields
     if not call.scope.managed(group_id):
         return FORWARD
     protocol_type, protocol_name = protocol or (None, None)
@@ -171,8 +167,7 @@ def sync_group(call: Call) -> Handler:
     return _synced(reply, call.version)
 
 
-def _sync_slowly(version: int, frame: bytes, pos: int) -> tuple[Any, ...]:
-    r = sy.SyncGroupRequest.decode(version, frame, pos)
+def _sync_fields(r: sy.SyncGroupRequest) -> tuple[Any, ...]:
     assignments = tuple((a.member_id, a.assignment) for a in r.assignments)
     who = (r.group_id, r.generation_id, r.member_id, r.group_instance_id)
     return (*who, r.protocol_type, r.protocol_name, assignments)
@@ -191,7 +186,7 @@ def _synced(reply: SyncReply, version: int) -> bytes:
 
 # ---- Heartbeat ----------------------------------------------------------------------------------------------------
 def heartbeat(call: Call) -> Handler:
-    _, group_id, generation, member_id, instance_id = _read(call, BEAT, _beat_slowly)
+    _, group_id, generation, member_id, instance_id = yield from _read(call, BEAT, hb.HeartbeatRequest, _beat_fields)
     if not call.scope.managed(group_id):
         return FORWARD
     code = access.kept_read(call, group_id)
@@ -205,14 +200,13 @@ def heartbeat(call: Call) -> Handler:
     return hb.HeartbeatResponse(error_code=code).encode(call.version)
 
 
-def _beat_slowly(version: int, frame: bytes, pos: int) -> tuple[Any, ...]:
-    r = hb.HeartbeatRequest.decode(version, frame, pos)
+def _beat_fields(r: hb.HeartbeatRequest) -> tuple[Any, ...]:
     return (r.group_id, r.generation_id, r.member_id, r.group_instance_id)
 
 
 # ---- LeaveGroup ---------------------------------------------------------------------------------------------------
 def leave_group(call: Call) -> Handler:
-    req = le.LeaveGroupRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, le.LeaveGroupRequest)
     if not call.scope.managed(req.group_id):
         return FORWARD
     refused = yield from access.refused_read(call, req.group_id)

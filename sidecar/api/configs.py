@@ -24,7 +24,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Forward, Handler, Tell, Want, ask, coordinate, upstream, who
 from sidecar.core import config as cf
 from sidecar.core.errors import Code, CoordinatorError
@@ -70,7 +70,7 @@ class Change:
 
 # ---- changes ----------------------------------------------------------------------------------------------------
 def incremental_alter_configs(call: Call) -> Handler:
-    req = ia.IncrementalAlterConfigsRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, ia.IncrementalAlterConfigsRequest)
     groups = _groups(call, req.resources)
     offload = any(
         r.resource_type == cf.BROKER and any(c.name == cf.BROKER_OFFLOAD for c in r.configs) for r in req.resources
@@ -83,12 +83,12 @@ def incremental_alter_configs(call: Call) -> Handler:
     for r in req.resources:
         code, message = errors.get((r.resource_type, r.resource_name), (Code.NONE, None))
         res.responses.append(ia.AlterConfigsResourceResponse(code, message, r.resource_type, r.resource_name))
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def alter_configs(call: Call) -> Handler:
     """The old way, from before KIP-339: what is not named goes back to its default."""
-    req = al.AlterConfigsRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, al.AlterConfigsRequest)
     groups = _groups(call, req.resources)
     if not groups and not _moves(req.resources):
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
@@ -107,7 +107,7 @@ def alter_configs(call: Call) -> Handler:
     for r in req.resources:
         code, message = errors.get((r.resource_type, r.resource_name), (Code.NONE, None))
         res.responses.append(al.AlterConfigsResourceResponse(code, message, r.resource_type, r.resource_name))
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _groups(call: Call, resources: Iterable[ia.AlterConfigsResource | al.AlterConfigsResource]) -> list[str]:
@@ -204,8 +204,9 @@ def _incremental(
     call: Call, resources: list[ia.AlterConfigsResource], validate_only: bool
 ) -> Generator[Want, Any, Errors]:
     req = ia.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
-    frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, req.encode(1), flexible=True)
-    res = ia.IncrementalAlterConfigsResponse.decode(1, frame, response_body(frame, True))
+    body = yield from slices.encoded(req, 1)
+    frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, body, flexible=True)
+    res = yield from slices.response(ia.IncrementalAlterConfigsResponse, 1, frame, response_body(frame, True))
     return {(r.resource_type, r.resource_name): (r.error_code, r.error_message) for r in res.responses}
 
 
@@ -250,7 +251,7 @@ def _check_operation(c: ia.AlterableConfig) -> None:
 
 # ---- descriptions -----------------------------------------------------------------------------------------------
 def describe_configs(call: Call) -> Handler:
-    req = dc.DescribeConfigsRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, dc.DescribeConfigsRequest)
     wanted = {
         r.resource_name: r.configuration_keys for r in req.resources if _ours(call, r.resource_type, r.resource_name)
     }
@@ -258,7 +259,7 @@ def describe_configs(call: Call) -> Handler:
     if not wanted and not moved:
         return FORWARD
     body = yield from upstream(call)
-    res = dc.DescribeConfigsResponse.decode(call.version, body)
+    res = yield from slices.response(dc.DescribeConfigsResponse, call.version, body)
     yield from _where_brokers_know_none(call, [r for r in res.results if _ours(call, *_key(r)) or _key(r) in moved])
     told = [r for r in res.results if r.error_code == Code.NONE]
     results = [r for r in told if _ours(call, *_key(r))]
@@ -278,7 +279,7 @@ def describe_configs(call: Call) -> Handler:
         source = cf.GROUP_CONFIG if result.resource_type == cf.GROUP else cf.DYNAMIC_DEFAULT
         entries = [_move_entry(n, v, source) for n, v in settings.moves.get(result.resource_name, {}).items()]
         _overlay(result, moved[(result.resource_type, result.resource_name)], entries)
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _key(r: dc.DescribeConfigsResult) -> Key:
@@ -310,12 +311,12 @@ def _move_entry(name: str, value: str, source: int) -> dc.DescribeConfigsResourc
 
 def list_config_resources(call: Call) -> Handler:
     """Managed groups that have settings of their own stand beside the broker's resources."""
-    req = lr.ListConfigResourcesRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, lr.ListConfigResourcesRequest)
     concerns_groups = not req.resource_types or cf.GROUP in req.resource_types
     if call.version < GROUP_SINCE or not concerns_groups or not call.scope.managing:
         return FORWARD
     body = yield from upstream(call)
-    res = lr.ListConfigResourcesResponse.decode(call.version, body)
+    res = yield from slices.response(lr.ListConfigResourcesResponse, call.version, body)
     if res.error_code != Code.NONE:
         return body
     ours: ConfiguredReply = yield from coordinate(ConfiguredGroups(""))
@@ -323,7 +324,7 @@ def list_config_resources(call: Call) -> Handler:
         return lr.ListConfigResourcesResponse(error_code=ours.code).encode(call.version)
     there = {r.resource_name for r in res.config_resources if r.resource_type == cf.GROUP}
     res.config_resources += [lr.ConfigResource(g, cf.GROUP) for g in ours.groups if g not in there]
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _entry(v: SettingValue, synonyms: bool, documentation: bool) -> dc.DescribeConfigsResourceResult:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
 from sidecar.api.room import ANOTHER_TIME, Room
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply, TopicPartitions
@@ -26,8 +26,8 @@ HIDDEN_TOPICS = "The group has described topic(s) that the client is not authori
 
 
 def consumer_group_describe(call: Call) -> Handler:
-    req = cd.ConsumerGroupDescribeRequest.decode(call.version, call.frame, call.pos)
-    local = [g for g in req.group_ids if call.scope.managed(g)]
+    req = yield from slices.request(call, cd.ConsumerGroupDescribeRequest)
+    local = yield from slices.chosen(req.group_ids, call.scope.managed)
     ours = set(local)
     theirs = [g for g in req.group_ids if g not in ours]
     versions = call.client.broker_versions
@@ -37,8 +37,8 @@ def consumer_group_describe(call: Call) -> Handler:
     res = cd.ConsumerGroupDescribeResponse()
     if theirs and supported:
         req.group_ids = theirs
-        body = yield from upstream(call, req.encode(call.version))
-        res = cd.ConsumerGroupDescribeResponse.decode(call.version, body)
+        body = yield from upstream(call, (yield from slices.encoded(req, call.version)))
+        res = yield from slices.response(cd.ConsumerGroupDescribeResponse, call.version, body)
     elif theirs:
         res.groups = [_refused(g, Code.GROUP_ID_NOT_FOUND, f"Group {g} is not a consumer group.") for g in theirs]
     hidden = yield from access.hidden_groups(call, local)
@@ -55,7 +55,7 @@ def consumer_group_describe(call: Call) -> Handler:
                 group.authorized_operations = may.get(group_id, NO_OPERATIONS)
             room.described(group_id, group)
         res.groups.append(room.take(group_id) or _refused(group_id, ANOTHER_TIME))
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _describe(call: Call, group_id: str) -> Generator[Want, Any, cd.DescribedGroup]:

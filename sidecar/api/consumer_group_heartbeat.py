@@ -5,10 +5,12 @@ v0: the coordinator makes the member id if there is none. v1: the client makes i
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
-from sidecar.api import access
-from sidecar.api.call import FORWARD, Call, Coordinate, Handler, packed
+from sidecar.api import access, slices
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, packed
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import TEXT, Code
@@ -24,7 +26,7 @@ REPLY, REPLY_ASSIGNED = "ihSSiibt", "ihSSiibptt"
 
 def consumer_group_heartbeat(call: Call) -> Handler:
     """This handler reads the header of its request itself: `call.pos` is where that begins."""
-    event, came_ms = to_event(call), call.now_ms
+    event, came_ms = (yield from to_event(call)), call.now_ms
     group_id, names = event.group_id, event.topic_names
     if event.member_epoch == 0 and not call.scope.managed(group_id):
         code = yield from left_to_the_broker(call, group_id)
@@ -47,12 +49,14 @@ def consumer_group_heartbeat(call: Call) -> Handler:
     return to_body(reply)
 
 
-def to_event(call: Call) -> ConsumerHeartbeat:
+def to_event(call: Call) -> Generator[Want, Any, ConsumerHeartbeat]:
     """Raises WireError. The generated codec, which is slower, has the last word on what is malformed."""
-    try:
-        fields = unpack(LAYOUTS[call.version], call.frame, call.pos)
-    except ValueError:
-        fields = _slowly(call)
+    fields: tuple[Any, ...] | None = None
+    if slices.small(call):
+        with suppress(ValueError):
+            fields = unpack(LAYOUTS[call.version], call.frame, call.pos)
+    if fields is None:
+        fields = yield from _slowly(call)
     client_id, group_id, member_id, epoch, instance_id, rack_id, timeout_ms, names, *rest = fields
     regex = rest[0] if len(rest) == 3 else None
     return ConsumerHeartbeat(
@@ -73,9 +77,9 @@ def to_event(call: Call) -> ConsumerHeartbeat:
     )
 
 
-def _slowly(call: Call) -> tuple[Any, ...]:
+def _slowly(call: Call) -> Generator[Want, Any, tuple[Any, ...]]:
     client_id, pos = header_end(call.frame, call.pos, flexible=True)
-    r = ch.ConsumerGroupHeartbeatRequest.decode(call.version, call.frame, pos)
+    r = yield from slices.request(call, ch.ConsumerGroupHeartbeatRequest, pos)
     owned, names = r.topic_partitions, r.subscribed_topic_names
     return (
         client_id,

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import Call, Handler, Want, coordinate, store_at, who
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, DeleteGroup, Standing, StandingReply
@@ -23,7 +23,7 @@ from sidecar.wire.generated import delete_groups as dl
 
 
 def delete_groups(call: Call) -> Handler:
-    req = dl.DeleteGroupsRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, dl.DeleteGroupsRequest)
     refused: dict[str, Code] = {}
     held: set[str] = set()
     parts: dict[int, list[str]] = {}
@@ -44,15 +44,16 @@ def delete_groups(call: Call) -> Handler:
         parts.setdefault(keeper, []).append(group_id)
     res = dl.DeleteGroupsResponse()
     for keeper, groups in parts.items():
-        body = yield from store_at(call, keeper, call.version, replace(req, groups_names=groups).encode(call.version))
-        res.results += dl.DeleteGroupsResponse.decode(call.version, body).results
+        sent = yield from slices.encoded(replace(req, groups_names=groups), call.version)
+        body = yield from store_at(call, keeper, call.version, sent)
+        res.results += (yield from slices.response(dl.DeleteGroupsResponse, call.version, body)).results
     for result in res.results:
         # The broker may know nothing of a group that never committed an offset.
         if result.group_id in held and result.error_code in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
             deleted: Answer = yield from coordinate(DeleteGroup(result.group_id, f"deleted by {who(call)}"))
             result.error_code = deleted.code
     res.results += [dl.DeletableGroupResult(g, c) for g, c in refused.items()]
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _refusal(group_id: str, standing: StandingReply) -> Generator[Want, Any, Code]:

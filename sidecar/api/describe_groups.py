@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at, upstream
 from sidecar.api.room import ANOTHER_TIME, Room
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
@@ -31,8 +31,8 @@ NOT_FOUND_SINCE = 6
 
 
 def describe_groups(call: Call) -> Handler:
-    req = dg.DescribeGroupsRequest.decode(call.version, call.frame, call.pos)
-    local = [g for g in req.groups if call.scope.managed(g)]
+    req = yield from slices.request(call, dg.DescribeGroupsRequest)
+    local = yield from slices.chosen(req.groups, call.scope.managed)
     if not local:
         return FORWARD
     known: KnownReply = yield from coordinate(KnownGroups(candidates=tuple(dict.fromkeys(local))))
@@ -45,8 +45,8 @@ def describe_groups(call: Call) -> Handler:
         return FORWARD
     res = dg.DescribeGroupsResponse()
     if home:
-        body = yield from upstream(call, replace(req, groups=home).encode(call.version))
-        res = dg.DescribeGroupsResponse.decode(call.version, body)
+        body = yield from upstream(call, (yield from slices.encoded(replace(req, groups=home), call.version)))
+        res = yield from slices.response(dg.DescribeGroupsResponse, call.version, body)
     told = [*local, *(g for groups in theirs.values() for g in groups)]
     hidden = yield from access.hidden_groups(call, told)
     wants_operations = req.include_authorized_operations
@@ -65,14 +65,15 @@ def describe_groups(call: Call) -> Handler:
         if group.error_code == Code.NONE:
             group.authorized_operations = may.get(group.group_id, access.NOT_TOLD)
     res.groups += found
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _at_another_broker(call: Call, node_id: int, groups: list[str]) -> Generator[Want, Any, list[dg.DescribedGroup]]:
     if not groups:
         return []
-    body = yield from store_at(call, node_id, call.version, dg.DescribeGroupsRequest(groups).encode(call.version))
-    return dg.DescribeGroupsResponse.decode(call.version, body).groups
+    asked = yield from slices.encoded(dg.DescribeGroupsRequest(groups), call.version)
+    body = yield from store_at(call, node_id, call.version, asked)
+    return (yield from slices.response(dg.DescribeGroupsResponse, call.version, body)).groups
 
 
 def _by_keeper(call: Call, groups: Iterable[str]) -> dict[int, list[str]]:

@@ -12,6 +12,7 @@ refused stays refused.
 
 from __future__ import annotations
 
+from sidecar.api import slices
 from sidecar.api.call import FORWARD, Call, Handler, Settle, upstream
 from sidecar.core.errors import Code
 from sidecar.wire.generated import find_coordinator as fc
@@ -23,21 +24,21 @@ BATCHED = 4
 
 
 def find_coordinator(call: Call) -> Handler:
-    req = fc.FindCoordinatorRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, fc.FindCoordinatorRequest)
     names = [req.key] if call.version < BATCHED else req.coordinator_keys
-    managed = tuple(n for n in names if call.scope.managed(n))
+    managed = tuple((yield from slices.chosen(names, call.scope.managed)))
     if req.key_type != GROUP or not managed:
         return FORWARD
     body = yield from upstream(call)
     if call.view.suspects:
         yield Settle(managed)
-    res = fc.FindCoordinatorResponse.decode(call.version, body)
+    res = yield from slices.response(fc.FindCoordinatorResponse, call.version, body)
     if call.version < BATCHED:
         _point(call, req.key, res)
     for found in res.coordinators:
         if call.scope.managed(found.key):
             _point(call, found.key, found)
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _point(call: Call, group_id: str, found: fc.FindCoordinatorResponse | fc.Coordinator) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
 from sidecar.core.errors import Code
 from sidecar.core.events import KnownGroups, KnownReply, Listed, ListGroups, ListReply
@@ -24,15 +24,15 @@ from sidecar.wire.generated import list_groups as lg
 def list_groups(call: Call) -> Handler:
     if not call.scope.managing:
         return FORWARD
-    req = lg.ListGroupsRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, lg.ListGroupsRequest)
     body = yield from upstream(call)
-    res = lg.ListGroupsResponse.decode(call.version, body)
+    res = yield from slices.response(lg.ListGroupsResponse, call.version, body)
     if res.error_code != Code.NONE:
         return body
     here: ListReply = yield from coordinate(ListGroups())
     if here.code != Code.NONE:
         return _failed(call, here.code)
-    mine = [g for g in here.groups if call.scope.managed(g.group_id)]
+    mine = yield from slices.chosen(here.groups, lambda g: call.scope.managed(g.group_id))
     hidden = yield from access.hidden_groups(call, [g.group_id for g in mine])
     if hidden and (yield from access.sees_all_groups(call)):
         hidden = set()
@@ -47,7 +47,7 @@ def list_groups(call: Call) -> Handler:
         for g in mine
         if (not states or g.state.lower() in states) and (not types or g.group_type.lower() in types)
     ]
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _known(

@@ -32,7 +32,7 @@ from typing import Any
 
 from msgspec.structs import replace as replace_struct
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Owe, Tell, Want, coordinate, store, store_at
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, CommitCheck, Place, Seat
@@ -56,7 +56,7 @@ UNSEATED = frozenset(
 
 
 def offset_commit(call: Call) -> Handler:
-    req = oc.OffsetCommitRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, oc.OffsetCommitRequest)
     if not call.scope.managed(req.group_id):
         return FORWARD
     places = tuple((t.name, t.topic_id, p.partition_index) for t in req.topics for p in t.partitions)
@@ -78,8 +78,9 @@ def offset_commit(call: Call) -> Handler:
             version = max(version, COMMIT_NAMES_INSTANCE)
         sent = replace(req, topics=_without(req.topics, check.partitions | hidden.keys()))
         sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id = _in_whose_name(check.seat)
-        body = yield from _send(call, req.group_id, check, version, sent.encode(version))
-        res = oc.OffsetCommitResponse.decode(version, body)
+        raw = yield from _encoded(call, check, sent, version)
+        body = yield from _send(call, req.group_id, check, version, raw)
+        res = yield from slices.response(oc.OffsetCommitResponse, version, body)
         codes = {p.error_code for t in res.topics for p in t.partitions}
         code = _unseated(check.seat, codes)
         if code == Code.NONE:
@@ -88,17 +89,17 @@ def offset_commit(call: Call) -> Handler:
             if version == call.version and not check.partitions and not hidden:
                 return body
             _merge(res, {**dict.fromkeys(check.partitions, check.partition_code), **hidden})
-            return res.encode(call.version)
+            return (yield from slices.encoded(res, call.version))
         check = yield from _check_again(event, check.seat, code)
         event.again = True
     yield from _not_sent(check)
     code = check.code or Code.COORDINATOR_NOT_AVAILABLE
     call.scope.committed(code)
-    return _failed(req, code, hidden).encode(call.version)
+    return (yield from slices.encoded(_failed(req, code, hidden), call.version))
 
 
 def txn_offset_commit(call: Call) -> Handler:
-    req = tc.TxnOffsetCommitRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, tc.TxnOffsetCommitRequest)
     if not call.scope.managed(req.group_id):
         return FORWARD
     places = tuple((t.name, ZERO_UUID, p.partition_index) for t in req.topics for p in t.partitions)
@@ -112,22 +113,26 @@ def txn_offset_commit(call: Call) -> Handler:
     while check.code == Code.NONE and not nothing and not check.partition_code and not call.client.left:
         version = call.version if check.seat is None else max(call.version, TXN_NAMES_INSTANCE)
         req.generation_id, req.member_id, req.group_instance_id = _in_whose_name(check.seat)
-        body = yield from _send(call, req.group_id, check, version, req.encode(version))
-        res = tc.TxnOffsetCommitResponse.decode(version, body)
+        raw = yield from _encoded(call, check, req, version)
+        body = yield from _send(call, req.group_id, check, version, raw)
+        res = yield from slices.response(tc.TxnOffsetCommitResponse, version, body)
         codes = {p.error_code for t in res.topics for p in t.partitions}
         code = _unseated(check.seat, codes)
         if code == Code.NONE:
             codes.update(p.error_code for t in hidden for p in t.partitions)
             call.scope.committed(next(filter(None, codes), Code.NONE))
             res.topics += hidden
-            return body if version == call.version and not hidden else res.encode(call.version)
+            if version == call.version and not hidden:
+                return body
+            return (yield from slices.encoded(res, call.version))
         check = yield from _check_again(event, check.seat, code)
         event.again = True
     yield from _not_sent(check)
     # A transaction stands or falls as a whole.
     code = check.code or check.partition_code or Code.COORDINATOR_NOT_AVAILABLE
     call.scope.committed(code)
-    return tc.TxnOffsetCommitResponse(topics=_txn_failed(req.topics, code) + hidden).encode(call.version)
+    res = tc.TxnOffsetCommitResponse(topics=_txn_failed(req.topics, code) + hidden)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:
@@ -163,6 +168,13 @@ def _send(call: Call, group_id: str, check: CheckReply, version: int, body: byte
     answer = yield from store(call, group_id, version, body)
     yield Tell(CommitEnded(check.ticket, sure=True))
     return answer
+
+
+def _encoded(call: Call, check: CheckReply, message: slices.Message, version: int) -> Generator[Want, Any, bytes]:
+    if slices.small(call):
+        return message.encode(version)
+    yield from _owe_nothing_sent(check)  # the client may go between two slices
+    return (yield from slices.encoded(message, version))
 
 
 def _in_whose_name(seat: Seat | None) -> tuple[int, str, str | None]:
@@ -237,8 +249,9 @@ def _refused_topics(
     yield from _owe_nothing_sent(check)
     version = _broker_version(call)
     probe = [replace(t, partitions=[oc.OffsetCommitRequestPartition(NOWHERE)]) for t in req.topics]
-    body = yield from store_at(call, call.scope.node_id, version, replace(req, topics=probe).encode(version))
-    res = oc.OffsetCommitResponse.decode(version, body)
+    shown = yield from slices.encoded(replace(req, topics=probe), version)
+    body = yield from store_at(call, call.scope.node_id, version, shown)
+    res = yield from slices.response(oc.OffsetCommitResponse, version, body)
     told = {
         (t.name, t.topic_id): p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE
     }
@@ -254,8 +267,9 @@ def _txn_refused_topics(
         return []
     yield from _owe_nothing_sent(check)
     probe = [replace(t, partitions=[tc.TxnOffsetCommitRequestPartition(NOWHERE)]) for t in req.topics]
-    body = yield from store_at(call, call.scope.node_id, call.version, replace(req, topics=probe).encode(call.version))
-    res = tc.TxnOffsetCommitResponse.decode(call.version, body)
+    shown = yield from slices.encoded(replace(req, topics=probe), call.version)
+    body = yield from store_at(call, call.scope.node_id, call.version, shown)
+    res = yield from slices.response(tc.TxnOffsetCommitResponse, call.version, body)
     told = {t.name: p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE}
     return [a for t in req.topics if t.name in told for a in _txn_failed([t], told[t.name])]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, coordinate, store
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Standing, StandingReply
@@ -26,7 +26,7 @@ from sidecar.wire.generated import offset_delete as od
 
 
 def offset_delete(call: Call) -> Handler:
-    req = od.OffsetDeleteRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, od.OffsetDeleteRequest)
     if not call.scope.managed(req.group_id):
         return FORWARD
     if (code := (yield from access.refused_delete(call, req.group_id))) != Code.NONE:
@@ -48,15 +48,15 @@ def offset_delete(call: Call) -> Handler:
         opened: Answer = yield from coordinate(OpenOffsets(req.group_id, group.subscribed))
         if opened.code != Code.NONE:
             return od.OffsetDeleteResponse(error_code=opened.code).encode(call.version)
-        body = yield from store(call, req.group_id, call.version, req.encode(call.version))
-        res = od.OffsetDeleteResponse.decode(call.version, body)
+        body = yield from store(call, req.group_id, call.version, (yield from slices.encoded(req, call.version)))
+        res = yield from slices.response(od.OffsetDeleteResponse, call.version, body)
         if group.exists and res.error_code == Code.GROUP_ID_NOT_FOUND:
             # The broker has no offset of it, but the group is there: nothing to delete is no error.
             res = od.OffsetDeleteResponse(topics=_answers(req.topics, Code.NONE))
     if res.error_code == Code.NONE:
         res.topics += _answers(refused, Code.TOPIC_AUTHORIZATION_FAILED)
         res.topics += _answers(kept, Code.GROUP_SUBSCRIBED_TO_TOPIC)
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _answers(topics: Iterable[od.OffsetDeleteRequestTopic], code: Code) -> list[od.OffsetDeleteResponseTopic]:

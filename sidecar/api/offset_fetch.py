@@ -19,7 +19,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store, store_at
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, FetchCheck
@@ -32,9 +32,9 @@ BATCHED = 8
 
 
 def offset_fetch(call: Call) -> Handler:
-    req = of.OffsetFetchRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, of.OffsetFetchRequest)
     asked = _checks(req, call.version)
-    managed = [c for c in asked if call.scope.managed(c.group_id)]
+    managed = yield from slices.chosen(asked, lambda c: call.scope.managed(c.group_id))
     if not managed:
         return FORWARD
     errors: dict[str, Code] = {}
@@ -49,28 +49,30 @@ def offset_fetch(call: Call) -> Handler:
     left = [c.group_id for c in asked if c.group_id not in errors]
     failed = _failed(req, call.version, errors)
     if not left:
-        return failed.encode(call.version)
+        return (yield from slices.encoded(failed, call.version))
     if call.version < BATCHED:
-        body = yield from store(call, left[0], call.version, req.encode(call.version))
+        sent = yield from slices.encoded(req, call.version, slices.small(call))
+        body = yield from store(call, left[0], call.version, sent)
         if not _goes_elsewhere(call, call.keeper_of(left[0])):
             return body
-        old = of.OffsetFetchResponse.decode(call.version, body)
+        old = yield from slices.response(of.OffsetFetchResponse, call.version, body)
         yield from _hide_old(call, req, old)
-        return old.encode(call.version)
+        return (yield from slices.encoded(old, call.version))
     _strip(call, req, left)
     parts = _by_keeper(call, req)
     res = of.OffsetFetchResponse()
     for node_id, part in parts.items():
-        body = yield from store_at(call, node_id, call.version, part.encode(call.version))
+        sent = yield from slices.encoded(part, call.version, slices.small(call))
+        body = yield from store_at(call, node_id, call.version, sent)
         elsewhere = _goes_elsewhere(call, node_id)
         if len(parts) == 1 and not errors and not elsewhere:
             return body
-        groups = of.OffsetFetchResponse.decode(call.version, body).groups
+        groups = (yield from slices.response(of.OffsetFetchResponse, call.version, body)).groups
         if elsewhere:
             yield from _hide(call, node_id, part, groups)
         res.groups += groups
     res.groups += failed.groups
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def _goes_elsewhere(call: Call, node_id: int) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from sidecar.api import access
+from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
@@ -34,7 +34,7 @@ TELLS_KINDS_SINCE = 6
 
 # ---- groups of the broker under the name of a group here ----------------------------------------------------------
 def share_group_heartbeat(call: Call) -> Handler:
-    req = sh.ShareGroupHeartbeatRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, sh.ShareGroupHeartbeatRequest)
     code = yield from _taken(call, req.group_id, req.subscribed_topic_names or ())
     if code == Code.NONE:
         return FORWARD
@@ -45,7 +45,7 @@ def share_group_heartbeat(call: Call) -> Handler:
 
 
 def streams_group_heartbeat(call: Call) -> Handler:
-    req = st.StreamsGroupHeartbeatRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, st.StreamsGroupHeartbeatRequest)
     code = yield from _taken(call, req.group_id, _topics(req), streams=True)
     if code == Code.NONE:
         return FORWARD

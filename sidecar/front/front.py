@@ -16,7 +16,21 @@ from typing import Any
 from uuid import uuid4
 
 from sidecar.api.access import lets_in, surely_hidden_topics
-from sidecar.api.call import Ask, Call, Coordinate, Forward, Handler, Owe, Scope, Settle, Sizes, Store, Tell, Want
+from sidecar.api.call import (
+    Ask,
+    Call,
+    Coordinate,
+    Forward,
+    Handler,
+    Owe,
+    Pause,
+    Scope,
+    Settle,
+    Sizes,
+    Store,
+    Tell,
+    Want,
+)
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core.cache import Shared
 from sidecar.core.errors import TEXT, Code, name_of
@@ -27,6 +41,7 @@ from sidecar.front.managed import Managed
 from sidecar.front.memory import shared
 from sidecar.front.session import Session
 from sidecar.front.settling import WaitingRoom, in_doubt
+from sidecar.front.slices import Slices
 from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.clock import CLOCK
@@ -191,6 +206,7 @@ class Front:
         was stored, and a member that is let through to its broker may find a second coordinator there."""
         self._settling = WaitingRoom(now_ms)
         """The owner of a group may be gone."""
+        self._slices = Slices()
         self._last_token = 0
         self._tell(figures)
         self._send = attach(self)
@@ -307,6 +323,8 @@ class Front:
                 self._tasks.spawn(self._store(run, want), "store")
             elif isinstance(want, Settle):
                 self._settle(run, want.groups)
+            else:
+                self._slices.wait(lambda: self._go_on(run))
 
     def _at_once(self, run: _Run, want: Want) -> Answer | None:
         """What comes of a want for which nothing is waited."""
@@ -473,6 +491,9 @@ class Front:
             self._send(AccessAnswer(token, None))
             self._malformed(run.session, exc)
         else:
+            if isinstance(want, Pause):
+                self._slices.wait(lambda: self._step(run, token, steps, None))
+                return
             run.session.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
 
     def _stepped(self, run: _Run, token: int, steps: Generator[Any, Any, set[str] | None], frame: bytes | None) -> None:

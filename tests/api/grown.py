@@ -219,7 +219,7 @@ def _coordinator(event: Any) -> Any:
     if isinstance(event, Standing):
         return StandingReply(exists=True, subscribed=frozenset(f"{GROUP}{i}" for i in range(100)))
     if isinstance(event, DescribeSettings):
-        return SettingsReply(groups={g: () for g in event.groups})
+        return SettingsReply(groups=dict.fromkeys(event.groups, ()))
     return event.answer()
 
 
@@ -264,7 +264,8 @@ def _mirror(element: Any, said: Any, version: int) -> Any:
         return said
     if is_dataclass(said):
         return _mirrored(element, said, version)
-    built = element()
+    make: Any = element
+    built = make()
     for name, hint in _hints(element):
         if (hint is str and name in ELEMENT_NAMES) or name in ("partition_index", "partition"):
             setattr(built, name, said)

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from sidecar.api.call import (
     CLIENT_ID,
     FORWARD,
+    PAUSE,
     Ask,
     Call,
     Client,
@@ -325,6 +326,8 @@ class Play:
         self._seen = False
         try:
             self._want = self._handler.send(value)
+            while self._want is PAUSE:
+                self._want = self._handler.send(None)
         except StopIteration as end:
             self._want, self._result = None, end.value
 

@@ -3,14 +3,10 @@ what members say and are assigned passes as it is (docs/reference/behaviour.md, 
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 from msgspec import structs
 
-from sidecar.api import classic as module
-from sidecar.api.call import Call, Client
+from sidecar.api.call import Client
 from sidecar.api.classic import REMOVED
 from sidecar.core.classic.events import (
     ClassicHeartbeat,
@@ -27,12 +23,10 @@ from sidecar.core.classic.events import (
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer
 from sidecar.wire.apis import SERVED, Api
-from sidecar.wire.frames import PREFIX, request_frame
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import leave_group as le
 from sidecar.wire.generated import sync_group as sy
-from sidecar.wire.primitives import WireError
 from tests.api.play import ELSEWHERE, VIEW, WHO, Message, Play
 
 OPAQUE = b"\x00\xff what a member says is not read \x80"
@@ -287,19 +281,3 @@ def test_nobody_joins_at_the_broker_while_it_is_not_known_whether_the_group_was_
     joined = structs.replace(joining(9), group_id="theirs")
     told = play.coordinates(joined).coordinator(JoinReply(Code.NOT_COORDINATOR))
     told.answers(jg.JoinGroupResponse(error_code=Code.NOT_COORDINATOR, protocol_name=None))
-
-
-@pytest.mark.parametrize("size, again", [(1_000, True), (2 << 20, False)])
-def test_what_a_layout_refuses_is_read_again_only_if_it_is_short(size: int, again: bool) -> None:
-    """Symptom: a damaged SyncGroup of 16 MB was read twice, the second time for 6 s."""
-    read: list[int] = []
-
-    def slowly(version: int, frame: bytes, pos: int) -> tuple[Any, ...]:
-        read.append(version)
-        raise WireError("slowly")
-
-    frame = request_frame(Api.SYNC_GROUP, 5, 1, "c", True, b"\2g" + b"\xff" * size)
-    call = cast(Call, SimpleNamespace(version=5, api_key=Api.SYNC_GROUP, frame=frame, pos=PREFIX.size))
-    with pytest.raises(WireError, match="slowly" if again else "does not end"):
-        module._read(call, module.SYNC, slowly)
-    assert read == ([5] if again else [])

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -56,6 +56,13 @@ class AlterConfigsRequest:
         out = bytearray()
         encode_alter_configs_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AlterConfigsRequest]:
+        return decode_alter_configs_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_alter_configs_request_in_slices(version, self, out)
 
 
 def _d0_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]:
@@ -187,6 +194,37 @@ def _d0_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
     return AlterConfigsResource(f_resource_type, f_resource_name, f_configs), p
 
 
+def _ds0_AlterConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AlterConfigsResource, int]]:
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("configs: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("configs: more elements than bytes")
+    else:
+        l_configs: list[AlterableConfig] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_configs, p = _d0_AlterableConfig(b, p, e)
+            l_configs.append(x_configs)
+        f_configs = l_configs
+    return AlterConfigsResource(f_resource_type, f_resource_name, f_configs), p
+
+
 def _e0_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
@@ -197,6 +235,20 @@ def _e0_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     a_configs = m.configs
     o += _p_i(len(a_configs))
     for x_configs in a_configs:
+        _e0_AlterableConfig(x_configs, o)
+
+
+def _es0_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> Generator[int, None, None]:
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_configs = m.configs
+    o += _p_i(len(a_configs))
+    yield len(a_configs)
+    for k, x_configs in enumerate(a_configs):
+        if k & 255 == 255:
+            yield 0
         _e0_AlterableConfig(x_configs, o)
 
 
@@ -239,6 +291,46 @@ def _d1_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
     return AlterConfigsResource(f_resource_type, f_resource_name, f_configs), p
 
 
+def _ds1_AlterConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AlterConfigsResource, int]]:
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("configs: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("configs: more elements than bytes")
+    else:
+        l_configs: list[AlterableConfig] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_configs, p = _d1_AlterableConfig(b, p, e)
+            l_configs.append(x_configs)
+        f_configs = l_configs
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AlterConfigsResource(f_resource_type, f_resource_name, f_configs), p
+
+
 def _e1_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
@@ -253,6 +345,25 @@ def _e1_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     a_configs = m.configs
     put_uvarint(o, len(a_configs) + 1)
     for x_configs in a_configs:
+        _e1_AlterableConfig(x_configs, o)
+    o.append(0)
+
+
+def _es1_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> Generator[int, None, None]:
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_configs = m.configs
+    put_uvarint(o, len(a_configs) + 1)
+    yield len(a_configs)
+    for k, x_configs in enumerate(a_configs):
+        if k & 255 == 255:
+            yield 0
         _e1_AlterableConfig(x_configs, o)
     o.append(0)
 
@@ -275,11 +386,43 @@ def _d0_AlterConfigsRequest(b: bytes, p: int, e: int) -> tuple[AlterConfigsReque
     return AlterConfigsRequest(f_resources, f_validate_only), p
 
 
+def _ds0_AlterConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AlterConfigsRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("resources: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("resources: more elements than bytes")
+    else:
+        l_resources: list[AlterConfigsResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_resources, p = yield from _ds0_AlterConfigsResource(b, p, e)
+            l_resources.append(x_resources)
+        f_resources = l_resources
+    f_validate_only, = _u_o(b, p)
+    p += 1
+    return AlterConfigsRequest(f_resources, f_validate_only), p
+
+
 def _e0_AlterConfigsRequest(m: AlterConfigsRequest, o: bytearray) -> None:
     a_resources = m.resources
     o += _p_i(len(a_resources))
     for x_resources in a_resources:
         _e0_AlterConfigsResource(x_resources, o)
+    o += _p_o(m.validate_only)
+
+
+def _es0_AlterConfigsRequest(m: AlterConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_resources = m.resources
+    o += _p_i(len(a_resources))
+    yield len(a_resources)
+    for k, x_resources in enumerate(a_resources):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_AlterConfigsResource(x_resources, o)
     o += _p_o(m.validate_only)
 
 
@@ -308,11 +451,51 @@ def _d1_AlterConfigsRequest(b: bytes, p: int, e: int) -> tuple[AlterConfigsReque
     return AlterConfigsRequest(f_resources, f_validate_only), p
 
 
+def _ds1_AlterConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AlterConfigsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("resources: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("resources: more elements than bytes")
+    else:
+        l_resources: list[AlterConfigsResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_resources, p = yield from _ds1_AlterConfigsResource(b, p, e)
+            l_resources.append(x_resources)
+        f_resources = l_resources
+    f_validate_only, = _u_o(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AlterConfigsRequest(f_resources, f_validate_only), p
+
+
 def _e1_AlterConfigsRequest(m: AlterConfigsRequest, o: bytearray) -> None:
     a_resources = m.resources
     put_uvarint(o, len(a_resources) + 1)
     for x_resources in a_resources:
         _e1_AlterConfigsResource(x_resources, o)
+    o += _p_o(m.validate_only)
+    o.append(0)
+
+
+def _es1_AlterConfigsRequest(m: AlterConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_resources = m.resources
+    put_uvarint(o, len(a_resources) + 1)
+    yield len(a_resources)
+    for k, x_resources in enumerate(a_resources):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_AlterConfigsResource(x_resources, o)
     o += _p_o(m.validate_only)
     o.append(0)
 
@@ -348,6 +531,37 @@ def encode_alter_configs_request(version: int, msg: AlterConfigsRequest, out: by
     fn(msg, out)
 
 
+_DECODE_SLICES_ALTER_CONFIGS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[AlterConfigsRequest, int]]]] = {
+    0: _ds0_AlterConfigsRequest,
+    1: _ds0_AlterConfigsRequest,
+    2: _ds1_AlterConfigsRequest,
+}
+_ENCODE_SLICES_ALTER_CONFIGS_REQUEST: dict[int, Callable[[AlterConfigsRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_AlterConfigsRequest,
+    1: _es0_AlterConfigsRequest,
+    2: _es1_AlterConfigsRequest,
+}
+
+
+def decode_alter_configs_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AlterConfigsRequest]:
+    fn = _DECODE_SLICES_ALTER_CONFIGS_REQUEST.get(version)
+    if fn is None:
+        return decode_alter_configs_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"AlterConfigsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_alter_configs_request_in_slices(version: int, msg: AlterConfigsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_ALTER_CONFIGS_REQUEST.get(version)
+    if fn is None:
+        encode_alter_configs_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class AlterConfigsResourceResponse:
     error_code: int = 0
@@ -370,6 +584,13 @@ class AlterConfigsResponse:
         out = bytearray()
         encode_alter_configs_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AlterConfigsResponse]:
+        return decode_alter_configs_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_alter_configs_response_in_slices(version, self, out)
 
 
 def _d0_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterConfigsResourceResponse, int]:
@@ -503,11 +724,43 @@ def _d0_AlterConfigsResponse(b: bytes, p: int, e: int) -> tuple[AlterConfigsResp
     return AlterConfigsResponse(f_throttle_time_ms, f_responses), p
 
 
+def _ds0_AlterConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AlterConfigsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("responses: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("responses: more elements than bytes")
+    else:
+        l_responses: list[AlterConfigsResourceResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_responses, p = _d0_AlterConfigsResourceResponse(b, p, e)
+            l_responses.append(x_responses)
+        f_responses = l_responses
+    return AlterConfigsResponse(f_throttle_time_ms, f_responses), p
+
+
 def _e0_AlterConfigsResponse(m: AlterConfigsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_responses = m.responses
     o += _p_i(len(a_responses))
     for x_responses in a_responses:
+        _e0_AlterConfigsResourceResponse(x_responses, o)
+
+
+def _es0_AlterConfigsResponse(m: AlterConfigsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_responses = m.responses
+    o += _p_i(len(a_responses))
+    yield len(a_responses)
+    for k, x_responses in enumerate(a_responses):
+        if k & 255 == 255:
+            yield 0
         _e0_AlterConfigsResourceResponse(x_responses, o)
 
 
@@ -536,11 +789,51 @@ def _d1_AlterConfigsResponse(b: bytes, p: int, e: int) -> tuple[AlterConfigsResp
     return AlterConfigsResponse(f_throttle_time_ms, f_responses), p
 
 
+def _ds1_AlterConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AlterConfigsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("responses: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("responses: more elements than bytes")
+    else:
+        l_responses: list[AlterConfigsResourceResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_responses, p = _d1_AlterConfigsResourceResponse(b, p, e)
+            l_responses.append(x_responses)
+        f_responses = l_responses
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AlterConfigsResponse(f_throttle_time_ms, f_responses), p
+
+
 def _e1_AlterConfigsResponse(m: AlterConfigsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_responses = m.responses
     put_uvarint(o, len(a_responses) + 1)
     for x_responses in a_responses:
+        _e1_AlterConfigsResourceResponse(x_responses, o)
+    o.append(0)
+
+
+def _es1_AlterConfigsResponse(m: AlterConfigsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_responses = m.responses
+    put_uvarint(o, len(a_responses) + 1)
+    yield len(a_responses)
+    for k, x_responses in enumerate(a_responses):
+        if k & 255 == 255:
+            yield 0
         _e1_AlterConfigsResourceResponse(x_responses, o)
     o.append(0)
 
@@ -574,3 +867,34 @@ def encode_alter_configs_response(version: int, msg: AlterConfigsResponse, out: 
     if fn is None:
         raise WireError(f"AlterConfigsResponse: version {version} is not one of 0-2")
     fn(msg, out)
+
+
+_DECODE_SLICES_ALTER_CONFIGS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[AlterConfigsResponse, int]]]] = {
+    0: _ds0_AlterConfigsResponse,
+    1: _ds0_AlterConfigsResponse,
+    2: _ds1_AlterConfigsResponse,
+}
+_ENCODE_SLICES_ALTER_CONFIGS_RESPONSE: dict[int, Callable[[AlterConfigsResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_AlterConfigsResponse,
+    1: _es0_AlterConfigsResponse,
+    2: _es1_AlterConfigsResponse,
+}
+
+
+def decode_alter_configs_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AlterConfigsResponse]:
+    fn = _DECODE_SLICES_ALTER_CONFIGS_RESPONSE.get(version)
+    if fn is None:
+        return decode_alter_configs_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"AlterConfigsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_alter_configs_response_in_slices(version: int, msg: AlterConfigsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_ALTER_CONFIGS_RESPONSE.get(version)
+    if fn is None:
+        encode_alter_configs_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

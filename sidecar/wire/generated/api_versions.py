@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -49,6 +49,13 @@ class ApiVersionsRequest:
         out = bytearray()
         encode_api_versions_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ApiVersionsRequest]:
+        return decode_api_versions_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_api_versions_request_in_slices(version, self, out)
 
 
 def _d0_ApiVersionsRequest(b: bytes, p: int, e: int) -> tuple[ApiVersionsRequest, int]:
@@ -152,6 +159,31 @@ def encode_api_versions_request(version: int, msg: ApiVersionsRequest, out: byte
     fn(msg, out)
 
 
+_DECODE_SLICES_API_VERSIONS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ApiVersionsRequest, int]]]] = {
+}
+_ENCODE_SLICES_API_VERSIONS_REQUEST: dict[int, Callable[[ApiVersionsRequest, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_api_versions_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ApiVersionsRequest]:
+    fn = _DECODE_SLICES_API_VERSIONS_REQUEST.get(version)
+    if fn is None:
+        return decode_api_versions_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ApiVersionsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_api_versions_request_in_slices(version: int, msg: ApiVersionsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_API_VERSIONS_REQUEST.get(version)
+    if fn is None:
+        encode_api_versions_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class ApiVersion:
     api_key: int = 0
@@ -192,6 +224,13 @@ class ApiVersionsResponse:
         out = bytearray()
         encode_api_versions_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ApiVersionsResponse]:
+        return decode_api_versions_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_api_versions_response_in_slices(version, self, out)
 
 
 def _d0_ApiVersion(b: bytes, p: int, e: int) -> tuple[ApiVersion, int]:
@@ -329,11 +368,43 @@ def _d0_ApiVersionsResponse(b: bytes, p: int, e: int) -> tuple[ApiVersionsRespon
     return ApiVersionsResponse(f_error_code, f_api_keys, 0, [], -1, [], False), p
 
 
+def _ds0_ApiVersionsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ApiVersionsResponse, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("api_keys: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("api_keys: more elements than bytes")
+    else:
+        l_api_keys: list[ApiVersion] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_api_keys, p = _d0_ApiVersion(b, p, e)
+            l_api_keys.append(x_api_keys)
+        f_api_keys = l_api_keys
+    return ApiVersionsResponse(f_error_code, f_api_keys, 0, [], -1, [], False), p
+
+
 def _e0_ApiVersionsResponse(m: ApiVersionsResponse, o: bytearray) -> None:
     o += _p_h(m.error_code)
     a_api_keys = m.api_keys
     o += _p_i(len(a_api_keys))
     for x_api_keys in a_api_keys:
+        _e0_ApiVersion(x_api_keys, o)
+
+
+def _es0_ApiVersionsResponse(m: ApiVersionsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    a_api_keys = m.api_keys
+    o += _p_i(len(a_api_keys))
+    yield len(a_api_keys)
+    for k, x_api_keys in enumerate(a_api_keys):
+        if k & 255 == 255:
+            yield 0
         _e0_ApiVersion(x_api_keys, o)
 
 
@@ -357,11 +428,46 @@ def _d1_ApiVersionsResponse(b: bytes, p: int, e: int) -> tuple[ApiVersionsRespon
     return ApiVersionsResponse(f_error_code, f_api_keys, f_throttle_time_ms, [], -1, [], False), p
 
 
+def _ds1_ApiVersionsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ApiVersionsResponse, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("api_keys: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("api_keys: more elements than bytes")
+    else:
+        l_api_keys: list[ApiVersion] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_api_keys, p = _d0_ApiVersion(b, p, e)
+            l_api_keys.append(x_api_keys)
+        f_api_keys = l_api_keys
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    return ApiVersionsResponse(f_error_code, f_api_keys, f_throttle_time_ms, [], -1, [], False), p
+
+
 def _e1_ApiVersionsResponse(m: ApiVersionsResponse, o: bytearray) -> None:
     o += _p_h(m.error_code)
     a_api_keys = m.api_keys
     o += _p_i(len(a_api_keys))
     for x_api_keys in a_api_keys:
+        _e0_ApiVersion(x_api_keys, o)
+    o += _p_i(m.throttle_time_ms)
+
+
+def _es1_ApiVersionsResponse(m: ApiVersionsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    a_api_keys = m.api_keys
+    o += _p_i(len(a_api_keys))
+    yield len(a_api_keys)
+    for k, x_api_keys in enumerate(a_api_keys):
+        if k & 255 == 255:
+            yield 0
         _e0_ApiVersion(x_api_keys, o)
     o += _p_i(m.throttle_time_ms)
 
@@ -448,6 +554,97 @@ def _d2_ApiVersionsResponse(b: bytes, p: int, e: int) -> tuple[ApiVersionsRespon
     return ApiVersionsResponse(f_error_code, f_api_keys, f_throttle_time_ms, f_supported_features, f_finalized_features_epoch, f_finalized_features, f_zk_migration_ready), p
 
 
+def _ds2_ApiVersionsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ApiVersionsResponse, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("api_keys: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("api_keys: more elements than bytes")
+    else:
+        l_api_keys: list[ApiVersion] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_api_keys, p = _d1_ApiVersion(b, p, e)
+            l_api_keys.append(x_api_keys)
+        f_api_keys = l_api_keys
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    f_supported_features: list[SupportedFeatureKey] = []
+    f_finalized_features_epoch: int = -1
+    f_finalized_features: list[FinalizedFeatureKey] = []
+    f_zk_migration_ready: bool = False
+    n_tags, p = uvarint(b, p)
+    while n_tags:
+        n_tags -= 1
+        tag, p = uvarint(b, p)
+        size, p = uvarint(b, p)
+        end = p + size
+        if end > e:
+            raise WireError("ApiVersionsResponse: tagged field past the end")
+        if tag == 0:
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            n -= 1
+            if n < 0:
+                raise WireError("supported_features: null where none is allowed")
+            elif n * 6 > e - p:
+                raise WireError("supported_features: more elements than bytes")
+            else:
+                l_supported_features: list[SupportedFeatureKey] = []
+                yield n
+                for k in range(n):
+                    if k & 255 == 255:
+                        yield 0
+                    x_supported_features, p = _d1_SupportedFeatureKey(b, p, e)
+                    l_supported_features.append(x_supported_features)
+                f_supported_features = l_supported_features
+            if p != end:
+                raise WireError("ApiVersionsResponse.supported_features: tagged field of a wrong size")
+        elif tag == 1:
+            (f_finalized_features_epoch,) = _u_q(b, p)
+            p += 8
+            if p != end:
+                raise WireError("ApiVersionsResponse.finalized_features_epoch: tagged field of a wrong size")
+        elif tag == 2:
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            n -= 1
+            if n < 0:
+                raise WireError("finalized_features: null where none is allowed")
+            elif n * 6 > e - p:
+                raise WireError("finalized_features: more elements than bytes")
+            else:
+                l_finalized_features: list[FinalizedFeatureKey] = []
+                yield n
+                for k in range(n):
+                    if k & 255 == 255:
+                        yield 0
+                    x_finalized_features, p = _d1_FinalizedFeatureKey(b, p, e)
+                    l_finalized_features.append(x_finalized_features)
+                f_finalized_features = l_finalized_features
+            if p != end:
+                raise WireError("ApiVersionsResponse.finalized_features: tagged field of a wrong size")
+        elif tag == 3:
+            (f_zk_migration_ready,) = _u_o(b, p)
+            p += 1
+            if p != end:
+                raise WireError("ApiVersionsResponse.zk_migration_ready: tagged field of a wrong size")
+        p = end
+    return ApiVersionsResponse(f_error_code, f_api_keys, f_throttle_time_ms, f_supported_features, f_finalized_features_epoch, f_finalized_features, f_zk_migration_ready), p
+
+
 def _e2_ApiVersionsResponse(m: ApiVersionsResponse, o: bytearray) -> None:
     o += _p_h(m.error_code)
     a_api_keys = m.api_keys
@@ -472,6 +669,52 @@ def _e2_ApiVersionsResponse(m: ApiVersionsResponse, o: bytearray) -> None:
         a_finalized_features = m.finalized_features
         put_uvarint(t, len(a_finalized_features) + 1)
         for x_finalized_features in a_finalized_features:
+            _e1_FinalizedFeatureKey(x_finalized_features, t)
+        tags.append((2, t))
+    if m.zk_migration_ready != False:
+        t = bytearray()
+        t += _p_o(m.zk_migration_ready)
+        tags.append((3, t))
+    put_uvarint(o, len(tags))
+    for tag, t in tags:
+        put_uvarint(o, tag)
+        put_uvarint(o, len(t))
+        o += t
+
+
+def _es2_ApiVersionsResponse(m: ApiVersionsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    a_api_keys = m.api_keys
+    put_uvarint(o, len(a_api_keys) + 1)
+    yield len(a_api_keys)
+    for k, x_api_keys in enumerate(a_api_keys):
+        if k & 255 == 255:
+            yield 0
+        _e1_ApiVersion(x_api_keys, o)
+    o += _p_i(m.throttle_time_ms)
+    tags: list[tuple[int, bytearray]] = []
+    if m.supported_features != []:
+        t = bytearray()
+        a_supported_features = m.supported_features
+        put_uvarint(t, len(a_supported_features) + 1)
+        yield len(a_supported_features)
+        for k, x_supported_features in enumerate(a_supported_features):
+            if k & 255 == 255:
+                yield 0
+            _e1_SupportedFeatureKey(x_supported_features, t)
+        tags.append((0, t))
+    if m.finalized_features_epoch != -1:
+        t = bytearray()
+        t += _p_q(m.finalized_features_epoch)
+        tags.append((1, t))
+    if m.finalized_features != []:
+        t = bytearray()
+        a_finalized_features = m.finalized_features
+        put_uvarint(t, len(a_finalized_features) + 1)
+        yield len(a_finalized_features)
+        for k, x_finalized_features in enumerate(a_finalized_features):
+            if k & 255 == 255:
+                yield 0
             _e1_FinalizedFeatureKey(x_finalized_features, t)
         tags.append((2, t))
     if m.zk_migration_ready != False:
@@ -518,3 +761,38 @@ def encode_api_versions_response(version: int, msg: ApiVersionsResponse, out: by
     if fn is None:
         raise WireError(f"ApiVersionsResponse: version {version} is not one of 0-4")
     fn(msg, out)
+
+
+_DECODE_SLICES_API_VERSIONS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ApiVersionsResponse, int]]]] = {
+    0: _ds0_ApiVersionsResponse,
+    1: _ds1_ApiVersionsResponse,
+    2: _ds1_ApiVersionsResponse,
+    3: _ds2_ApiVersionsResponse,
+    4: _ds2_ApiVersionsResponse,
+}
+_ENCODE_SLICES_API_VERSIONS_RESPONSE: dict[int, Callable[[ApiVersionsResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_ApiVersionsResponse,
+    1: _es1_ApiVersionsResponse,
+    2: _es1_ApiVersionsResponse,
+    3: _es2_ApiVersionsResponse,
+    4: _es2_ApiVersionsResponse,
+}
+
+
+def decode_api_versions_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ApiVersionsResponse]:
+    fn = _DECODE_SLICES_API_VERSIONS_RESPONSE.get(version)
+    if fn is None:
+        return decode_api_versions_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ApiVersionsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_api_versions_response_in_slices(version: int, msg: ApiVersionsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_API_VERSIONS_RESPONSE.get(version)
+    if fn is None:
+        encode_api_versions_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

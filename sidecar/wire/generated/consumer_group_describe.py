@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -47,6 +47,13 @@ class ConsumerGroupDescribeRequest:
         encode_consumer_group_describe_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ConsumerGroupDescribeRequest]:
+        return decode_consumer_group_describe_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_consumer_group_describe_request_in_slices(version, self, out)
+
 
 def _d0_ConsumerGroupDescribeRequest(b: bytes, p: int, e: int) -> tuple[ConsumerGroupDescribeRequest, int]:
     n = b[p]
@@ -86,6 +93,45 @@ def _d0_ConsumerGroupDescribeRequest(b: bytes, p: int, e: int) -> tuple[Consumer
     return ConsumerGroupDescribeRequest(f_group_ids, f_include_authorized_operations), p
 
 
+def _ds0_ConsumerGroupDescribeRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ConsumerGroupDescribeRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("group_ids: null where none is allowed")
+    elif n > e - p:
+        raise WireError("group_ids: more elements than bytes")
+    else:
+        l_group_ids: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("group_ids: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("group_ids: past the end")
+                y_group_ids = b[p:q].decode()
+                p = q
+            l_group_ids.append(y_group_ids)
+        f_group_ids = l_group_ids
+    f_include_authorized_operations, = _u_o(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ConsumerGroupDescribeRequest(f_group_ids, f_include_authorized_operations), p
+
+
 def _e0_ConsumerGroupDescribeRequest(m: ConsumerGroupDescribeRequest, o: bytearray) -> None:
     a_group_ids = m.group_ids
     put_uvarint(o, len(a_group_ids) + 1)
@@ -97,6 +143,24 @@ def _e0_ConsumerGroupDescribeRequest(m: ConsumerGroupDescribeRequest, o: bytearr
         else:
             if len(s) > STRING_MAX:
                 raise WireError("group_ids: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    o += _p_o(m.include_authorized_operations)
+    o.append(0)
+
+
+def _es0_ConsumerGroupDescribeRequest(m: ConsumerGroupDescribeRequest, o: bytearray) -> Generator[int, None, None]:
+    a_group_ids = m.group_ids
+    put_uvarint(o, len(a_group_ids) + 1)
+    yield len(a_group_ids)
+    for k, y_group_ids in enumerate(a_group_ids):
+        if k & 255 == 255:
+            yield 0
+        s = y_group_ids.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
             put_uvarint(o, n)
         o += s
     o += _p_o(m.include_authorized_operations)
@@ -130,6 +194,35 @@ def encode_consumer_group_describe_request(version: int, msg: ConsumerGroupDescr
     if fn is None:
         raise WireError(f"ConsumerGroupDescribeRequest: version {version} is not one of 0-1")
     fn(msg, out)
+
+
+_DECODE_SLICES_CONSUMER_GROUP_DESCRIBE_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ConsumerGroupDescribeRequest, int]]]] = {
+    0: _ds0_ConsumerGroupDescribeRequest,
+    1: _ds0_ConsumerGroupDescribeRequest,
+}
+_ENCODE_SLICES_CONSUMER_GROUP_DESCRIBE_REQUEST: dict[int, Callable[[ConsumerGroupDescribeRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_ConsumerGroupDescribeRequest,
+    1: _es0_ConsumerGroupDescribeRequest,
+}
+
+
+def decode_consumer_group_describe_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ConsumerGroupDescribeRequest]:
+    fn = _DECODE_SLICES_CONSUMER_GROUP_DESCRIBE_REQUEST.get(version)
+    if fn is None:
+        return decode_consumer_group_describe_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ConsumerGroupDescribeRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_consumer_group_describe_request_in_slices(version: int, msg: ConsumerGroupDescribeRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_CONSUMER_GROUP_DESCRIBE_REQUEST.get(version)
+    if fn is None:
+        encode_consumer_group_describe_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
 
 
 @dataclass(slots=True)
@@ -187,6 +280,13 @@ class ConsumerGroupDescribeResponse:
         encode_consumer_group_describe_response(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ConsumerGroupDescribeResponse]:
+        return decode_consumer_group_describe_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_consumer_group_describe_response_in_slices(version, self, out)
+
 
 def _d0_TopicPartitions(b: bytes, p: int, e: int) -> tuple[TopicPartitions, int]:
     q = p + 16
@@ -218,6 +318,44 @@ def _d0_TopicPartitions(b: bytes, p: int, e: int) -> tuple[TopicPartitions, int]
     elif n * 4 > e - p:
         raise WireError("partitions: more elements than bytes")
     else:
+        f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TopicPartitions(f_topic_id, f_topic_name, f_partitions), p
+
+
+def _ds0_TopicPartitions(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TopicPartitions, int]]:
+    q = p + 16
+    if q > e:
+        raise WireError("topic_id: past the end")
+    f_topic_id = b[p:q]
+    p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("topic_name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("topic_name: past the end")
+        f_topic_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        yield n
         f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     if b[p] == 0:
@@ -267,10 +405,47 @@ def _d0_Assignment(b: bytes, p: int, e: int) -> tuple[Assignment, int]:
     return Assignment(f_topic_partitions), p
 
 
+def _ds0_Assignment(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Assignment, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topic_partitions: null where none is allowed")
+    elif n * 19 > e - p:
+        raise WireError("topic_partitions: more elements than bytes")
+    else:
+        l_topic_partitions: list[TopicPartitions] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topic_partitions, p = yield from _ds0_TopicPartitions(b, p, e)
+            l_topic_partitions.append(x_topic_partitions)
+        f_topic_partitions = l_topic_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return Assignment(f_topic_partitions), p
+
+
 def _e0_Assignment(m: Assignment, o: bytearray) -> None:
     a_topic_partitions = m.topic_partitions
     put_uvarint(o, len(a_topic_partitions) + 1)
     for x_topic_partitions in a_topic_partitions:
+        _e0_TopicPartitions(x_topic_partitions, o)
+    o.append(0)
+
+
+def _es0_Assignment(m: Assignment, o: bytearray) -> Generator[int, None, None]:
+    a_topic_partitions = m.topic_partitions
+    put_uvarint(o, len(a_topic_partitions) + 1)
+    yield len(a_topic_partitions)
+    for k, x_topic_partitions in enumerate(a_topic_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_TopicPartitions(x_topic_partitions, o)
     o.append(0)
 
@@ -399,6 +574,119 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     return Member(f_member_id, f_instance_id, f_rack_id, f_member_epoch, f_client_id, f_client_host, f_subscribed_topic_names, f_subscribed_topic_regex, f_assignment, f_target_assignment, -1), p
 
 
+def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("instance_id: past the end")
+        f_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_rack_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("rack_id: past the end")
+        f_rack_id = b[p:q].decode()
+        p = q
+    f_member_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("client_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("client_id: past the end")
+        f_client_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("client_host: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("client_host: past the end")
+        f_client_host = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("subscribed_topic_names: null where none is allowed")
+    elif n > e - p:
+        raise WireError("subscribed_topic_names: more elements than bytes")
+    else:
+        l_subscribed_topic_names: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("subscribed_topic_names: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("subscribed_topic_names: past the end")
+                y_subscribed_topic_names = b[p:q].decode()
+                p = q
+            l_subscribed_topic_names.append(y_subscribed_topic_names)
+        f_subscribed_topic_names = l_subscribed_topic_names
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_subscribed_topic_regex: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("subscribed_topic_regex: past the end")
+        f_subscribed_topic_regex = b[p:q].decode()
+        p = q
+    f_assignment, p = yield from _ds0_Assignment(b, p, e)
+    f_target_assignment, p = yield from _ds0_Assignment(b, p, e)
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return Member(f_member_id, f_instance_id, f_rack_id, f_member_epoch, f_client_id, f_client_host, f_subscribed_topic_names, f_subscribed_topic_regex, f_assignment, f_target_assignment, -1), p
+
+
 def _e0_Member(m: Member, o: bytearray) -> None:
     s = m.member_id.encode()
     n = len(s) + 1
@@ -478,6 +766,77 @@ def _e0_Member(m: Member, o: bytearray) -> None:
         o += s
     _e0_Assignment(m.assignment, o)
     _e0_Assignment(m.target_assignment, o)
+    o.append(0)
+
+
+def _es0_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.instance_id is None:
+        o.append(0)
+    else:
+        s = m.instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.rack_id is None:
+        o.append(0)
+    else:
+        s = m.rack_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.member_epoch)
+    s = m.client_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.client_host.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_subscribed_topic_names = m.subscribed_topic_names
+    put_uvarint(o, len(a_subscribed_topic_names) + 1)
+    yield len(a_subscribed_topic_names)
+    for k, y_subscribed_topic_names in enumerate(a_subscribed_topic_names):
+        if k & 255 == 255:
+            yield 0
+        s = y_subscribed_topic_names.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.subscribed_topic_regex is None:
+        o.append(0)
+    else:
+        s = m.subscribed_topic_regex.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    yield from _es0_Assignment(m.assignment, o)
+    yield from _es0_Assignment(m.target_assignment, o)
     o.append(0)
 
 
@@ -607,6 +966,121 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
     return Member(f_member_id, f_instance_id, f_rack_id, f_member_epoch, f_client_id, f_client_host, f_subscribed_topic_names, f_subscribed_topic_regex, f_assignment, f_target_assignment, f_member_type), p
 
 
+def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("instance_id: past the end")
+        f_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_rack_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("rack_id: past the end")
+        f_rack_id = b[p:q].decode()
+        p = q
+    f_member_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("client_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("client_id: past the end")
+        f_client_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("client_host: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("client_host: past the end")
+        f_client_host = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("subscribed_topic_names: null where none is allowed")
+    elif n > e - p:
+        raise WireError("subscribed_topic_names: more elements than bytes")
+    else:
+        l_subscribed_topic_names: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("subscribed_topic_names: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("subscribed_topic_names: past the end")
+                y_subscribed_topic_names = b[p:q].decode()
+                p = q
+            l_subscribed_topic_names.append(y_subscribed_topic_names)
+        f_subscribed_topic_names = l_subscribed_topic_names
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_subscribed_topic_regex: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("subscribed_topic_regex: past the end")
+        f_subscribed_topic_regex = b[p:q].decode()
+        p = q
+    f_assignment, p = yield from _ds0_Assignment(b, p, e)
+    f_target_assignment, p = yield from _ds0_Assignment(b, p, e)
+    f_member_type, = _u_b(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return Member(f_member_id, f_instance_id, f_rack_id, f_member_epoch, f_client_id, f_client_host, f_subscribed_topic_names, f_subscribed_topic_regex, f_assignment, f_target_assignment, f_member_type), p
+
+
 def _e1_Member(m: Member, o: bytearray) -> None:
     s = m.member_id.encode()
     n = len(s) + 1
@@ -686,6 +1160,78 @@ def _e1_Member(m: Member, o: bytearray) -> None:
         o += s
     _e0_Assignment(m.assignment, o)
     _e0_Assignment(m.target_assignment, o)
+    o += _p_b(m.member_type)
+    o.append(0)
+
+
+def _es1_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.instance_id is None:
+        o.append(0)
+    else:
+        s = m.instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.rack_id is None:
+        o.append(0)
+    else:
+        s = m.rack_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.member_epoch)
+    s = m.client_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.client_host.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_subscribed_topic_names = m.subscribed_topic_names
+    put_uvarint(o, len(a_subscribed_topic_names) + 1)
+    yield len(a_subscribed_topic_names)
+    for k, y_subscribed_topic_names in enumerate(a_subscribed_topic_names):
+        if k & 255 == 255:
+            yield 0
+        s = y_subscribed_topic_names.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.subscribed_topic_regex is None:
+        o.append(0)
+    else:
+        s = m.subscribed_topic_regex.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    yield from _es0_Assignment(m.assignment, o)
+    yield from _es0_Assignment(m.target_assignment, o)
     o += _p_b(m.member_type)
     o.append(0)
 
@@ -775,6 +1321,86 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     return DescribedGroup(f_error_code, f_error_message, f_group_id, f_group_state, f_group_epoch, f_assignment_epoch, f_assignor_name, f_members, f_authorized_operations), p
 
 
+def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribedGroup, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_state: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_state: past the end")
+        f_group_state = b[p:q].decode()
+        p = q
+    f_group_epoch, f_assignment_epoch = _u_ii(b, p)
+    p += 8
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("assignor_name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("assignor_name: past the end")
+        f_assignor_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 16 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[Member] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = yield from _ds0_Member(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    f_authorized_operations, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribedGroup(f_error_code, f_error_message, f_group_id, f_group_state, f_group_epoch, f_assignment_epoch, f_assignor_name, f_members, f_authorized_operations), p
+
+
 def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.error_message is None:
@@ -821,6 +1447,51 @@ def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     put_uvarint(o, len(a_members) + 1)
     for x_members in a_members:
         _e0_Member(x_members, o)
+    o += _p_i(m.authorized_operations)
+    o.append(0)
+
+
+def _es0_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.error_message is None:
+        o.append(0)
+    else:
+        s = m.error_message.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.group_state.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_ii(m.group_epoch, m.assignment_epoch)
+    s = m.assignor_name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_Member(x_members, o)
     o += _p_i(m.authorized_operations)
     o.append(0)
 
@@ -910,6 +1581,86 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     return DescribedGroup(f_error_code, f_error_message, f_group_id, f_group_state, f_group_epoch, f_assignment_epoch, f_assignor_name, f_members, f_authorized_operations), p
 
 
+def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribedGroup, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_state: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_state: past the end")
+        f_group_state = b[p:q].decode()
+        p = q
+    f_group_epoch, f_assignment_epoch = _u_ii(b, p)
+    p += 8
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("assignor_name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("assignor_name: past the end")
+        f_assignor_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 17 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[Member] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = yield from _ds1_Member(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    f_authorized_operations, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribedGroup(f_error_code, f_error_message, f_group_id, f_group_state, f_group_epoch, f_assignment_epoch, f_assignor_name, f_members, f_authorized_operations), p
+
+
 def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.error_message is None:
@@ -960,6 +1711,51 @@ def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o.append(0)
 
 
+def _es1_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.error_message is None:
+        o.append(0)
+    else:
+        s = m.error_message.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.group_state.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_ii(m.group_epoch, m.assignment_epoch)
+    s = m.assignor_name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_Member(x_members, o)
+    o += _p_i(m.authorized_operations)
+    o.append(0)
+
+
 def _d0_ConsumerGroupDescribeResponse(b: bytes, p: int, e: int) -> tuple[ConsumerGroupDescribeResponse, int]:
     f_throttle_time_ms, = _u_i(b, p)
     p += 4
@@ -985,12 +1781,52 @@ def _d0_ConsumerGroupDescribeResponse(b: bytes, p: int, e: int) -> tuple[Consume
     return ConsumerGroupDescribeResponse(f_throttle_time_ms, f_groups), p
 
 
+def _ds0_ConsumerGroupDescribeResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ConsumerGroupDescribeResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 20 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[DescribedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds0_DescribedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ConsumerGroupDescribeResponse(f_throttle_time_ms, f_groups), p
+
+
 def _e0_ConsumerGroupDescribeResponse(m: ConsumerGroupDescribeResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
         _e0_DescribedGroup(x_groups, o)
+    o.append(0)
+
+
+def _es0_ConsumerGroupDescribeResponse(m: ConsumerGroupDescribeResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_DescribedGroup(x_groups, o)
     o.append(0)
 
 
@@ -1019,12 +1855,52 @@ def _d1_ConsumerGroupDescribeResponse(b: bytes, p: int, e: int) -> tuple[Consume
     return ConsumerGroupDescribeResponse(f_throttle_time_ms, f_groups), p
 
 
+def _ds1_ConsumerGroupDescribeResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ConsumerGroupDescribeResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 20 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[DescribedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds1_DescribedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ConsumerGroupDescribeResponse(f_throttle_time_ms, f_groups), p
+
+
 def _e1_ConsumerGroupDescribeResponse(m: ConsumerGroupDescribeResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
         _e1_DescribedGroup(x_groups, o)
+    o.append(0)
+
+
+def _es1_ConsumerGroupDescribeResponse(m: ConsumerGroupDescribeResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_DescribedGroup(x_groups, o)
     o.append(0)
 
 
@@ -1055,3 +1931,32 @@ def encode_consumer_group_describe_response(version: int, msg: ConsumerGroupDesc
     if fn is None:
         raise WireError(f"ConsumerGroupDescribeResponse: version {version} is not one of 0-1")
     fn(msg, out)
+
+
+_DECODE_SLICES_CONSUMER_GROUP_DESCRIBE_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ConsumerGroupDescribeResponse, int]]]] = {
+    0: _ds0_ConsumerGroupDescribeResponse,
+    1: _ds1_ConsumerGroupDescribeResponse,
+}
+_ENCODE_SLICES_CONSUMER_GROUP_DESCRIBE_RESPONSE: dict[int, Callable[[ConsumerGroupDescribeResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_ConsumerGroupDescribeResponse,
+    1: _es1_ConsumerGroupDescribeResponse,
+}
+
+
+def decode_consumer_group_describe_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ConsumerGroupDescribeResponse]:
+    fn = _DECODE_SLICES_CONSUMER_GROUP_DESCRIBE_RESPONSE.get(version)
+    if fn is None:
+        return decode_consumer_group_describe_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ConsumerGroupDescribeResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_consumer_group_describe_response_in_slices(version: int, msg: ConsumerGroupDescribeResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_CONSUMER_GROUP_DESCRIBE_RESPONSE.get(version)
+    if fn is None:
+        encode_consumer_group_describe_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -37,6 +37,13 @@ class DeleteGroupsRequest:
         encode_delete_groups_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DeleteGroupsRequest]:
+        return decode_delete_groups_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_delete_groups_request_in_slices(version, self, out)
+
 
 def _d0_DeleteGroupsRequest(b: bytes, p: int, e: int) -> tuple[DeleteGroupsRequest, int]:
     (n,) = _u_i(b, p)
@@ -63,6 +70,34 @@ def _d0_DeleteGroupsRequest(b: bytes, p: int, e: int) -> tuple[DeleteGroupsReque
     return DeleteGroupsRequest(f_groups_names), p
 
 
+def _ds0_DeleteGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DeleteGroupsRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("groups_names: null where none is allowed")
+    elif n * 2 > e - p:
+        raise WireError("groups_names: more elements than bytes")
+    else:
+        l_groups_names: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            (n,) = _u_h(b, p)
+            p += 2
+            if n < 0:
+                raise WireError("groups_names: null where none is allowed")
+            else:
+                q = p + n
+                if q > e:
+                    raise WireError("groups_names: past the end")
+                y_groups_names = b[p:q].decode()
+                p = q
+            l_groups_names.append(y_groups_names)
+        f_groups_names = l_groups_names
+    return DeleteGroupsRequest(f_groups_names), p
+
+
 def _e0_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> None:
     a_groups_names = m.groups_names
     o += _p_i(len(a_groups_names))
@@ -70,6 +105,18 @@ def _e0_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> None:
         s = y_groups_names.encode()
         if len(s) > STRING_MAX:
             raise WireError("groups_names: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+
+
+def _es0_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_groups_names = m.groups_names
+    o += _p_i(len(a_groups_names))
+    yield len(a_groups_names)
+    for k, y_groups_names in enumerate(a_groups_names):
+        if k & 255 == 255:
+            yield 0
+        s = y_groups_names.encode()
         o += _p_h(len(s))
         o += s
 
@@ -110,6 +157,43 @@ def _d1_DeleteGroupsRequest(b: bytes, p: int, e: int) -> tuple[DeleteGroupsReque
     return DeleteGroupsRequest(f_groups_names), p
 
 
+def _ds1_DeleteGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DeleteGroupsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups_names: null where none is allowed")
+    elif n > e - p:
+        raise WireError("groups_names: more elements than bytes")
+    else:
+        l_groups_names: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("groups_names: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("groups_names: past the end")
+                y_groups_names = b[p:q].decode()
+                p = q
+            l_groups_names.append(y_groups_names)
+        f_groups_names = l_groups_names
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DeleteGroupsRequest(f_groups_names), p
+
+
 def _e1_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> None:
     a_groups_names = m.groups_names
     put_uvarint(o, len(a_groups_names) + 1)
@@ -121,6 +205,23 @@ def _e1_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> None:
         else:
             if len(s) > STRING_MAX:
                 raise WireError("groups_names: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    o.append(0)
+
+
+def _es1_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_groups_names = m.groups_names
+    put_uvarint(o, len(a_groups_names) + 1)
+    yield len(a_groups_names)
+    for k, y_groups_names in enumerate(a_groups_names):
+        if k & 255 == 255:
+            yield 0
+        s = y_groups_names.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -157,6 +258,37 @@ def encode_delete_groups_request(version: int, msg: DeleteGroupsRequest, out: by
     fn(msg, out)
 
 
+_DECODE_SLICES_DELETE_GROUPS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DeleteGroupsRequest, int]]]] = {
+    0: _ds0_DeleteGroupsRequest,
+    1: _ds0_DeleteGroupsRequest,
+    2: _ds1_DeleteGroupsRequest,
+}
+_ENCODE_SLICES_DELETE_GROUPS_REQUEST: dict[int, Callable[[DeleteGroupsRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_DeleteGroupsRequest,
+    1: _es0_DeleteGroupsRequest,
+    2: _es1_DeleteGroupsRequest,
+}
+
+
+def decode_delete_groups_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DeleteGroupsRequest]:
+    fn = _DECODE_SLICES_DELETE_GROUPS_REQUEST.get(version)
+    if fn is None:
+        return decode_delete_groups_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"DeleteGroupsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_delete_groups_request_in_slices(version: int, msg: DeleteGroupsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_DELETE_GROUPS_REQUEST.get(version)
+    if fn is None:
+        encode_delete_groups_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class DeletableGroupResult:
     group_id: str = ''
@@ -177,6 +309,13 @@ class DeleteGroupsResponse:
         out = bytearray()
         encode_delete_groups_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DeleteGroupsResponse]:
+        return decode_delete_groups_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_delete_groups_response_in_slices(version, self, out)
 
 
 def _d0_DeletableGroupResult(b: bytes, p: int, e: int) -> tuple[DeletableGroupResult, int]:
@@ -260,11 +399,43 @@ def _d0_DeleteGroupsResponse(b: bytes, p: int, e: int) -> tuple[DeleteGroupsResp
     return DeleteGroupsResponse(f_throttle_time_ms, f_results), p
 
 
+def _ds0_DeleteGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DeleteGroupsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("results: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("results: more elements than bytes")
+    else:
+        l_results: list[DeletableGroupResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results, p = _d0_DeletableGroupResult(b, p, e)
+            l_results.append(x_results)
+        f_results = l_results
+    return DeleteGroupsResponse(f_throttle_time_ms, f_results), p
+
+
 def _e0_DeleteGroupsResponse(m: DeleteGroupsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_results = m.results
     o += _p_i(len(a_results))
     for x_results in a_results:
+        _e0_DeletableGroupResult(x_results, o)
+
+
+def _es0_DeleteGroupsResponse(m: DeleteGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_results = m.results
+    o += _p_i(len(a_results))
+    yield len(a_results)
+    for k, x_results in enumerate(a_results):
+        if k & 255 == 255:
+            yield 0
         _e0_DeletableGroupResult(x_results, o)
 
 
@@ -293,11 +464,51 @@ def _d1_DeleteGroupsResponse(b: bytes, p: int, e: int) -> tuple[DeleteGroupsResp
     return DeleteGroupsResponse(f_throttle_time_ms, f_results), p
 
 
+def _ds1_DeleteGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DeleteGroupsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("results: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("results: more elements than bytes")
+    else:
+        l_results: list[DeletableGroupResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results, p = _d1_DeletableGroupResult(b, p, e)
+            l_results.append(x_results)
+        f_results = l_results
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DeleteGroupsResponse(f_throttle_time_ms, f_results), p
+
+
 def _e1_DeleteGroupsResponse(m: DeleteGroupsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_results = m.results
     put_uvarint(o, len(a_results) + 1)
     for x_results in a_results:
+        _e1_DeletableGroupResult(x_results, o)
+    o.append(0)
+
+
+def _es1_DeleteGroupsResponse(m: DeleteGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_results = m.results
+    put_uvarint(o, len(a_results) + 1)
+    yield len(a_results)
+    for k, x_results in enumerate(a_results):
+        if k & 255 == 255:
+            yield 0
         _e1_DeletableGroupResult(x_results, o)
     o.append(0)
 
@@ -331,3 +542,34 @@ def encode_delete_groups_response(version: int, msg: DeleteGroupsResponse, out: 
     if fn is None:
         raise WireError(f"DeleteGroupsResponse: version {version} is not one of 0-2")
     fn(msg, out)
+
+
+_DECODE_SLICES_DELETE_GROUPS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DeleteGroupsResponse, int]]]] = {
+    0: _ds0_DeleteGroupsResponse,
+    1: _ds0_DeleteGroupsResponse,
+    2: _ds1_DeleteGroupsResponse,
+}
+_ENCODE_SLICES_DELETE_GROUPS_RESPONSE: dict[int, Callable[[DeleteGroupsResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_DeleteGroupsResponse,
+    1: _es0_DeleteGroupsResponse,
+    2: _es1_DeleteGroupsResponse,
+}
+
+
+def decode_delete_groups_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DeleteGroupsResponse]:
+    fn = _DECODE_SLICES_DELETE_GROUPS_RESPONSE.get(version)
+    if fn is None:
+        return decode_delete_groups_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"DeleteGroupsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_delete_groups_response_in_slices(version: int, msg: DeleteGroupsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_DELETE_GROUPS_RESPONSE.get(version)
+    if fn is None:
+        encode_delete_groups_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

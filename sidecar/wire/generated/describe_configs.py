@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -58,6 +58,13 @@ class DescribeConfigsRequest:
         encode_describe_configs_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeConfigsRequest]:
+        return decode_describe_configs_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_describe_configs_request_in_slices(version, self, out)
+
 
 def _d0_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResource, int]:
     f_resource_type, = _u_b(b, p)
@@ -97,6 +104,47 @@ def _d0_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfi
     return DescribeConfigsResource(f_resource_type, f_resource_name, f_configuration_keys), p
 
 
+def _ds0_DescribeConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResource, int]]:
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    f_configuration_keys: list[str] | None = None
+    if n < 0:
+        pass
+    elif n * 2 > e - p:
+        raise WireError("configuration_keys: more elements than bytes")
+    else:
+        l_configuration_keys: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            (n,) = _u_h(b, p)
+            p += 2
+            if n < 0:
+                raise WireError("configuration_keys: null where none is allowed")
+            else:
+                q = p + n
+                if q > e:
+                    raise WireError("configuration_keys: past the end")
+                y_configuration_keys = b[p:q].decode()
+                p = q
+            l_configuration_keys.append(y_configuration_keys)
+        f_configuration_keys = l_configuration_keys
+    return DescribeConfigsResource(f_resource_type, f_resource_name, f_configuration_keys), p
+
+
 def _e0_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> None:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
@@ -113,6 +161,25 @@ def _e0_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Non
             s = y_configuration_keys.encode()
             if len(s) > STRING_MAX:
                 raise WireError("configuration_keys: a string that is too long")
+            o += _p_h(len(s))
+            o += s
+
+
+def _es0_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Generator[int, None, None]:
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_configuration_keys = m.configuration_keys
+    if a_configuration_keys is None:
+        o += _p_i(-1)
+    else:
+        o += _p_i(len(a_configuration_keys))
+        yield len(a_configuration_keys)
+        for k, y_configuration_keys in enumerate(a_configuration_keys):
+            if k & 255 == 255:
+                yield 0
+            s = y_configuration_keys.encode()
             o += _p_h(len(s))
             o += s
 
@@ -170,6 +237,58 @@ def _d1_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfi
     return DescribeConfigsResource(f_resource_type, f_resource_name, f_configuration_keys), p
 
 
+def _ds1_DescribeConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResource, int]]:
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_configuration_keys: list[str] | None = None
+    if n < 0:
+        pass
+    elif n > e - p:
+        raise WireError("configuration_keys: more elements than bytes")
+    else:
+        l_configuration_keys: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("configuration_keys: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("configuration_keys: past the end")
+                y_configuration_keys = b[p:q].decode()
+                p = q
+            l_configuration_keys.append(y_configuration_keys)
+        f_configuration_keys = l_configuration_keys
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeConfigsResource(f_resource_type, f_resource_name, f_configuration_keys), p
+
+
 def _e1_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> None:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
@@ -199,6 +318,34 @@ def _e1_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Non
     o.append(0)
 
 
+def _es1_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Generator[int, None, None]:
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_configuration_keys = m.configuration_keys
+    if a_configuration_keys is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_configuration_keys) + 1)
+        yield len(a_configuration_keys)
+        for k, y_configuration_keys in enumerate(a_configuration_keys):
+            if k & 255 == 255:
+                yield 0
+            s = y_configuration_keys.encode()
+            n = len(s) + 1
+            if n < 128:
+                o.append(n)
+            else:
+                put_uvarint(o, n)
+            o += s
+    o.append(0)
+
+
 def _d0_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfigsRequest, int]:
     (n,) = _u_i(b, p)
     p += 4
@@ -217,11 +364,43 @@ def _d0_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfig
     return DescribeConfigsRequest(f_resources, f_include_synonyms, False), p
 
 
+def _ds0_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("resources: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("resources: more elements than bytes")
+    else:
+        l_resources: list[DescribeConfigsResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_resources, p = yield from _ds0_DescribeConfigsResource(b, p, e)
+            l_resources.append(x_resources)
+        f_resources = l_resources
+    f_include_synonyms, = _u_o(b, p)
+    p += 1
+    return DescribeConfigsRequest(f_resources, f_include_synonyms, False), p
+
+
 def _e0_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
     a_resources = m.resources
     o += _p_i(len(a_resources))
     for x_resources in a_resources:
         _e0_DescribeConfigsResource(x_resources, o)
+    o += _p_o(m.include_synonyms)
+
+
+def _es0_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_resources = m.resources
+    o += _p_i(len(a_resources))
+    yield len(a_resources)
+    for k, x_resources in enumerate(a_resources):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_DescribeConfigsResource(x_resources, o)
     o += _p_o(m.include_synonyms)
 
 
@@ -243,11 +422,43 @@ def _d1_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfig
     return DescribeConfigsRequest(f_resources, f_include_synonyms, f_include_documentation), p
 
 
+def _ds1_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("resources: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("resources: more elements than bytes")
+    else:
+        l_resources: list[DescribeConfigsResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_resources, p = yield from _ds0_DescribeConfigsResource(b, p, e)
+            l_resources.append(x_resources)
+        f_resources = l_resources
+    f_include_synonyms, f_include_documentation = _u_oo(b, p)
+    p += 2
+    return DescribeConfigsRequest(f_resources, f_include_synonyms, f_include_documentation), p
+
+
 def _e1_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
     a_resources = m.resources
     o += _p_i(len(a_resources))
     for x_resources in a_resources:
         _e0_DescribeConfigsResource(x_resources, o)
+    o += _p_oo(m.include_synonyms, m.include_documentation)
+
+
+def _es1_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_resources = m.resources
+    o += _p_i(len(a_resources))
+    yield len(a_resources)
+    for k, x_resources in enumerate(a_resources):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_DescribeConfigsResource(x_resources, o)
     o += _p_oo(m.include_synonyms, m.include_documentation)
 
 
@@ -276,11 +487,51 @@ def _d2_DescribeConfigsRequest(b: bytes, p: int, e: int) -> tuple[DescribeConfig
     return DescribeConfigsRequest(f_resources, f_include_synonyms, f_include_documentation), p
 
 
+def _ds2_DescribeConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("resources: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("resources: more elements than bytes")
+    else:
+        l_resources: list[DescribeConfigsResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_resources, p = yield from _ds1_DescribeConfigsResource(b, p, e)
+            l_resources.append(x_resources)
+        f_resources = l_resources
+    f_include_synonyms, f_include_documentation = _u_oo(b, p)
+    p += 2
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeConfigsRequest(f_resources, f_include_synonyms, f_include_documentation), p
+
+
 def _e2_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> None:
     a_resources = m.resources
     put_uvarint(o, len(a_resources) + 1)
     for x_resources in a_resources:
         _e1_DescribeConfigsResource(x_resources, o)
+    o += _p_oo(m.include_synonyms, m.include_documentation)
+    o.append(0)
+
+
+def _es2_DescribeConfigsRequest(m: DescribeConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_resources = m.resources
+    put_uvarint(o, len(a_resources) + 1)
+    yield len(a_resources)
+    for k, x_resources in enumerate(a_resources):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_DescribeConfigsResource(x_resources, o)
     o += _p_oo(m.include_synonyms, m.include_documentation)
     o.append(0)
 
@@ -316,6 +567,39 @@ def encode_describe_configs_request(version: int, msg: DescribeConfigsRequest, o
     if fn is None:
         raise WireError(f"DescribeConfigsRequest: version {version} is not one of 1-4")
     fn(msg, out)
+
+
+_DECODE_SLICES_DESCRIBE_CONFIGS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DescribeConfigsRequest, int]]]] = {
+    1: _ds0_DescribeConfigsRequest,
+    2: _ds0_DescribeConfigsRequest,
+    3: _ds1_DescribeConfigsRequest,
+    4: _ds2_DescribeConfigsRequest,
+}
+_ENCODE_SLICES_DESCRIBE_CONFIGS_REQUEST: dict[int, Callable[[DescribeConfigsRequest, bytearray], Generator[int, None, None]]] = {
+    1: _es0_DescribeConfigsRequest,
+    2: _es0_DescribeConfigsRequest,
+    3: _es1_DescribeConfigsRequest,
+    4: _es2_DescribeConfigsRequest,
+}
+
+
+def decode_describe_configs_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeConfigsRequest]:
+    fn = _DECODE_SLICES_DESCRIBE_CONFIGS_REQUEST.get(version)
+    if fn is None:
+        return decode_describe_configs_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"DescribeConfigsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_describe_configs_request_in_slices(version: int, msg: DescribeConfigsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_DESCRIBE_CONFIGS_REQUEST.get(version)
+    if fn is None:
+        encode_describe_configs_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
 
 
 @dataclass(slots=True)
@@ -360,6 +644,13 @@ class DescribeConfigsResponse:
         out = bytearray()
         encode_describe_configs_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeConfigsResponse]:
+        return decode_describe_configs_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_describe_configs_response_in_slices(version, self, out)
 
 
 def _d0_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfigsSynonym, int]:
@@ -507,6 +798,47 @@ def _d0_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
     return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, 0, ''), p
 
 
+def _ds0_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResourceResult, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_value: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("value: past the end")
+        f_value = b[p:q].decode()
+        p = q
+    f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
+    p += 3
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("synonyms: null where none is allowed")
+    elif n * 5 > e - p:
+        raise WireError("synonyms: more elements than bytes")
+    else:
+        l_synonyms: list[DescribeConfigsSynonym] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_synonyms, p = _d0_DescribeConfigsSynonym(b, p, e)
+            l_synonyms.append(x_synonyms)
+        f_synonyms = l_synonyms
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, 0, ''), p
+
+
 def _e0_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -525,6 +857,26 @@ def _e0_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
     a_synonyms = m.synonyms
     o += _p_i(len(a_synonyms))
     for x_synonyms in a_synonyms:
+        _e0_DescribeConfigsSynonym(x_synonyms, o)
+
+
+def _es0_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    if m.value is None:
+        o += _p_h(-1)
+    else:
+        s = m.value.encode()
+        o += _p_h(len(s))
+        o += s
+    o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
+    a_synonyms = m.synonyms
+    o += _p_i(len(a_synonyms))
+    yield len(a_synonyms)
+    for k, x_synonyms in enumerate(a_synonyms):
+        if k & 255 == 255:
+            yield 0
         _e0_DescribeConfigsSynonym(x_synonyms, o)
 
 
@@ -578,6 +930,59 @@ def _d1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
     return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
 
 
+def _ds1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResourceResult, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_value: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("value: past the end")
+        f_value = b[p:q].decode()
+        p = q
+    f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
+    p += 3
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("synonyms: null where none is allowed")
+    elif n * 5 > e - p:
+        raise WireError("synonyms: more elements than bytes")
+    else:
+        l_synonyms: list[DescribeConfigsSynonym] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_synonyms, p = _d0_DescribeConfigsSynonym(b, p, e)
+            l_synonyms.append(x_synonyms)
+        f_synonyms = l_synonyms
+    f_config_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_documentation: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("documentation: past the end")
+        f_documentation = b[p:q].decode()
+        p = q
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
+
+
 def _e1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -604,6 +1009,33 @@ def _e1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
         s = m.documentation.encode()
         if len(s) > STRING_MAX:
             raise WireError("documentation: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+
+
+def _es1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    if m.value is None:
+        o += _p_h(-1)
+    else:
+        s = m.value.encode()
+        o += _p_h(len(s))
+        o += s
+    o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
+    a_synonyms = m.synonyms
+    o += _p_i(len(a_synonyms))
+    yield len(a_synonyms)
+    for k, x_synonyms in enumerate(a_synonyms):
+        if k & 255 == 255:
+            yield 0
+        _e0_DescribeConfigsSynonym(x_synonyms, o)
+    o += _p_b(m.config_type)
+    if m.documentation is None:
+        o += _p_h(-1)
+    else:
+        s = m.documentation.encode()
         o += _p_h(len(s))
         o += s
 
@@ -677,6 +1109,72 @@ def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
     return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
 
 
+def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResourceResult, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_value: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("value: past the end")
+        f_value = b[p:q].decode()
+        p = q
+    f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
+    p += 3
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("synonyms: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("synonyms: more elements than bytes")
+    else:
+        l_synonyms: list[DescribeConfigsSynonym] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_synonyms, p = _d1_DescribeConfigsSynonym(b, p, e)
+            l_synonyms.append(x_synonyms)
+        f_synonyms = l_synonyms
+    f_config_type, = _u_b(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_documentation: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("documentation: past the end")
+        f_documentation = b[p:q].decode()
+        p = q
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeConfigsResourceResult(f_name, f_value, f_read_only, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
+
+
 def _e2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -715,6 +1213,46 @@ def _e2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
         else:
             if len(s) > STRING_MAX:
                 raise WireError("documentation: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    o.append(0)
+
+
+def _es2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.value is None:
+        o.append(0)
+    else:
+        s = m.value.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
+    a_synonyms = m.synonyms
+    put_uvarint(o, len(a_synonyms) + 1)
+    yield len(a_synonyms)
+    for k, x_synonyms in enumerate(a_synonyms):
+        if k & 255 == 255:
+            yield 0
+        _e1_DescribeConfigsSynonym(x_synonyms, o)
+    o += _p_b(m.config_type)
+    if m.documentation is None:
+        o.append(0)
+    else:
+        s = m.documentation.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -760,6 +1298,49 @@ def _d0_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
     return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
 
 
+def _ds0_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResult, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("configs: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("configs: more elements than bytes")
+    else:
+        l_configs: list[DescribeConfigsResourceResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_configs, p = yield from _ds0_DescribeConfigsResourceResult(b, p, e)
+            l_configs.append(x_configs)
+        f_configs = l_configs
+    return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
+
+
 def _e0_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.error_message is None:
@@ -780,6 +1361,27 @@ def _e0_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
     o += _p_i(len(a_configs))
     for x_configs in a_configs:
         _e0_DescribeConfigsResourceResult(x_configs, o)
+
+
+def _es0_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.error_message is None:
+        o += _p_h(-1)
+    else:
+        s = m.error_message.encode()
+        o += _p_h(len(s))
+        o += s
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_configs = m.configs
+    o += _p_i(len(a_configs))
+    yield len(a_configs)
+    for k, x_configs in enumerate(a_configs):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_DescribeConfigsResourceResult(x_configs, o)
 
 
 def _d1_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResult, int]:
@@ -822,6 +1424,49 @@ def _d1_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
     return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
 
 
+def _ds1_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResult, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("configs: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("configs: more elements than bytes")
+    else:
+        l_configs: list[DescribeConfigsResourceResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_configs, p = yield from _ds1_DescribeConfigsResourceResult(b, p, e)
+            l_configs.append(x_configs)
+        f_configs = l_configs
+    return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
+
+
 def _e1_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.error_message is None:
@@ -842,6 +1487,27 @@ def _e1_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
     o += _p_i(len(a_configs))
     for x_configs in a_configs:
         _e1_DescribeConfigsResourceResult(x_configs, o)
+
+
+def _es1_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.error_message is None:
+        o += _p_h(-1)
+    else:
+        s = m.error_message.encode()
+        o += _p_h(len(s))
+        o += s
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_configs = m.configs
+    o += _p_i(len(a_configs))
+    yield len(a_configs)
+    for k, x_configs in enumerate(a_configs):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_DescribeConfigsResourceResult(x_configs, o)
 
 
 def _d2_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResult, int]:
@@ -899,6 +1565,60 @@ def _d2_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
     return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
 
 
+def _ds2_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResult, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("configs: null where none is allowed")
+    elif n * 9 > e - p:
+        raise WireError("configs: more elements than bytes")
+    else:
+        l_configs: list[DescribeConfigsResourceResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_configs, p = yield from _ds2_DescribeConfigsResourceResult(b, p, e)
+            l_configs.append(x_configs)
+        f_configs = l_configs
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeConfigsResult(f_error_code, f_error_message, f_resource_type, f_resource_name, f_configs), p
+
+
 def _e2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.error_message is None:
@@ -930,6 +1650,36 @@ def _e2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> None:
     o.append(0)
 
 
+def _es2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.error_message is None:
+        o.append(0)
+    else:
+        s = m.error_message.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_configs = m.configs
+    put_uvarint(o, len(a_configs) + 1)
+    yield len(a_configs)
+    for k, x_configs in enumerate(a_configs):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_DescribeConfigsResourceResult(x_configs, o)
+    o.append(0)
+
+
 def _d0_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResponse, int]:
     f_throttle_time_ms, = _u_i(b, p)
     p += 4
@@ -948,12 +1698,44 @@ def _d0_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfi
     return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
 
 
+def _ds0_DescribeConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("results: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("results: more elements than bytes")
+    else:
+        l_results: list[DescribeConfigsResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results, p = yield from _ds0_DescribeConfigsResult(b, p, e)
+            l_results.append(x_results)
+        f_results = l_results
+    return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
+
+
 def _e0_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_results = m.results
     o += _p_i(len(a_results))
     for x_results in a_results:
         _e0_DescribeConfigsResult(x_results, o)
+
+
+def _es0_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_results = m.results
+    o += _p_i(len(a_results))
+    yield len(a_results)
+    for k, x_results in enumerate(a_results):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_DescribeConfigsResult(x_results, o)
 
 
 def _d1_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResponse, int]:
@@ -974,12 +1756,44 @@ def _d1_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfi
     return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
 
 
+def _ds1_DescribeConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("results: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("results: more elements than bytes")
+    else:
+        l_results: list[DescribeConfigsResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results, p = yield from _ds1_DescribeConfigsResult(b, p, e)
+            l_results.append(x_results)
+        f_results = l_results
+    return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
+
+
 def _e1_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_results = m.results
     o += _p_i(len(a_results))
     for x_results in a_results:
         _e1_DescribeConfigsResult(x_results, o)
+
+
+def _es1_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_results = m.results
+    o += _p_i(len(a_results))
+    yield len(a_results)
+    for k, x_results in enumerate(a_results):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_DescribeConfigsResult(x_results, o)
 
 
 def _d2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfigsResponse, int]:
@@ -1007,12 +1821,52 @@ def _d2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> tuple[DescribeConfi
     return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
 
 
+def _ds2_DescribeConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeConfigsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("results: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("results: more elements than bytes")
+    else:
+        l_results: list[DescribeConfigsResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results, p = yield from _ds2_DescribeConfigsResult(b, p, e)
+            l_results.append(x_results)
+        f_results = l_results
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeConfigsResponse(f_throttle_time_ms, f_results), p
+
+
 def _e2_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_results = m.results
     put_uvarint(o, len(a_results) + 1)
     for x_results in a_results:
         _e2_DescribeConfigsResult(x_results, o)
+    o.append(0)
+
+
+def _es2_DescribeConfigsResponse(m: DescribeConfigsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_results = m.results
+    put_uvarint(o, len(a_results) + 1)
+    yield len(a_results)
+    for k, x_results in enumerate(a_results):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_DescribeConfigsResult(x_results, o)
     o.append(0)
 
 
@@ -1047,3 +1901,36 @@ def encode_describe_configs_response(version: int, msg: DescribeConfigsResponse,
     if fn is None:
         raise WireError(f"DescribeConfigsResponse: version {version} is not one of 1-4")
     fn(msg, out)
+
+
+_DECODE_SLICES_DESCRIBE_CONFIGS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DescribeConfigsResponse, int]]]] = {
+    1: _ds0_DescribeConfigsResponse,
+    2: _ds0_DescribeConfigsResponse,
+    3: _ds1_DescribeConfigsResponse,
+    4: _ds2_DescribeConfigsResponse,
+}
+_ENCODE_SLICES_DESCRIBE_CONFIGS_RESPONSE: dict[int, Callable[[DescribeConfigsResponse, bytearray], Generator[int, None, None]]] = {
+    1: _es0_DescribeConfigsResponse,
+    2: _es0_DescribeConfigsResponse,
+    3: _es1_DescribeConfigsResponse,
+    4: _es2_DescribeConfigsResponse,
+}
+
+
+def decode_describe_configs_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeConfigsResponse]:
+    fn = _DECODE_SLICES_DESCRIBE_CONFIGS_RESPONSE.get(version)
+    if fn is None:
+        return decode_describe_configs_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"DescribeConfigsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_describe_configs_response_in_slices(version: int, msg: DescribeConfigsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_DESCRIBE_CONFIGS_RESPONSE.get(version)
+    if fn is None:
+        encode_describe_configs_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

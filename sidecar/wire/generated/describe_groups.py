@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -41,6 +41,13 @@ class DescribeGroupsRequest:
         encode_describe_groups_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeGroupsRequest]:
+        return decode_describe_groups_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_describe_groups_request_in_slices(version, self, out)
+
 
 def _d0_DescribeGroupsRequest(b: bytes, p: int, e: int) -> tuple[DescribeGroupsRequest, int]:
     (n,) = _u_i(b, p)
@@ -67,6 +74,34 @@ def _d0_DescribeGroupsRequest(b: bytes, p: int, e: int) -> tuple[DescribeGroupsR
     return DescribeGroupsRequest(f_groups, False), p
 
 
+def _ds0_DescribeGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeGroupsRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 2 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            (n,) = _u_h(b, p)
+            p += 2
+            if n < 0:
+                raise WireError("groups: null where none is allowed")
+            else:
+                q = p + n
+                if q > e:
+                    raise WireError("groups: past the end")
+                y_groups = b[p:q].decode()
+                p = q
+            l_groups.append(y_groups)
+        f_groups = l_groups
+    return DescribeGroupsRequest(f_groups, False), p
+
+
 def _e0_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> None:
     a_groups = m.groups
     o += _p_i(len(a_groups))
@@ -74,6 +109,18 @@ def _e0_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> None:
         s = y_groups.encode()
         if len(s) > STRING_MAX:
             raise WireError("groups: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+
+
+def _es0_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_groups = m.groups
+    o += _p_i(len(a_groups))
+    yield len(a_groups)
+    for k, y_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        s = y_groups.encode()
         o += _p_h(len(s))
         o += s
 
@@ -105,6 +152,36 @@ def _d1_DescribeGroupsRequest(b: bytes, p: int, e: int) -> tuple[DescribeGroupsR
     return DescribeGroupsRequest(f_groups, f_include_authorized_operations), p
 
 
+def _ds1_DescribeGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeGroupsRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 2 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            (n,) = _u_h(b, p)
+            p += 2
+            if n < 0:
+                raise WireError("groups: null where none is allowed")
+            else:
+                q = p + n
+                if q > e:
+                    raise WireError("groups: past the end")
+                y_groups = b[p:q].decode()
+                p = q
+            l_groups.append(y_groups)
+        f_groups = l_groups
+    f_include_authorized_operations, = _u_o(b, p)
+    p += 1
+    return DescribeGroupsRequest(f_groups, f_include_authorized_operations), p
+
+
 def _e1_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> None:
     a_groups = m.groups
     o += _p_i(len(a_groups))
@@ -112,6 +189,19 @@ def _e1_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> None:
         s = y_groups.encode()
         if len(s) > STRING_MAX:
             raise WireError("groups: a string that is too long")
+        o += _p_h(len(s))
+        o += s
+    o += _p_o(m.include_authorized_operations)
+
+
+def _es1_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_groups = m.groups
+    o += _p_i(len(a_groups))
+    yield len(a_groups)
+    for k, y_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        s = y_groups.encode()
         o += _p_h(len(s))
         o += s
     o += _p_o(m.include_authorized_operations)
@@ -155,6 +245,45 @@ def _d2_DescribeGroupsRequest(b: bytes, p: int, e: int) -> tuple[DescribeGroupsR
     return DescribeGroupsRequest(f_groups, f_include_authorized_operations), p
 
 
+def _ds2_DescribeGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeGroupsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("groups: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("groups: past the end")
+                y_groups = b[p:q].decode()
+                p = q
+            l_groups.append(y_groups)
+        f_groups = l_groups
+    f_include_authorized_operations, = _u_o(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeGroupsRequest(f_groups, f_include_authorized_operations), p
+
+
 def _e2_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> None:
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
@@ -166,6 +295,24 @@ def _e2_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> None:
         else:
             if len(s) > STRING_MAX:
                 raise WireError("groups: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    o += _p_o(m.include_authorized_operations)
+    o.append(0)
+
+
+def _es2_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, y_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        s = y_groups.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
             put_uvarint(o, n)
         o += s
     o += _p_o(m.include_authorized_operations)
@@ -211,6 +358,45 @@ def encode_describe_groups_request(version: int, msg: DescribeGroupsRequest, out
     fn(msg, out)
 
 
+_DECODE_SLICES_DESCRIBE_GROUPS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DescribeGroupsRequest, int]]]] = {
+    0: _ds0_DescribeGroupsRequest,
+    1: _ds0_DescribeGroupsRequest,
+    2: _ds0_DescribeGroupsRequest,
+    3: _ds1_DescribeGroupsRequest,
+    4: _ds1_DescribeGroupsRequest,
+    5: _ds2_DescribeGroupsRequest,
+    6: _ds2_DescribeGroupsRequest,
+}
+_ENCODE_SLICES_DESCRIBE_GROUPS_REQUEST: dict[int, Callable[[DescribeGroupsRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_DescribeGroupsRequest,
+    1: _es0_DescribeGroupsRequest,
+    2: _es0_DescribeGroupsRequest,
+    3: _es1_DescribeGroupsRequest,
+    4: _es1_DescribeGroupsRequest,
+    5: _es2_DescribeGroupsRequest,
+    6: _es2_DescribeGroupsRequest,
+}
+
+
+def decode_describe_groups_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeGroupsRequest]:
+    fn = _DECODE_SLICES_DESCRIBE_GROUPS_REQUEST.get(version)
+    if fn is None:
+        return decode_describe_groups_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"DescribeGroupsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_describe_groups_request_in_slices(version: int, msg: DescribeGroupsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_DESCRIBE_GROUPS_REQUEST.get(version)
+    if fn is None:
+        encode_describe_groups_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class DescribedGroupMember:
     member_id: str = ''
@@ -247,6 +433,13 @@ class DescribeGroupsResponse:
         out = bytearray()
         encode_describe_groups_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeGroupsResponse]:
+        return decode_describe_groups_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_describe_groups_response_in_slices(version, self, out)
 
 
 def _d0_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMember, int]:
@@ -626,6 +819,67 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     return DescribedGroup(f_error_code, None, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, -2147483648), p
 
 
+def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribedGroup, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_state: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_state: past the end")
+        f_group_state = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_data: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_data: past the end")
+        f_protocol_data = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[DescribedGroupMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d0_DescribedGroupMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    return DescribedGroup(f_error_code, None, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, -2147483648), p
+
+
 def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
@@ -651,6 +905,29 @@ def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     a_members = m.members
     o += _p_i(len(a_members))
     for x_members in a_members:
+        _e0_DescribedGroupMember(x_members, o)
+
+
+def _es0_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.group_state.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.protocol_type.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.protocol_data.encode()
+    o += _p_h(len(s))
+    o += s
+    a_members = m.members
+    o += _p_i(len(a_members))
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e0_DescribedGroupMember(x_members, o)
 
 
@@ -714,6 +991,69 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     return DescribedGroup(f_error_code, None, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, f_authorized_operations), p
 
 
+def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribedGroup, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_state: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_state: past the end")
+        f_group_state = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_data: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_data: past the end")
+        f_protocol_data = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[DescribedGroupMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d0_DescribedGroupMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    f_authorized_operations, = _u_i(b, p)
+    p += 4
+    return DescribedGroup(f_error_code, None, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, f_authorized_operations), p
+
+
 def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
@@ -739,6 +1079,30 @@ def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     a_members = m.members
     o += _p_i(len(a_members))
     for x_members in a_members:
+        _e0_DescribedGroupMember(x_members, o)
+    o += _p_i(m.authorized_operations)
+
+
+def _es1_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.group_state.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.protocol_type.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.protocol_data.encode()
+    o += _p_h(len(s))
+    o += s
+    a_members = m.members
+    o += _p_i(len(a_members))
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e0_DescribedGroupMember(x_members, o)
     o += _p_i(m.authorized_operations)
 
@@ -803,6 +1167,69 @@ def _d2_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     return DescribedGroup(f_error_code, None, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, f_authorized_operations), p
 
 
+def _ds2_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribedGroup, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_state: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_state: past the end")
+        f_group_state = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_data: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_data: past the end")
+        f_protocol_data = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 16 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[DescribedGroupMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d1_DescribedGroupMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    f_authorized_operations, = _u_i(b, p)
+    p += 4
+    return DescribedGroup(f_error_code, None, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, f_authorized_operations), p
+
+
 def _e2_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
@@ -828,6 +1255,30 @@ def _e2_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     a_members = m.members
     o += _p_i(len(a_members))
     for x_members in a_members:
+        _e1_DescribedGroupMember(x_members, o)
+    o += _p_i(m.authorized_operations)
+
+
+def _es2_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.group_state.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.protocol_type.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.protocol_data.encode()
+    o += _p_h(len(s))
+    o += s
+    a_members = m.members
+    o += _p_i(len(a_members))
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e1_DescribedGroupMember(x_members, o)
     o += _p_i(m.authorized_operations)
 
@@ -915,6 +1366,84 @@ def _d3_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     return DescribedGroup(f_error_code, None, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, f_authorized_operations), p
 
 
+def _ds3_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribedGroup, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_state: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_state: past the end")
+        f_group_state = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("protocol_data: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_data: past the end")
+        f_protocol_data = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[DescribedGroupMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d2_DescribedGroupMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    f_authorized_operations, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribedGroup(f_error_code, None, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, f_authorized_operations), p
+
+
 def _e3_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
@@ -956,6 +1485,47 @@ def _e3_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     a_members = m.members
     put_uvarint(o, len(a_members) + 1)
     for x_members in a_members:
+        _e2_DescribedGroupMember(x_members, o)
+    o += _p_i(m.authorized_operations)
+    o.append(0)
+
+
+def _es3_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.group_state.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.protocol_type.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.protocol_data.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e2_DescribedGroupMember(x_members, o)
     o += _p_i(m.authorized_operations)
     o.append(0)
@@ -1058,6 +1628,96 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
     return DescribedGroup(f_error_code, f_error_message, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, f_authorized_operations), p
 
 
+def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribedGroup, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_state: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_state: past the end")
+        f_group_state = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("protocol_data: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_data: past the end")
+        f_protocol_data = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[DescribedGroupMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d2_DescribedGroupMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    f_authorized_operations, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribedGroup(f_error_code, f_error_message, f_group_id, f_group_state, f_protocol_type, f_protocol_data, f_members, f_authorized_operations), p
+
+
 def _e4_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.error_message is None:
@@ -1116,6 +1776,57 @@ def _e4_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
     o.append(0)
 
 
+def _es4_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.error_message is None:
+        o.append(0)
+    else:
+        s = m.error_message.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.group_state.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.protocol_type.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.protocol_data.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
+        _e2_DescribedGroupMember(x_members, o)
+    o += _p_i(m.authorized_operations)
+    o.append(0)
+
+
 def _d0_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroupsResponse, int]:
     (n,) = _u_i(b, p)
     p += 4
@@ -1132,11 +1843,40 @@ def _d0_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroups
     return DescribeGroupsResponse(0, f_groups), p
 
 
+def _ds0_DescribeGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeGroupsResponse, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[DescribedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds0_DescribedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    return DescribeGroupsResponse(0, f_groups), p
+
+
 def _e0_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> None:
     a_groups = m.groups
     o += _p_i(len(a_groups))
     for x_groups in a_groups:
         _e0_DescribedGroup(x_groups, o)
+
+
+def _es0_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    a_groups = m.groups
+    o += _p_i(len(a_groups))
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_DescribedGroup(x_groups, o)
 
 
 def _d1_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroupsResponse, int]:
@@ -1157,12 +1897,44 @@ def _d1_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroups
     return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
 
 
+def _ds1_DescribeGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeGroupsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[DescribedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds0_DescribedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
+
+
 def _e1_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_groups = m.groups
     o += _p_i(len(a_groups))
     for x_groups in a_groups:
         _e0_DescribedGroup(x_groups, o)
+
+
+def _es1_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_groups = m.groups
+    o += _p_i(len(a_groups))
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_DescribedGroup(x_groups, o)
 
 
 def _d2_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroupsResponse, int]:
@@ -1183,12 +1955,44 @@ def _d2_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroups
     return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
 
 
+def _ds2_DescribeGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeGroupsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[DescribedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds1_DescribedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
+
+
 def _e2_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_groups = m.groups
     o += _p_i(len(a_groups))
     for x_groups in a_groups:
         _e1_DescribedGroup(x_groups, o)
+
+
+def _es2_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_groups = m.groups
+    o += _p_i(len(a_groups))
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_DescribedGroup(x_groups, o)
 
 
 def _d3_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroupsResponse, int]:
@@ -1209,12 +2013,44 @@ def _d3_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroups
     return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
 
 
+def _ds3_DescribeGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeGroupsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[DescribedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds2_DescribedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
+
+
 def _e3_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_groups = m.groups
     o += _p_i(len(a_groups))
     for x_groups in a_groups:
         _e2_DescribedGroup(x_groups, o)
+
+
+def _es3_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_groups = m.groups
+    o += _p_i(len(a_groups))
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_DescribedGroup(x_groups, o)
 
 
 def _d4_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroupsResponse, int]:
@@ -1242,12 +2078,52 @@ def _d4_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroups
     return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
 
 
+def _ds4_DescribeGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeGroupsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 12 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[DescribedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds3_DescribedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
+
+
 def _e4_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
         _e3_DescribedGroup(x_groups, o)
+    o.append(0)
+
+
+def _es4_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es3_DescribedGroup(x_groups, o)
     o.append(0)
 
 
@@ -1276,12 +2152,52 @@ def _d5_DescribeGroupsResponse(b: bytes, p: int, e: int) -> tuple[DescribeGroups
     return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
 
 
+def _ds5_DescribeGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeGroupsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 13 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[DescribedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds4_DescribedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeGroupsResponse(f_throttle_time_ms, f_groups), p
+
+
 def _e5_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
         _e4_DescribedGroup(x_groups, o)
+    o.append(0)
+
+
+def _es5_DescribeGroupsResponse(m: DescribeGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es4_DescribedGroup(x_groups, o)
     o.append(0)
 
 
@@ -1322,3 +2238,42 @@ def encode_describe_groups_response(version: int, msg: DescribeGroupsResponse, o
     if fn is None:
         raise WireError(f"DescribeGroupsResponse: version {version} is not one of 0-6")
     fn(msg, out)
+
+
+_DECODE_SLICES_DESCRIBE_GROUPS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DescribeGroupsResponse, int]]]] = {
+    0: _ds0_DescribeGroupsResponse,
+    1: _ds1_DescribeGroupsResponse,
+    2: _ds1_DescribeGroupsResponse,
+    3: _ds2_DescribeGroupsResponse,
+    4: _ds3_DescribeGroupsResponse,
+    5: _ds4_DescribeGroupsResponse,
+    6: _ds5_DescribeGroupsResponse,
+}
+_ENCODE_SLICES_DESCRIBE_GROUPS_RESPONSE: dict[int, Callable[[DescribeGroupsResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_DescribeGroupsResponse,
+    1: _es1_DescribeGroupsResponse,
+    2: _es1_DescribeGroupsResponse,
+    3: _es2_DescribeGroupsResponse,
+    4: _es3_DescribeGroupsResponse,
+    5: _es4_DescribeGroupsResponse,
+    6: _es5_DescribeGroupsResponse,
+}
+
+
+def decode_describe_groups_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeGroupsResponse]:
+    fn = _DECODE_SLICES_DESCRIBE_GROUPS_RESPONSE.get(version)
+    if fn is None:
+        return decode_describe_groups_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"DescribeGroupsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_describe_groups_response_in_slices(version: int, msg: DescribeGroupsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_DESCRIBE_GROUPS_RESPONSE.get(version)
+    if fn is None:
+        encode_describe_groups_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

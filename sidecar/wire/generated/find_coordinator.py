@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -47,6 +47,13 @@ class FindCoordinatorRequest:
         out = bytearray()
         encode_find_coordinator_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, FindCoordinatorRequest]:
+        return decode_find_coordinator_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_find_coordinator_request_in_slices(version, self, out)
 
 
 def _d0_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinatorRequest, int]:
@@ -172,6 +179,45 @@ def _d3_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinato
     return FindCoordinatorRequest('', f_key_type, f_coordinator_keys), p
 
 
+def _ds3_FindCoordinatorRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[FindCoordinatorRequest, int]]:
+    f_key_type, = _u_b(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("coordinator_keys: null where none is allowed")
+    elif n > e - p:
+        raise WireError("coordinator_keys: more elements than bytes")
+    else:
+        l_coordinator_keys: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("coordinator_keys: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("coordinator_keys: past the end")
+                y_coordinator_keys = b[p:q].decode()
+                p = q
+            l_coordinator_keys.append(y_coordinator_keys)
+        f_coordinator_keys = l_coordinator_keys
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return FindCoordinatorRequest('', f_key_type, f_coordinator_keys), p
+
+
 def _e3_FindCoordinatorRequest(m: FindCoordinatorRequest, o: bytearray) -> None:
     o += _p_b(m.key_type)
     a_coordinator_keys = m.coordinator_keys
@@ -184,6 +230,24 @@ def _e3_FindCoordinatorRequest(m: FindCoordinatorRequest, o: bytearray) -> None:
         else:
             if len(s) > STRING_MAX:
                 raise WireError("coordinator_keys: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    o.append(0)
+
+
+def _es3_FindCoordinatorRequest(m: FindCoordinatorRequest, o: bytearray) -> Generator[int, None, None]:
+    o += _p_b(m.key_type)
+    a_coordinator_keys = m.coordinator_keys
+    put_uvarint(o, len(a_coordinator_keys) + 1)
+    yield len(a_coordinator_keys)
+    for k, y_coordinator_keys in enumerate(a_coordinator_keys):
+        if k & 255 == 255:
+            yield 0
+        s = y_coordinator_keys.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -228,6 +292,37 @@ def encode_find_coordinator_request(version: int, msg: FindCoordinatorRequest, o
     fn(msg, out)
 
 
+_DECODE_SLICES_FIND_COORDINATOR_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[FindCoordinatorRequest, int]]]] = {
+    4: _ds3_FindCoordinatorRequest,
+    5: _ds3_FindCoordinatorRequest,
+    6: _ds3_FindCoordinatorRequest,
+}
+_ENCODE_SLICES_FIND_COORDINATOR_REQUEST: dict[int, Callable[[FindCoordinatorRequest, bytearray], Generator[int, None, None]]] = {
+    4: _es3_FindCoordinatorRequest,
+    5: _es3_FindCoordinatorRequest,
+    6: _es3_FindCoordinatorRequest,
+}
+
+
+def decode_find_coordinator_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, FindCoordinatorRequest]:
+    fn = _DECODE_SLICES_FIND_COORDINATOR_REQUEST.get(version)
+    if fn is None:
+        return decode_find_coordinator_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"FindCoordinatorRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_find_coordinator_request_in_slices(version: int, msg: FindCoordinatorRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_FIND_COORDINATOR_REQUEST.get(version)
+    if fn is None:
+        encode_find_coordinator_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class Coordinator:
     key: str = ''
@@ -257,6 +352,13 @@ class FindCoordinatorResponse:
         out = bytearray()
         encode_find_coordinator_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, FindCoordinatorResponse]:
+        return decode_find_coordinator_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_find_coordinator_response_in_slices(version, self, out)
 
 
 def _d0_Coordinator(b: bytes, p: int, e: int) -> tuple[Coordinator, int]:
@@ -541,11 +643,51 @@ def _d3_FindCoordinatorResponse(b: bytes, p: int, e: int) -> tuple[FindCoordinat
     return FindCoordinatorResponse(f_throttle_time_ms, 0, '', 0, '', 0, f_coordinators), p
 
 
+def _ds3_FindCoordinatorResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[FindCoordinatorResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("coordinators: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("coordinators: more elements than bytes")
+    else:
+        l_coordinators: list[Coordinator] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_coordinators, p = _d2_Coordinator(b, p, e)
+            l_coordinators.append(x_coordinators)
+        f_coordinators = l_coordinators
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return FindCoordinatorResponse(f_throttle_time_ms, 0, '', 0, '', 0, f_coordinators), p
+
+
 def _e3_FindCoordinatorResponse(m: FindCoordinatorResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_coordinators = m.coordinators
     put_uvarint(o, len(a_coordinators) + 1)
     for x_coordinators in a_coordinators:
+        _e2_Coordinator(x_coordinators, o)
+    o.append(0)
+
+
+def _es3_FindCoordinatorResponse(m: FindCoordinatorResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_coordinators = m.coordinators
+    put_uvarint(o, len(a_coordinators) + 1)
+    yield len(a_coordinators)
+    for k, x_coordinators in enumerate(a_coordinators):
+        if k & 255 == 255:
+            yield 0
         _e2_Coordinator(x_coordinators, o)
     o.append(0)
 
@@ -587,3 +729,34 @@ def encode_find_coordinator_response(version: int, msg: FindCoordinatorResponse,
     if fn is None:
         raise WireError(f"FindCoordinatorResponse: version {version} is not one of 0-6")
     fn(msg, out)
+
+
+_DECODE_SLICES_FIND_COORDINATOR_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[FindCoordinatorResponse, int]]]] = {
+    4: _ds3_FindCoordinatorResponse,
+    5: _ds3_FindCoordinatorResponse,
+    6: _ds3_FindCoordinatorResponse,
+}
+_ENCODE_SLICES_FIND_COORDINATOR_RESPONSE: dict[int, Callable[[FindCoordinatorResponse, bytearray], Generator[int, None, None]]] = {
+    4: _es3_FindCoordinatorResponse,
+    5: _es3_FindCoordinatorResponse,
+    6: _es3_FindCoordinatorResponse,
+}
+
+
+def decode_find_coordinator_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, FindCoordinatorResponse]:
+    fn = _DECODE_SLICES_FIND_COORDINATOR_RESPONSE.get(version)
+    if fn is None:
+        return decode_find_coordinator_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"FindCoordinatorResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_find_coordinator_response_in_slices(version: int, msg: FindCoordinatorResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_FIND_COORDINATOR_RESPONSE.get(version)
+    if fn is None:
+        encode_find_coordinator_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

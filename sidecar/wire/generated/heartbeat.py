@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -42,6 +42,13 @@ class HeartbeatRequest:
         out = bytearray()
         encode_heartbeat_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, HeartbeatRequest]:
+        return decode_heartbeat_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_heartbeat_request_in_slices(version, self, out)
 
 
 def _d0_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, int]:
@@ -264,6 +271,31 @@ def encode_heartbeat_request(version: int, msg: HeartbeatRequest, out: bytearray
     fn(msg, out)
 
 
+_DECODE_SLICES_HEARTBEAT_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[HeartbeatRequest, int]]]] = {
+}
+_ENCODE_SLICES_HEARTBEAT_REQUEST: dict[int, Callable[[HeartbeatRequest, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_heartbeat_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, HeartbeatRequest]:
+    fn = _DECODE_SLICES_HEARTBEAT_REQUEST.get(version)
+    if fn is None:
+        return decode_heartbeat_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"HeartbeatRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_heartbeat_request_in_slices(version: int, msg: HeartbeatRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_HEARTBEAT_REQUEST.get(version)
+    if fn is None:
+        encode_heartbeat_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class HeartbeatResponse:
     """Kafka 4.3.1 HeartbeatResponse, api key 12, versions 0-4."""
@@ -278,6 +310,13 @@ class HeartbeatResponse:
         out = bytearray()
         encode_heartbeat_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, HeartbeatResponse]:
+        return decode_heartbeat_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_heartbeat_response_in_slices(version, self, out)
 
 
 def _d0_HeartbeatResponse(b: bytes, p: int, e: int) -> tuple[HeartbeatResponse, int]:
@@ -348,3 +387,28 @@ def encode_heartbeat_response(version: int, msg: HeartbeatResponse, out: bytearr
     if fn is None:
         raise WireError(f"HeartbeatResponse: version {version} is not one of 0-4")
     fn(msg, out)
+
+
+_DECODE_SLICES_HEARTBEAT_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[HeartbeatResponse, int]]]] = {
+}
+_ENCODE_SLICES_HEARTBEAT_RESPONSE: dict[int, Callable[[HeartbeatResponse, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_heartbeat_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, HeartbeatResponse]:
+    fn = _DECODE_SLICES_HEARTBEAT_RESPONSE.get(version)
+    if fn is None:
+        return decode_heartbeat_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"HeartbeatResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_heartbeat_response_in_slices(version: int, msg: HeartbeatResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_HEARTBEAT_RESPONSE.get(version)
+    if fn is None:
+        encode_heartbeat_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -57,6 +57,13 @@ class IncrementalAlterConfigsRequest:
         out = bytearray()
         encode_incremental_alter_configs_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, IncrementalAlterConfigsRequest]:
+        return decode_incremental_alter_configs_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_incremental_alter_configs_request_in_slices(version, self, out)
 
 
 def _d0_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]:
@@ -194,6 +201,37 @@ def _d0_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
     return AlterConfigsResource(f_resource_type, f_resource_name, f_configs), p
 
 
+def _ds0_AlterConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AlterConfigsResource, int]]:
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("configs: null where none is allowed")
+    elif n * 5 > e - p:
+        raise WireError("configs: more elements than bytes")
+    else:
+        l_configs: list[AlterableConfig] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_configs, p = _d0_AlterableConfig(b, p, e)
+            l_configs.append(x_configs)
+        f_configs = l_configs
+    return AlterConfigsResource(f_resource_type, f_resource_name, f_configs), p
+
+
 def _e0_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
@@ -204,6 +242,20 @@ def _e0_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     a_configs = m.configs
     o += _p_i(len(a_configs))
     for x_configs in a_configs:
+        _e0_AlterableConfig(x_configs, o)
+
+
+def _es0_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> Generator[int, None, None]:
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_configs = m.configs
+    o += _p_i(len(a_configs))
+    yield len(a_configs)
+    for k, x_configs in enumerate(a_configs):
+        if k & 255 == 255:
+            yield 0
         _e0_AlterableConfig(x_configs, o)
 
 
@@ -246,6 +298,46 @@ def _d1_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
     return AlterConfigsResource(f_resource_type, f_resource_name, f_configs), p
 
 
+def _ds1_AlterConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AlterConfigsResource, int]]:
+    f_resource_type, = _u_b(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("resource_name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("resource_name: past the end")
+        f_resource_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("configs: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("configs: more elements than bytes")
+    else:
+        l_configs: list[AlterableConfig] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_configs, p = _d1_AlterableConfig(b, p, e)
+            l_configs.append(x_configs)
+        f_configs = l_configs
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AlterConfigsResource(f_resource_type, f_resource_name, f_configs), p
+
+
 def _e1_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
@@ -260,6 +352,25 @@ def _e1_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
     a_configs = m.configs
     put_uvarint(o, len(a_configs) + 1)
     for x_configs in a_configs:
+        _e1_AlterableConfig(x_configs, o)
+    o.append(0)
+
+
+def _es1_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> Generator[int, None, None]:
+    o += _p_b(m.resource_type)
+    s = m.resource_name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_configs = m.configs
+    put_uvarint(o, len(a_configs) + 1)
+    yield len(a_configs)
+    for k, x_configs in enumerate(a_configs):
+        if k & 255 == 255:
+            yield 0
         _e1_AlterableConfig(x_configs, o)
     o.append(0)
 
@@ -282,11 +393,43 @@ def _d0_IncrementalAlterConfigsRequest(b: bytes, p: int, e: int) -> tuple[Increm
     return IncrementalAlterConfigsRequest(f_resources, f_validate_only), p
 
 
+def _ds0_IncrementalAlterConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[IncrementalAlterConfigsRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("resources: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("resources: more elements than bytes")
+    else:
+        l_resources: list[AlterConfigsResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_resources, p = yield from _ds0_AlterConfigsResource(b, p, e)
+            l_resources.append(x_resources)
+        f_resources = l_resources
+    f_validate_only, = _u_o(b, p)
+    p += 1
+    return IncrementalAlterConfigsRequest(f_resources, f_validate_only), p
+
+
 def _e0_IncrementalAlterConfigsRequest(m: IncrementalAlterConfigsRequest, o: bytearray) -> None:
     a_resources = m.resources
     o += _p_i(len(a_resources))
     for x_resources in a_resources:
         _e0_AlterConfigsResource(x_resources, o)
+    o += _p_o(m.validate_only)
+
+
+def _es0_IncrementalAlterConfigsRequest(m: IncrementalAlterConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_resources = m.resources
+    o += _p_i(len(a_resources))
+    yield len(a_resources)
+    for k, x_resources in enumerate(a_resources):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_AlterConfigsResource(x_resources, o)
     o += _p_o(m.validate_only)
 
 
@@ -315,11 +458,51 @@ def _d1_IncrementalAlterConfigsRequest(b: bytes, p: int, e: int) -> tuple[Increm
     return IncrementalAlterConfigsRequest(f_resources, f_validate_only), p
 
 
+def _ds1_IncrementalAlterConfigsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[IncrementalAlterConfigsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("resources: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("resources: more elements than bytes")
+    else:
+        l_resources: list[AlterConfigsResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_resources, p = yield from _ds1_AlterConfigsResource(b, p, e)
+            l_resources.append(x_resources)
+        f_resources = l_resources
+    f_validate_only, = _u_o(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return IncrementalAlterConfigsRequest(f_resources, f_validate_only), p
+
+
 def _e1_IncrementalAlterConfigsRequest(m: IncrementalAlterConfigsRequest, o: bytearray) -> None:
     a_resources = m.resources
     put_uvarint(o, len(a_resources) + 1)
     for x_resources in a_resources:
         _e1_AlterConfigsResource(x_resources, o)
+    o += _p_o(m.validate_only)
+    o.append(0)
+
+
+def _es1_IncrementalAlterConfigsRequest(m: IncrementalAlterConfigsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_resources = m.resources
+    put_uvarint(o, len(a_resources) + 1)
+    yield len(a_resources)
+    for k, x_resources in enumerate(a_resources):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_AlterConfigsResource(x_resources, o)
     o += _p_o(m.validate_only)
     o.append(0)
 
@@ -353,6 +536,35 @@ def encode_incremental_alter_configs_request(version: int, msg: IncrementalAlter
     fn(msg, out)
 
 
+_DECODE_SLICES_INCREMENTAL_ALTER_CONFIGS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[IncrementalAlterConfigsRequest, int]]]] = {
+    0: _ds0_IncrementalAlterConfigsRequest,
+    1: _ds1_IncrementalAlterConfigsRequest,
+}
+_ENCODE_SLICES_INCREMENTAL_ALTER_CONFIGS_REQUEST: dict[int, Callable[[IncrementalAlterConfigsRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_IncrementalAlterConfigsRequest,
+    1: _es1_IncrementalAlterConfigsRequest,
+}
+
+
+def decode_incremental_alter_configs_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, IncrementalAlterConfigsRequest]:
+    fn = _DECODE_SLICES_INCREMENTAL_ALTER_CONFIGS_REQUEST.get(version)
+    if fn is None:
+        return decode_incremental_alter_configs_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"IncrementalAlterConfigsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_incremental_alter_configs_request_in_slices(version: int, msg: IncrementalAlterConfigsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_INCREMENTAL_ALTER_CONFIGS_REQUEST.get(version)
+    if fn is None:
+        encode_incremental_alter_configs_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class AlterConfigsResourceResponse:
     error_code: int = 0
@@ -375,6 +587,13 @@ class IncrementalAlterConfigsResponse:
         out = bytearray()
         encode_incremental_alter_configs_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, IncrementalAlterConfigsResponse]:
+        return decode_incremental_alter_configs_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_incremental_alter_configs_response_in_slices(version, self, out)
 
 
 def _d0_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterConfigsResourceResponse, int]:
@@ -508,11 +727,43 @@ def _d0_IncrementalAlterConfigsResponse(b: bytes, p: int, e: int) -> tuple[Incre
     return IncrementalAlterConfigsResponse(f_throttle_time_ms, f_responses), p
 
 
+def _ds0_IncrementalAlterConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[IncrementalAlterConfigsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("responses: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("responses: more elements than bytes")
+    else:
+        l_responses: list[AlterConfigsResourceResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_responses, p = _d0_AlterConfigsResourceResponse(b, p, e)
+            l_responses.append(x_responses)
+        f_responses = l_responses
+    return IncrementalAlterConfigsResponse(f_throttle_time_ms, f_responses), p
+
+
 def _e0_IncrementalAlterConfigsResponse(m: IncrementalAlterConfigsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_responses = m.responses
     o += _p_i(len(a_responses))
     for x_responses in a_responses:
+        _e0_AlterConfigsResourceResponse(x_responses, o)
+
+
+def _es0_IncrementalAlterConfigsResponse(m: IncrementalAlterConfigsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_responses = m.responses
+    o += _p_i(len(a_responses))
+    yield len(a_responses)
+    for k, x_responses in enumerate(a_responses):
+        if k & 255 == 255:
+            yield 0
         _e0_AlterConfigsResourceResponse(x_responses, o)
 
 
@@ -541,11 +792,51 @@ def _d1_IncrementalAlterConfigsResponse(b: bytes, p: int, e: int) -> tuple[Incre
     return IncrementalAlterConfigsResponse(f_throttle_time_ms, f_responses), p
 
 
+def _ds1_IncrementalAlterConfigsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[IncrementalAlterConfigsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("responses: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("responses: more elements than bytes")
+    else:
+        l_responses: list[AlterConfigsResourceResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_responses, p = _d1_AlterConfigsResourceResponse(b, p, e)
+            l_responses.append(x_responses)
+        f_responses = l_responses
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return IncrementalAlterConfigsResponse(f_throttle_time_ms, f_responses), p
+
+
 def _e1_IncrementalAlterConfigsResponse(m: IncrementalAlterConfigsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_responses = m.responses
     put_uvarint(o, len(a_responses) + 1)
     for x_responses in a_responses:
+        _e1_AlterConfigsResourceResponse(x_responses, o)
+    o.append(0)
+
+
+def _es1_IncrementalAlterConfigsResponse(m: IncrementalAlterConfigsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_responses = m.responses
+    put_uvarint(o, len(a_responses) + 1)
+    yield len(a_responses)
+    for k, x_responses in enumerate(a_responses):
+        if k & 255 == 255:
+            yield 0
         _e1_AlterConfigsResourceResponse(x_responses, o)
     o.append(0)
 
@@ -577,3 +868,32 @@ def encode_incremental_alter_configs_response(version: int, msg: IncrementalAlte
     if fn is None:
         raise WireError(f"IncrementalAlterConfigsResponse: version {version} is not one of 0-1")
     fn(msg, out)
+
+
+_DECODE_SLICES_INCREMENTAL_ALTER_CONFIGS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[IncrementalAlterConfigsResponse, int]]]] = {
+    0: _ds0_IncrementalAlterConfigsResponse,
+    1: _ds1_IncrementalAlterConfigsResponse,
+}
+_ENCODE_SLICES_INCREMENTAL_ALTER_CONFIGS_RESPONSE: dict[int, Callable[[IncrementalAlterConfigsResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_IncrementalAlterConfigsResponse,
+    1: _es1_IncrementalAlterConfigsResponse,
+}
+
+
+def decode_incremental_alter_configs_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, IncrementalAlterConfigsResponse]:
+    fn = _DECODE_SLICES_INCREMENTAL_ALTER_CONFIGS_RESPONSE.get(version)
+    if fn is None:
+        return decode_incremental_alter_configs_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"IncrementalAlterConfigsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_incremental_alter_configs_response_in_slices(version: int, msg: IncrementalAlterConfigsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_INCREMENTAL_ALTER_CONFIGS_RESPONSE.get(version)
+    if fn is None:
+        encode_incremental_alter_configs_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

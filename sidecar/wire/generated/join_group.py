@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -61,6 +61,13 @@ class JoinGroupRequest:
         out = bytearray()
         encode_join_group_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, JoinGroupRequest]:
+        return decode_join_group_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_join_group_request_in_slices(version, self, out)
 
 
 def _d0_JoinGroupRequestProtocol(b: bytes, p: int, e: int) -> tuple[JoinGroupRequestProtocol, int]:
@@ -200,6 +207,57 @@ def _d0_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     return JoinGroupRequest(f_group_id, f_session_timeout_ms, -1, f_member_id, None, f_protocol_type, f_protocols, None), p
 
 
+def _ds0_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_session_timeout_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("protocols: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("protocols: more elements than bytes")
+    else:
+        l_protocols: list[JoinGroupRequestProtocol] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_protocols, p = _d0_JoinGroupRequestProtocol(b, p, e)
+            l_protocols.append(x_protocols)
+        f_protocols = l_protocols
+    return JoinGroupRequest(f_group_id, f_session_timeout_ms, -1, f_member_id, None, f_protocol_type, f_protocols, None), p
+
+
 def _e0_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -220,6 +278,26 @@ def _e0_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     a_protocols = m.protocols
     o += _p_i(len(a_protocols))
     for x_protocols in a_protocols:
+        _e0_JoinGroupRequestProtocol(x_protocols, o)
+
+
+def _es0_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.session_timeout_ms)
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.protocol_type.encode()
+    o += _p_h(len(s))
+    o += s
+    a_protocols = m.protocols
+    o += _p_i(len(a_protocols))
+    yield len(a_protocols)
+    for k, x_protocols in enumerate(a_protocols):
+        if k & 255 == 255:
+            yield 0
         _e0_JoinGroupRequestProtocol(x_protocols, o)
 
 
@@ -271,6 +349,57 @@ def _d1_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     return JoinGroupRequest(f_group_id, f_session_timeout_ms, f_rebalance_timeout_ms, f_member_id, None, f_protocol_type, f_protocols, None), p
 
 
+def _ds1_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
+    p += 8
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("protocols: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("protocols: more elements than bytes")
+    else:
+        l_protocols: list[JoinGroupRequestProtocol] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_protocols, p = _d0_JoinGroupRequestProtocol(b, p, e)
+            l_protocols.append(x_protocols)
+        f_protocols = l_protocols
+    return JoinGroupRequest(f_group_id, f_session_timeout_ms, f_rebalance_timeout_ms, f_member_id, None, f_protocol_type, f_protocols, None), p
+
+
 def _e1_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -291,6 +420,26 @@ def _e1_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     a_protocols = m.protocols
     o += _p_i(len(a_protocols))
     for x_protocols in a_protocols:
+        _e0_JoinGroupRequestProtocol(x_protocols, o)
+
+
+def _es1_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.protocol_type.encode()
+    o += _p_h(len(s))
+    o += s
+    a_protocols = m.protocols
+    o += _p_i(len(a_protocols))
+    yield len(a_protocols)
+    for k, x_protocols in enumerate(a_protocols):
+        if k & 255 == 255:
+            yield 0
         _e0_JoinGroupRequestProtocol(x_protocols, o)
 
 
@@ -352,6 +501,67 @@ def _d2_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     return JoinGroupRequest(f_group_id, f_session_timeout_ms, f_rebalance_timeout_ms, f_member_id, f_group_instance_id, f_protocol_type, f_protocols, None), p
 
 
+def _ds2_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
+    p += 8
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("protocols: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("protocols: more elements than bytes")
+    else:
+        l_protocols: list[JoinGroupRequestProtocol] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_protocols, p = _d0_JoinGroupRequestProtocol(b, p, e)
+            l_protocols.append(x_protocols)
+        f_protocols = l_protocols
+    return JoinGroupRequest(f_group_id, f_session_timeout_ms, f_rebalance_timeout_ms, f_member_id, f_group_instance_id, f_protocol_type, f_protocols, None), p
+
+
 def _e2_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -380,6 +590,32 @@ def _e2_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     a_protocols = m.protocols
     o += _p_i(len(a_protocols))
     for x_protocols in a_protocols:
+        _e0_JoinGroupRequestProtocol(x_protocols, o)
+
+
+def _es2_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    if m.group_instance_id is None:
+        o += _p_h(-1)
+    else:
+        s = m.group_instance_id.encode()
+        o += _p_h(len(s))
+        o += s
+    s = m.protocol_type.encode()
+    o += _p_h(len(s))
+    o += s
+    a_protocols = m.protocols
+    o += _p_i(len(a_protocols))
+    yield len(a_protocols)
+    for k, x_protocols in enumerate(a_protocols):
+        if k & 255 == 255:
+            yield 0
         _e0_JoinGroupRequestProtocol(x_protocols, o)
 
 
@@ -464,6 +700,82 @@ def _d3_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     return JoinGroupRequest(f_group_id, f_session_timeout_ms, f_rebalance_timeout_ms, f_member_id, f_group_instance_id, f_protocol_type, f_protocols, None), p
 
 
+def _ds3_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
+    p += 8
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("protocols: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("protocols: more elements than bytes")
+    else:
+        l_protocols: list[JoinGroupRequestProtocol] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_protocols, p = _d1_JoinGroupRequestProtocol(b, p, e)
+            l_protocols.append(x_protocols)
+        f_protocols = l_protocols
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return JoinGroupRequest(f_group_id, f_session_timeout_ms, f_rebalance_timeout_ms, f_member_id, f_group_instance_id, f_protocol_type, f_protocols, None), p
+
+
 def _e3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -508,6 +820,49 @@ def _e3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     a_protocols = m.protocols
     put_uvarint(o, len(a_protocols) + 1)
     for x_protocols in a_protocols:
+        _e1_JoinGroupRequestProtocol(x_protocols, o)
+    o.append(0)
+
+
+def _es3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.group_instance_id is None:
+        o.append(0)
+    else:
+        s = m.group_instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    s = m.protocol_type.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_protocols = m.protocols
+    put_uvarint(o, len(a_protocols) + 1)
+    yield len(a_protocols)
+    for k, x_protocols in enumerate(a_protocols):
+        if k & 255 == 255:
+            yield 0
         _e1_JoinGroupRequestProtocol(x_protocols, o)
     o.append(0)
 
@@ -607,6 +962,94 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
     return JoinGroupRequest(f_group_id, f_session_timeout_ms, f_rebalance_timeout_ms, f_member_id, f_group_instance_id, f_protocol_type, f_protocols, f_reason), p
 
 
+def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
+    p += 8
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("protocol_type: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("protocols: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("protocols: more elements than bytes")
+    else:
+        l_protocols: list[JoinGroupRequestProtocol] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_protocols, p = _d1_JoinGroupRequestProtocol(b, p, e)
+            l_protocols.append(x_protocols)
+        f_protocols = l_protocols
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_reason: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("reason: past the end")
+        f_reason = b[p:q].decode()
+        p = q
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return JoinGroupRequest(f_group_id, f_session_timeout_ms, f_rebalance_timeout_ms, f_member_id, f_group_instance_id, f_protocol_type, f_protocols, f_reason), p
+
+
 def _e4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -667,6 +1110,59 @@ def _e4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
     o.append(0)
 
 
+def _es4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.group_instance_id is None:
+        o.append(0)
+    else:
+        s = m.group_instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    s = m.protocol_type.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_protocols = m.protocols
+    put_uvarint(o, len(a_protocols) + 1)
+    yield len(a_protocols)
+    for k, x_protocols in enumerate(a_protocols):
+        if k & 255 == 255:
+            yield 0
+        _e1_JoinGroupRequestProtocol(x_protocols, o)
+    if m.reason is None:
+        o.append(0)
+    else:
+        s = m.reason.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o.append(0)
+
+
 JOIN_GROUP_REQUEST_VERSIONS = (0, 9)
 JOIN_GROUP_REQUEST_FLEXIBLE_FROM = 6
 _DECODE_JOIN_GROUP_REQUEST: dict[int, Callable[[bytes, int, int], tuple[JoinGroupRequest, int]]] = {
@@ -712,6 +1208,51 @@ def encode_join_group_request(version: int, msg: JoinGroupRequest, out: bytearra
     fn(msg, out)
 
 
+_DECODE_SLICES_JOIN_GROUP_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[JoinGroupRequest, int]]]] = {
+    0: _ds0_JoinGroupRequest,
+    1: _ds1_JoinGroupRequest,
+    2: _ds1_JoinGroupRequest,
+    3: _ds1_JoinGroupRequest,
+    4: _ds1_JoinGroupRequest,
+    5: _ds2_JoinGroupRequest,
+    6: _ds3_JoinGroupRequest,
+    7: _ds3_JoinGroupRequest,
+    8: _ds4_JoinGroupRequest,
+    9: _ds4_JoinGroupRequest,
+}
+_ENCODE_SLICES_JOIN_GROUP_REQUEST: dict[int, Callable[[JoinGroupRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_JoinGroupRequest,
+    1: _es1_JoinGroupRequest,
+    2: _es1_JoinGroupRequest,
+    3: _es1_JoinGroupRequest,
+    4: _es1_JoinGroupRequest,
+    5: _es2_JoinGroupRequest,
+    6: _es3_JoinGroupRequest,
+    7: _es3_JoinGroupRequest,
+    8: _es4_JoinGroupRequest,
+    9: _es4_JoinGroupRequest,
+}
+
+
+def decode_join_group_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, JoinGroupRequest]:
+    fn = _DECODE_SLICES_JOIN_GROUP_REQUEST.get(version)
+    if fn is None:
+        return decode_join_group_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"JoinGroupRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_join_group_request_in_slices(version: int, msg: JoinGroupRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_JOIN_GROUP_REQUEST.get(version)
+    if fn is None:
+        encode_join_group_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class JoinGroupResponseMember:
     member_id: str = ''
@@ -740,6 +1281,13 @@ class JoinGroupResponse:
         out = bytearray()
         encode_join_group_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, JoinGroupResponse]:
+        return decode_join_group_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_join_group_response_in_slices(version, self, out)
 
 
 def _d0_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResponseMember, int]:
@@ -958,6 +1506,57 @@ def _d0_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     return JoinGroupResponse(0, f_error_code, f_generation_id, None, f_protocol_name, f_leader, False, f_member_id, f_members), p
 
 
+def _ds0_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupResponse, int]]:
+    f_error_code, f_generation_id = _u_hi(b, p)
+    p += 6
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_name: past the end")
+        f_protocol_name = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("leader: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("leader: past the end")
+        f_leader = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[JoinGroupResponseMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d0_JoinGroupResponseMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    return JoinGroupResponse(0, f_error_code, f_generation_id, None, f_protocol_name, f_leader, False, f_member_id, f_members), p
+
+
 def _e0_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     o += _p_hi(m.error_code, m.generation_id)
     if m.protocol_name is None:
@@ -980,6 +1579,28 @@ def _e0_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     a_members = m.members
     o += _p_i(len(a_members))
     for x_members in a_members:
+        _e0_JoinGroupResponseMember(x_members, o)
+
+
+def _es0_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_hi(m.error_code, m.generation_id)
+    if m.protocol_name is None:
+        raise WireError("protocol_name: null where none is allowed")
+    s = m.protocol_name.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.leader.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_members = m.members
+    o += _p_i(len(a_members))
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e0_JoinGroupResponseMember(x_members, o)
 
 
@@ -1031,6 +1652,57 @@ def _d1_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, None, f_protocol_name, f_leader, False, f_member_id, f_members), p
 
 
+def _ds1_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupResponse, int]]:
+    f_throttle_time_ms, f_error_code, f_generation_id = _u_ihi(b, p)
+    p += 10
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_name: past the end")
+        f_protocol_name = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("leader: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("leader: past the end")
+        f_leader = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[JoinGroupResponseMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d0_JoinGroupResponseMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, None, f_protocol_name, f_leader, False, f_member_id, f_members), p
+
+
 def _e1_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
     if m.protocol_name is None:
@@ -1053,6 +1725,28 @@ def _e1_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     a_members = m.members
     o += _p_i(len(a_members))
     for x_members in a_members:
+        _e0_JoinGroupResponseMember(x_members, o)
+
+
+def _es1_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
+    if m.protocol_name is None:
+        raise WireError("protocol_name: null where none is allowed")
+    s = m.protocol_name.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.leader.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_members = m.members
+    o += _p_i(len(a_members))
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e0_JoinGroupResponseMember(x_members, o)
 
 
@@ -1104,6 +1798,57 @@ def _d2_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, None, f_protocol_name, f_leader, False, f_member_id, f_members), p
 
 
+def _ds2_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupResponse, int]]:
+    f_throttle_time_ms, f_error_code, f_generation_id = _u_ihi(b, p)
+    p += 10
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("protocol_name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("protocol_name: past the end")
+        f_protocol_name = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("leader: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("leader: past the end")
+        f_leader = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 8 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[JoinGroupResponseMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d1_JoinGroupResponseMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, None, f_protocol_name, f_leader, False, f_member_id, f_members), p
+
+
 def _e2_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
     if m.protocol_name is None:
@@ -1126,6 +1871,28 @@ def _e2_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     a_members = m.members
     o += _p_i(len(a_members))
     for x_members in a_members:
+        _e1_JoinGroupResponseMember(x_members, o)
+
+
+def _es2_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
+    if m.protocol_name is None:
+        raise WireError("protocol_name: null where none is allowed")
+    s = m.protocol_name.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.leader.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_members = m.members
+    o += _p_i(len(a_members))
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e1_JoinGroupResponseMember(x_members, o)
 
 
@@ -1196,6 +1963,70 @@ def _d3_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, None, f_protocol_name, f_leader, False, f_member_id, f_members), p
 
 
+def _ds3_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupResponse, int]]:
+    f_throttle_time_ms, f_error_code, f_generation_id = _u_ihi(b, p)
+    p += 10
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("protocol_name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_name: past the end")
+        f_protocol_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("leader: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("leader: past the end")
+        f_leader = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[JoinGroupResponseMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d2_JoinGroupResponseMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, None, f_protocol_name, f_leader, False, f_member_id, f_members), p
+
+
 def _e3_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
     if m.protocol_name is None:
@@ -1230,6 +2061,41 @@ def _e3_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     a_members = m.members
     put_uvarint(o, len(a_members) + 1)
     for x_members in a_members:
+        _e2_JoinGroupResponseMember(x_members, o)
+    o.append(0)
+
+
+def _es3_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
+    if m.protocol_name is None:
+        raise WireError("protocol_name: null where none is allowed")
+    s = m.protocol_name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.leader.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e2_JoinGroupResponseMember(x_members, o)
     o.append(0)
 
@@ -1315,6 +2181,82 @@ def _d4_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, f_protocol_type, f_protocol_name, f_leader, False, f_member_id, f_members), p
 
 
+def _ds4_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupResponse, int]]:
+    f_throttle_time_ms, f_error_code, f_generation_id = _u_ihi(b, p)
+    p += 10
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_protocol_type: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_protocol_name: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_name: past the end")
+        f_protocol_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("leader: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("leader: past the end")
+        f_leader = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[JoinGroupResponseMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d2_JoinGroupResponseMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, f_protocol_type, f_protocol_name, f_leader, False, f_member_id, f_members), p
+
+
 def _e4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
     if m.protocol_type is None:
@@ -1362,6 +2304,52 @@ def _e4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     a_members = m.members
     put_uvarint(o, len(a_members) + 1)
     for x_members in a_members:
+        _e2_JoinGroupResponseMember(x_members, o)
+    o.append(0)
+
+
+def _es4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
+    if m.protocol_type is None:
+        o.append(0)
+    else:
+        s = m.protocol_type.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.protocol_name is None:
+        o.append(0)
+    else:
+        s = m.protocol_name.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    s = m.leader.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e2_JoinGroupResponseMember(x_members, o)
     o.append(0)
 
@@ -1449,6 +2437,84 @@ def _d5_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
     return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, f_protocol_type, f_protocol_name, f_leader, f_skip_assignment, f_member_id, f_members), p
 
 
+def _ds5_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[JoinGroupResponse, int]]:
+    f_throttle_time_ms, f_error_code, f_generation_id = _u_ihi(b, p)
+    p += 10
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_protocol_type: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_protocol_name: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_name: past the end")
+        f_protocol_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("leader: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("leader: past the end")
+        f_leader = b[p:q].decode()
+        p = q
+    f_skip_assignment, = _u_o(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[JoinGroupResponseMember] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d2_JoinGroupResponseMember(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return JoinGroupResponse(f_throttle_time_ms, f_error_code, f_generation_id, f_protocol_type, f_protocol_name, f_leader, f_skip_assignment, f_member_id, f_members), p
+
+
 def _e5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
     if m.protocol_type is None:
@@ -1501,6 +2567,53 @@ def _e5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> None:
     o.append(0)
 
 
+def _es5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ihi(m.throttle_time_ms, m.error_code, m.generation_id)
+    if m.protocol_type is None:
+        o.append(0)
+    else:
+        s = m.protocol_type.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.protocol_name is None:
+        o.append(0)
+    else:
+        s = m.protocol_name.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    s = m.leader.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_o(m.skip_assignment)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
+        _e2_JoinGroupResponseMember(x_members, o)
+    o.append(0)
+
+
 JOIN_GROUP_RESPONSE_VERSIONS = (0, 9)
 JOIN_GROUP_RESPONSE_FLEXIBLE_FROM = 6
 _DECODE_JOIN_GROUP_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[JoinGroupResponse, int]]] = {
@@ -1544,3 +2657,48 @@ def encode_join_group_response(version: int, msg: JoinGroupResponse, out: bytear
     if fn is None:
         raise WireError(f"JoinGroupResponse: version {version} is not one of 0-9")
     fn(msg, out)
+
+
+_DECODE_SLICES_JOIN_GROUP_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[JoinGroupResponse, int]]]] = {
+    0: _ds0_JoinGroupResponse,
+    1: _ds0_JoinGroupResponse,
+    2: _ds1_JoinGroupResponse,
+    3: _ds1_JoinGroupResponse,
+    4: _ds1_JoinGroupResponse,
+    5: _ds2_JoinGroupResponse,
+    6: _ds3_JoinGroupResponse,
+    7: _ds4_JoinGroupResponse,
+    8: _ds4_JoinGroupResponse,
+    9: _ds5_JoinGroupResponse,
+}
+_ENCODE_SLICES_JOIN_GROUP_RESPONSE: dict[int, Callable[[JoinGroupResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_JoinGroupResponse,
+    1: _es0_JoinGroupResponse,
+    2: _es1_JoinGroupResponse,
+    3: _es1_JoinGroupResponse,
+    4: _es1_JoinGroupResponse,
+    5: _es2_JoinGroupResponse,
+    6: _es3_JoinGroupResponse,
+    7: _es4_JoinGroupResponse,
+    8: _es4_JoinGroupResponse,
+    9: _es5_JoinGroupResponse,
+}
+
+
+def decode_join_group_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, JoinGroupResponse]:
+    fn = _DECODE_SLICES_JOIN_GROUP_RESPONSE.get(version)
+    if fn is None:
+        return decode_join_group_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"JoinGroupResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_join_group_response_in_slices(version: int, msg: JoinGroupResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_JOIN_GROUP_RESPONSE.get(version)
+    if fn is None:
+        encode_join_group_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -48,6 +48,13 @@ class LeaveGroupRequest:
         out = bytearray()
         encode_leave_group_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, LeaveGroupRequest]:
+        return decode_leave_group_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_leave_group_request_in_slices(version, self, out)
 
 
 def _d0_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
@@ -309,6 +316,35 @@ def _d1_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
     return LeaveGroupRequest(f_group_id, '', f_members), p
 
 
+def _ds1_LeaveGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[LeaveGroupRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[MemberIdentity] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d1_MemberIdentity(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    return LeaveGroupRequest(f_group_id, '', f_members), p
+
+
 def _e1_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -318,6 +354,19 @@ def _e1_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     a_members = m.members
     o += _p_i(len(a_members))
     for x_members in a_members:
+        _e1_MemberIdentity(x_members, o)
+
+
+def _es1_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_members = m.members
+    o += _p_i(len(a_members))
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e1_MemberIdentity(x_members, o)
 
 
@@ -358,6 +407,44 @@ def _d2_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
     return LeaveGroupRequest(f_group_id, '', f_members), p
 
 
+def _ds2_LeaveGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[LeaveGroupRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[MemberIdentity] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d2_MemberIdentity(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return LeaveGroupRequest(f_group_id, '', f_members), p
+
+
 def _e2_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -371,6 +458,24 @@ def _e2_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     a_members = m.members
     put_uvarint(o, len(a_members) + 1)
     for x_members in a_members:
+        _e2_MemberIdentity(x_members, o)
+    o.append(0)
+
+
+def _es2_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e2_MemberIdentity(x_members, o)
     o.append(0)
 
@@ -412,6 +517,44 @@ def _d3_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
     return LeaveGroupRequest(f_group_id, '', f_members), p
 
 
+def _ds3_LeaveGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[LeaveGroupRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[MemberIdentity] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d3_MemberIdentity(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return LeaveGroupRequest(f_group_id, '', f_members), p
+
+
 def _e3_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -425,6 +568,24 @@ def _e3_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
     a_members = m.members
     put_uvarint(o, len(a_members) + 1)
     for x_members in a_members:
+        _e3_MemberIdentity(x_members, o)
+    o.append(0)
+
+
+def _es3_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e3_MemberIdentity(x_members, o)
     o.append(0)
 
@@ -466,6 +627,37 @@ def encode_leave_group_request(version: int, msg: LeaveGroupRequest, out: bytear
     fn(msg, out)
 
 
+_DECODE_SLICES_LEAVE_GROUP_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[LeaveGroupRequest, int]]]] = {
+    3: _ds1_LeaveGroupRequest,
+    4: _ds2_LeaveGroupRequest,
+    5: _ds3_LeaveGroupRequest,
+}
+_ENCODE_SLICES_LEAVE_GROUP_REQUEST: dict[int, Callable[[LeaveGroupRequest, bytearray], Generator[int, None, None]]] = {
+    3: _es1_LeaveGroupRequest,
+    4: _es2_LeaveGroupRequest,
+    5: _es3_LeaveGroupRequest,
+}
+
+
+def decode_leave_group_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, LeaveGroupRequest]:
+    fn = _DECODE_SLICES_LEAVE_GROUP_REQUEST.get(version)
+    if fn is None:
+        return decode_leave_group_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"LeaveGroupRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_leave_group_request_in_slices(version: int, msg: LeaveGroupRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LEAVE_GROUP_REQUEST.get(version)
+    if fn is None:
+        encode_leave_group_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class MemberResponse:
     member_id: str = ''
@@ -488,6 +680,13 @@ class LeaveGroupResponse:
         out = bytearray()
         encode_leave_group_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, LeaveGroupResponse]:
+        return decode_leave_group_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_leave_group_response_in_slices(version, self, out)
 
 
 def _d0_MemberResponse(b: bytes, p: int, e: int) -> tuple[MemberResponse, int]:
@@ -643,11 +842,43 @@ def _d2_LeaveGroupResponse(b: bytes, p: int, e: int) -> tuple[LeaveGroupResponse
     return LeaveGroupResponse(f_throttle_time_ms, f_error_code, f_members), p
 
 
+def _ds2_LeaveGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[LeaveGroupResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[MemberResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d1_MemberResponse(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    return LeaveGroupResponse(f_throttle_time_ms, f_error_code, f_members), p
+
+
 def _e2_LeaveGroupResponse(m: LeaveGroupResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_members = m.members
     o += _p_i(len(a_members))
     for x_members in a_members:
+        _e1_MemberResponse(x_members, o)
+
+
+def _es2_LeaveGroupResponse(m: LeaveGroupResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_members = m.members
+    o += _p_i(len(a_members))
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e1_MemberResponse(x_members, o)
 
 
@@ -676,11 +907,51 @@ def _d3_LeaveGroupResponse(b: bytes, p: int, e: int) -> tuple[LeaveGroupResponse
     return LeaveGroupResponse(f_throttle_time_ms, f_error_code, f_members), p
 
 
+def _ds3_LeaveGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[LeaveGroupResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("members: null where none is allowed")
+    elif n * 5 > e - p:
+        raise WireError("members: more elements than bytes")
+    else:
+        l_members: list[MemberResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_members, p = _d2_MemberResponse(b, p, e)
+            l_members.append(x_members)
+        f_members = l_members
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return LeaveGroupResponse(f_throttle_time_ms, f_error_code, f_members), p
+
+
 def _e3_LeaveGroupResponse(m: LeaveGroupResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_members = m.members
     put_uvarint(o, len(a_members) + 1)
     for x_members in a_members:
+        _e2_MemberResponse(x_members, o)
+    o.append(0)
+
+
+def _es3_LeaveGroupResponse(m: LeaveGroupResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_members = m.members
+    put_uvarint(o, len(a_members) + 1)
+    yield len(a_members)
+    for k, x_members in enumerate(a_members):
+        if k & 255 == 255:
+            yield 0
         _e2_MemberResponse(x_members, o)
     o.append(0)
 
@@ -720,3 +991,34 @@ def encode_leave_group_response(version: int, msg: LeaveGroupResponse, out: byte
     if fn is None:
         raise WireError(f"LeaveGroupResponse: version {version} is not one of 0-5")
     fn(msg, out)
+
+
+_DECODE_SLICES_LEAVE_GROUP_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[LeaveGroupResponse, int]]]] = {
+    3: _ds2_LeaveGroupResponse,
+    4: _ds3_LeaveGroupResponse,
+    5: _ds3_LeaveGroupResponse,
+}
+_ENCODE_SLICES_LEAVE_GROUP_RESPONSE: dict[int, Callable[[LeaveGroupResponse, bytearray], Generator[int, None, None]]] = {
+    3: _es2_LeaveGroupResponse,
+    4: _es3_LeaveGroupResponse,
+    5: _es3_LeaveGroupResponse,
+}
+
+
+def decode_leave_group_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, LeaveGroupResponse]:
+    fn = _DECODE_SLICES_LEAVE_GROUP_RESPONSE.get(version)
+    if fn is None:
+        return decode_leave_group_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"LeaveGroupResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_leave_group_response_in_slices(version: int, msg: LeaveGroupResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LEAVE_GROUP_RESPONSE.get(version)
+    if fn is None:
+        encode_leave_group_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

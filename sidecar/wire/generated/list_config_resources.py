@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -37,6 +37,13 @@ class ListConfigResourcesRequest:
         encode_list_config_resources_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListConfigResourcesRequest]:
+        return decode_list_config_resources_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_list_config_resources_request_in_slices(version, self, out)
+
 
 def _d0_ListConfigResourcesRequest(b: bytes, p: int, e: int) -> tuple[ListConfigResourcesRequest, int]:
     if b[p] == 0:
@@ -61,6 +68,27 @@ def _d1_ListConfigResourcesRequest(b: bytes, p: int, e: int) -> tuple[ListConfig
     elif n > e - p:
         raise WireError("resource_types: more elements than bytes")
     else:
+        f_resource_types = list(Struct(f'>{n}b').unpack_from(b, p))
+        p += n * 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListConfigResourcesRequest(f_resource_types), p
+
+
+def _ds1_ListConfigResourcesRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListConfigResourcesRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("resource_types: null where none is allowed")
+    elif n > e - p:
+        raise WireError("resource_types: more elements than bytes")
+    else:
+        yield n
         f_resource_types = list(Struct(f'>{n}b').unpack_from(b, p))
         p += n * 1
     if b[p] == 0:
@@ -106,6 +134,32 @@ def encode_list_config_resources_request(version: int, msg: ListConfigResourcesR
     fn(msg, out)
 
 
+_DECODE_SLICES_LIST_CONFIG_RESOURCES_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ListConfigResourcesRequest, int]]]] = {
+    1: _ds1_ListConfigResourcesRequest,
+}
+_ENCODE_SLICES_LIST_CONFIG_RESOURCES_REQUEST: dict[int, Callable[[ListConfigResourcesRequest, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_list_config_resources_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListConfigResourcesRequest]:
+    fn = _DECODE_SLICES_LIST_CONFIG_RESOURCES_REQUEST.get(version)
+    if fn is None:
+        return decode_list_config_resources_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ListConfigResourcesRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_list_config_resources_request_in_slices(version: int, msg: ListConfigResourcesRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LIST_CONFIG_RESOURCES_REQUEST.get(version)
+    if fn is None:
+        encode_list_config_resources_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class ConfigResource:
     resource_name: str = ''
@@ -127,6 +181,13 @@ class ListConfigResourcesResponse:
         out = bytearray()
         encode_list_config_resources_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListConfigResourcesResponse]:
+        return decode_list_config_resources_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_list_config_resources_response_in_slices(version, self, out)
 
 
 def _d0_ConfigResource(b: bytes, p: int, e: int) -> tuple[ConfigResource, int]:
@@ -227,11 +288,51 @@ def _d0_ListConfigResourcesResponse(b: bytes, p: int, e: int) -> tuple[ListConfi
     return ListConfigResourcesResponse(f_throttle_time_ms, f_error_code, f_config_resources), p
 
 
+def _ds0_ListConfigResourcesResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListConfigResourcesResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("config_resources: null where none is allowed")
+    elif n * 2 > e - p:
+        raise WireError("config_resources: more elements than bytes")
+    else:
+        l_config_resources: list[ConfigResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_config_resources, p = _d0_ConfigResource(b, p, e)
+            l_config_resources.append(x_config_resources)
+        f_config_resources = l_config_resources
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListConfigResourcesResponse(f_throttle_time_ms, f_error_code, f_config_resources), p
+
+
 def _e0_ListConfigResourcesResponse(m: ListConfigResourcesResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_config_resources = m.config_resources
     put_uvarint(o, len(a_config_resources) + 1)
     for x_config_resources in a_config_resources:
+        _e0_ConfigResource(x_config_resources, o)
+    o.append(0)
+
+
+def _es0_ListConfigResourcesResponse(m: ListConfigResourcesResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_config_resources = m.config_resources
+    put_uvarint(o, len(a_config_resources) + 1)
+    yield len(a_config_resources)
+    for k, x_config_resources in enumerate(a_config_resources):
+        if k & 255 == 255:
+            yield 0
         _e0_ConfigResource(x_config_resources, o)
     o.append(0)
 
@@ -261,11 +362,51 @@ def _d1_ListConfigResourcesResponse(b: bytes, p: int, e: int) -> tuple[ListConfi
     return ListConfigResourcesResponse(f_throttle_time_ms, f_error_code, f_config_resources), p
 
 
+def _ds1_ListConfigResourcesResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListConfigResourcesResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("config_resources: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("config_resources: more elements than bytes")
+    else:
+        l_config_resources: list[ConfigResource] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_config_resources, p = _d1_ConfigResource(b, p, e)
+            l_config_resources.append(x_config_resources)
+        f_config_resources = l_config_resources
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListConfigResourcesResponse(f_throttle_time_ms, f_error_code, f_config_resources), p
+
+
 def _e1_ListConfigResourcesResponse(m: ListConfigResourcesResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_config_resources = m.config_resources
     put_uvarint(o, len(a_config_resources) + 1)
     for x_config_resources in a_config_resources:
+        _e1_ConfigResource(x_config_resources, o)
+    o.append(0)
+
+
+def _es1_ListConfigResourcesResponse(m: ListConfigResourcesResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_config_resources = m.config_resources
+    put_uvarint(o, len(a_config_resources) + 1)
+    yield len(a_config_resources)
+    for k, x_config_resources in enumerate(a_config_resources):
+        if k & 255 == 255:
+            yield 0
         _e1_ConfigResource(x_config_resources, o)
     o.append(0)
 
@@ -297,3 +438,32 @@ def encode_list_config_resources_response(version: int, msg: ListConfigResources
     if fn is None:
         raise WireError(f"ListConfigResourcesResponse: version {version} is not one of 0-1")
     fn(msg, out)
+
+
+_DECODE_SLICES_LIST_CONFIG_RESOURCES_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ListConfigResourcesResponse, int]]]] = {
+    0: _ds0_ListConfigResourcesResponse,
+    1: _ds1_ListConfigResourcesResponse,
+}
+_ENCODE_SLICES_LIST_CONFIG_RESOURCES_RESPONSE: dict[int, Callable[[ListConfigResourcesResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_ListConfigResourcesResponse,
+    1: _es1_ListConfigResourcesResponse,
+}
+
+
+def decode_list_config_resources_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListConfigResourcesResponse]:
+    fn = _DECODE_SLICES_LIST_CONFIG_RESOURCES_RESPONSE.get(version)
+    if fn is None:
+        return decode_list_config_resources_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ListConfigResourcesResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_list_config_resources_response_in_slices(version: int, msg: ListConfigResourcesResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LIST_CONFIG_RESOURCES_RESPONSE.get(version)
+    if fn is None:
+        encode_list_config_resources_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

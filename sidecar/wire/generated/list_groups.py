@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -40,6 +40,13 @@ class ListGroupsRequest:
         out = bytearray()
         encode_list_groups_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListGroupsRequest]:
+        return decode_list_groups_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_list_groups_request_in_slices(version, self, out)
 
 
 def _d0_ListGroupsRequest(b: bytes, p: int, e: int) -> tuple[ListGroupsRequest, int]:
@@ -98,6 +105,43 @@ def _d2_ListGroupsRequest(b: bytes, p: int, e: int) -> tuple[ListGroupsRequest, 
     return ListGroupsRequest(f_states_filter, []), p
 
 
+def _ds2_ListGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListGroupsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("states_filter: null where none is allowed")
+    elif n > e - p:
+        raise WireError("states_filter: more elements than bytes")
+    else:
+        l_states_filter: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("states_filter: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("states_filter: past the end")
+                y_states_filter = b[p:q].decode()
+                p = q
+            l_states_filter.append(y_states_filter)
+        f_states_filter = l_states_filter
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListGroupsRequest(f_states_filter, []), p
+
+
 def _e2_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> None:
     a_states_filter = m.states_filter
     put_uvarint(o, len(a_states_filter) + 1)
@@ -109,6 +153,23 @@ def _e2_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> None:
         else:
             if len(s) > STRING_MAX:
                 raise WireError("states_filter: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    o.append(0)
+
+
+def _es2_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_states_filter = m.states_filter
+    put_uvarint(o, len(a_states_filter) + 1)
+    yield len(a_states_filter)
+    for k, y_states_filter in enumerate(a_states_filter):
+        if k & 255 == 255:
+            yield 0
+        s = y_states_filter.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -178,6 +239,72 @@ def _d3_ListGroupsRequest(b: bytes, p: int, e: int) -> tuple[ListGroupsRequest, 
     return ListGroupsRequest(f_states_filter, f_types_filter), p
 
 
+def _ds3_ListGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListGroupsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("states_filter: null where none is allowed")
+    elif n > e - p:
+        raise WireError("states_filter: more elements than bytes")
+    else:
+        l_states_filter: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("states_filter: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("states_filter: past the end")
+                y_states_filter = b[p:q].decode()
+                p = q
+            l_states_filter.append(y_states_filter)
+        f_states_filter = l_states_filter
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("types_filter: null where none is allowed")
+    elif n > e - p:
+        raise WireError("types_filter: more elements than bytes")
+    else:
+        l_types_filter: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("types_filter: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("types_filter: past the end")
+                y_types_filter = b[p:q].decode()
+                p = q
+            l_types_filter.append(y_types_filter)
+        f_types_filter = l_types_filter
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListGroupsRequest(f_states_filter, f_types_filter), p
+
+
 def _e3_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> None:
     a_states_filter = m.states_filter
     put_uvarint(o, len(a_states_filter) + 1)
@@ -201,6 +328,36 @@ def _e3_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> None:
         else:
             if len(s) > STRING_MAX:
                 raise WireError("types_filter: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    o.append(0)
+
+
+def _es3_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_states_filter = m.states_filter
+    put_uvarint(o, len(a_states_filter) + 1)
+    yield len(a_states_filter)
+    for k, y_states_filter in enumerate(a_states_filter):
+        if k & 255 == 255:
+            yield 0
+        s = y_states_filter.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_types_filter = m.types_filter
+    put_uvarint(o, len(a_types_filter) + 1)
+    yield len(a_types_filter)
+    for k, y_types_filter in enumerate(a_types_filter):
+        if k & 255 == 255:
+            yield 0
+        s = y_types_filter.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -243,6 +400,35 @@ def encode_list_groups_request(version: int, msg: ListGroupsRequest, out: bytear
     fn(msg, out)
 
 
+_DECODE_SLICES_LIST_GROUPS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ListGroupsRequest, int]]]] = {
+    4: _ds2_ListGroupsRequest,
+    5: _ds3_ListGroupsRequest,
+}
+_ENCODE_SLICES_LIST_GROUPS_REQUEST: dict[int, Callable[[ListGroupsRequest, bytearray], Generator[int, None, None]]] = {
+    4: _es2_ListGroupsRequest,
+    5: _es3_ListGroupsRequest,
+}
+
+
+def decode_list_groups_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListGroupsRequest]:
+    fn = _DECODE_SLICES_LIST_GROUPS_REQUEST.get(version)
+    if fn is None:
+        return decode_list_groups_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ListGroupsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_list_groups_request_in_slices(version: int, msg: ListGroupsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LIST_GROUPS_REQUEST.get(version)
+    if fn is None:
+        encode_list_groups_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class ListedGroup:
     group_id: str = ''
@@ -266,6 +452,13 @@ class ListGroupsResponse:
         out = bytearray()
         encode_list_groups_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListGroupsResponse]:
+        return decode_list_groups_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_list_groups_response_in_slices(version, self, out)
 
 
 def _d0_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
@@ -566,11 +759,43 @@ def _d0_ListGroupsResponse(b: bytes, p: int, e: int) -> tuple[ListGroupsResponse
     return ListGroupsResponse(0, f_error_code, f_groups), p
 
 
+def _ds0_ListGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListGroupsResponse, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[ListedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = _d0_ListedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    return ListGroupsResponse(0, f_error_code, f_groups), p
+
+
 def _e0_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> None:
     o += _p_h(m.error_code)
     a_groups = m.groups
     o += _p_i(len(a_groups))
     for x_groups in a_groups:
+        _e0_ListedGroup(x_groups, o)
+
+
+def _es0_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    a_groups = m.groups
+    o += _p_i(len(a_groups))
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
         _e0_ListedGroup(x_groups, o)
 
 
@@ -592,11 +817,43 @@ def _d1_ListGroupsResponse(b: bytes, p: int, e: int) -> tuple[ListGroupsResponse
     return ListGroupsResponse(f_throttle_time_ms, f_error_code, f_groups), p
 
 
+def _ds1_ListGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListGroupsResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[ListedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = _d0_ListedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    return ListGroupsResponse(f_throttle_time_ms, f_error_code, f_groups), p
+
+
 def _e1_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_groups = m.groups
     o += _p_i(len(a_groups))
     for x_groups in a_groups:
+        _e0_ListedGroup(x_groups, o)
+
+
+def _es1_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_groups = m.groups
+    o += _p_i(len(a_groups))
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
         _e0_ListedGroup(x_groups, o)
 
 
@@ -625,11 +882,51 @@ def _d2_ListGroupsResponse(b: bytes, p: int, e: int) -> tuple[ListGroupsResponse
     return ListGroupsResponse(f_throttle_time_ms, f_error_code, f_groups), p
 
 
+def _ds2_ListGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListGroupsResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[ListedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = _d1_ListedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListGroupsResponse(f_throttle_time_ms, f_error_code, f_groups), p
+
+
 def _e2_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
+        _e1_ListedGroup(x_groups, o)
+    o.append(0)
+
+
+def _es2_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
         _e1_ListedGroup(x_groups, o)
     o.append(0)
 
@@ -659,11 +956,51 @@ def _d3_ListGroupsResponse(b: bytes, p: int, e: int) -> tuple[ListGroupsResponse
     return ListGroupsResponse(f_throttle_time_ms, f_error_code, f_groups), p
 
 
+def _ds3_ListGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListGroupsResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[ListedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = _d2_ListedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListGroupsResponse(f_throttle_time_ms, f_error_code, f_groups), p
+
+
 def _e3_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
+        _e2_ListedGroup(x_groups, o)
+    o.append(0)
+
+
+def _es3_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
         _e2_ListedGroup(x_groups, o)
     o.append(0)
 
@@ -693,11 +1030,51 @@ def _d4_ListGroupsResponse(b: bytes, p: int, e: int) -> tuple[ListGroupsResponse
     return ListGroupsResponse(f_throttle_time_ms, f_error_code, f_groups), p
 
 
+def _ds4_ListGroupsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListGroupsResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 5 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[ListedGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = _d3_ListedGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListGroupsResponse(f_throttle_time_ms, f_error_code, f_groups), p
+
+
 def _e4_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
+        _e3_ListedGroup(x_groups, o)
+    o.append(0)
+
+
+def _es4_ListGroupsResponse(m: ListGroupsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
         _e3_ListedGroup(x_groups, o)
     o.append(0)
 
@@ -737,3 +1114,40 @@ def encode_list_groups_response(version: int, msg: ListGroupsResponse, out: byte
     if fn is None:
         raise WireError(f"ListGroupsResponse: version {version} is not one of 0-5")
     fn(msg, out)
+
+
+_DECODE_SLICES_LIST_GROUPS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ListGroupsResponse, int]]]] = {
+    0: _ds0_ListGroupsResponse,
+    1: _ds1_ListGroupsResponse,
+    2: _ds1_ListGroupsResponse,
+    3: _ds2_ListGroupsResponse,
+    4: _ds3_ListGroupsResponse,
+    5: _ds4_ListGroupsResponse,
+}
+_ENCODE_SLICES_LIST_GROUPS_RESPONSE: dict[int, Callable[[ListGroupsResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_ListGroupsResponse,
+    1: _es1_ListGroupsResponse,
+    2: _es1_ListGroupsResponse,
+    3: _es2_ListGroupsResponse,
+    4: _es3_ListGroupsResponse,
+    5: _es4_ListGroupsResponse,
+}
+
+
+def decode_list_groups_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListGroupsResponse]:
+    fn = _DECODE_SLICES_LIST_GROUPS_RESPONSE.get(version)
+    if fn is None:
+        return decode_list_groups_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ListGroupsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_list_groups_response_in_slices(version: int, msg: ListGroupsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LIST_GROUPS_RESPONSE.get(version)
+    if fn is None:
+        encode_list_groups_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

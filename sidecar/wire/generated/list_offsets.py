@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -68,6 +68,13 @@ class ListOffsetsRequest:
         encode_list_offsets_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListOffsetsRequest]:
+        return decode_list_offsets_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_list_offsets_request_in_slices(version, self, out)
+
 
 def _d0_ListOffsetsPartition(b: bytes, p: int, e: int) -> tuple[ListOffsetsPartition, int]:
     f_partition_index, f_timestamp = _u_iq(b, p)
@@ -130,6 +137,35 @@ def _d0_ListOffsetsTopic(b: bytes, p: int, e: int) -> tuple[ListOffsetsTopic, in
     return ListOffsetsTopic(f_name, f_partitions), p
 
 
+def _ds0_ListOffsetsTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 12 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[ListOffsetsPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d0_ListOffsetsPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return ListOffsetsTopic(f_name, f_partitions), p
+
+
 def _e0_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -139,6 +175,19 @@ def _e0_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_ListOffsetsPartition(x_partitions, o)
+
+
+def _es0_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_ListOffsetsPartition(x_partitions, o)
 
 
@@ -168,6 +217,35 @@ def _d1_ListOffsetsTopic(b: bytes, p: int, e: int) -> tuple[ListOffsetsTopic, in
     return ListOffsetsTopic(f_name, f_partitions), p
 
 
+def _ds1_ListOffsetsTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 16 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[ListOffsetsPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d1_ListOffsetsPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return ListOffsetsTopic(f_name, f_partitions), p
+
+
 def _e1_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -177,6 +255,19 @@ def _e1_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e1_ListOffsetsPartition(x_partitions, o)
+
+
+def _es1_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e1_ListOffsetsPartition(x_partitions, o)
 
 
@@ -217,6 +308,44 @@ def _d2_ListOffsetsTopic(b: bytes, p: int, e: int) -> tuple[ListOffsetsTopic, in
     return ListOffsetsTopic(f_name, f_partitions), p
 
 
+def _ds2_ListOffsetsTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsTopic, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 17 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[ListOffsetsPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d2_ListOffsetsPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListOffsetsTopic(f_name, f_partitions), p
+
+
 def _e2_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -230,6 +359,24 @@ def _e2_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e2_ListOffsetsPartition(x_partitions, o)
+    o.append(0)
+
+
+def _es2_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_ListOffsetsPartition(x_partitions, o)
     o.append(0)
 
@@ -252,12 +399,44 @@ def _d0_ListOffsetsRequest(b: bytes, p: int, e: int) -> tuple[ListOffsetsRequest
     return ListOffsetsRequest(f_replica_id, 0, f_topics, 0), p
 
 
+def _ds0_ListOffsetsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsRequest, int]]:
+    f_replica_id, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[ListOffsetsTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_ListOffsetsTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return ListOffsetsRequest(f_replica_id, 0, f_topics, 0), p
+
+
 def _e0_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> None:
     o += _p_i(m.replica_id)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_ListOffsetsTopic(x_topics, o)
+
+
+def _es0_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.replica_id)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_ListOffsetsTopic(x_topics, o)
 
 
 def _d1_ListOffsetsRequest(b: bytes, p: int, e: int) -> tuple[ListOffsetsRequest, int]:
@@ -278,12 +457,44 @@ def _d1_ListOffsetsRequest(b: bytes, p: int, e: int) -> tuple[ListOffsetsRequest
     return ListOffsetsRequest(f_replica_id, f_isolation_level, f_topics, 0), p
 
 
+def _ds1_ListOffsetsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsRequest, int]]:
+    f_replica_id, f_isolation_level = _u_ib(b, p)
+    p += 5
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[ListOffsetsTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_ListOffsetsTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return ListOffsetsRequest(f_replica_id, f_isolation_level, f_topics, 0), p
+
+
 def _e1_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> None:
     o += _p_ib(m.replica_id, m.isolation_level)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_ListOffsetsTopic(x_topics, o)
+
+
+def _es1_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ib(m.replica_id, m.isolation_level)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_ListOffsetsTopic(x_topics, o)
 
 
 def _d2_ListOffsetsRequest(b: bytes, p: int, e: int) -> tuple[ListOffsetsRequest, int]:
@@ -304,12 +515,44 @@ def _d2_ListOffsetsRequest(b: bytes, p: int, e: int) -> tuple[ListOffsetsRequest
     return ListOffsetsRequest(f_replica_id, f_isolation_level, f_topics, 0), p
 
 
+def _ds2_ListOffsetsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsRequest, int]]:
+    f_replica_id, f_isolation_level = _u_ib(b, p)
+    p += 5
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[ListOffsetsTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_ListOffsetsTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return ListOffsetsRequest(f_replica_id, f_isolation_level, f_topics, 0), p
+
+
 def _e2_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> None:
     o += _p_ib(m.replica_id, m.isolation_level)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e1_ListOffsetsTopic(x_topics, o)
+
+
+def _es2_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ib(m.replica_id, m.isolation_level)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_ListOffsetsTopic(x_topics, o)
 
 
 def _d3_ListOffsetsRequest(b: bytes, p: int, e: int) -> tuple[ListOffsetsRequest, int]:
@@ -337,12 +580,52 @@ def _d3_ListOffsetsRequest(b: bytes, p: int, e: int) -> tuple[ListOffsetsRequest
     return ListOffsetsRequest(f_replica_id, f_isolation_level, f_topics, 0), p
 
 
+def _ds3_ListOffsetsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsRequest, int]]:
+    f_replica_id, f_isolation_level = _u_ib(b, p)
+    p += 5
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[ListOffsetsTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_ListOffsetsTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListOffsetsRequest(f_replica_id, f_isolation_level, f_topics, 0), p
+
+
 def _e3_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> None:
     o += _p_ib(m.replica_id, m.isolation_level)
     a_topics = m.topics
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e2_ListOffsetsTopic(x_topics, o)
+    o.append(0)
+
+
+def _es3_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ib(m.replica_id, m.isolation_level)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_ListOffsetsTopic(x_topics, o)
     o.append(0)
 
 
@@ -373,12 +656,55 @@ def _d4_ListOffsetsRequest(b: bytes, p: int, e: int) -> tuple[ListOffsetsRequest
     return ListOffsetsRequest(f_replica_id, f_isolation_level, f_topics, f_timeout_ms), p
 
 
+def _ds4_ListOffsetsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsRequest, int]]:
+    f_replica_id, f_isolation_level = _u_ib(b, p)
+    p += 5
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[ListOffsetsTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_ListOffsetsTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_timeout_ms, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListOffsetsRequest(f_replica_id, f_isolation_level, f_topics, f_timeout_ms), p
+
+
 def _e4_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> None:
     o += _p_ib(m.replica_id, m.isolation_level)
     a_topics = m.topics
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e2_ListOffsetsTopic(x_topics, o)
+    o += _p_i(m.timeout_ms)
+    o.append(0)
+
+
+def _es4_ListOffsetsRequest(m: ListOffsetsRequest, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ib(m.replica_id, m.isolation_level)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_ListOffsetsTopic(x_topics, o)
     o += _p_i(m.timeout_ms)
     o.append(0)
 
@@ -430,6 +756,53 @@ def encode_list_offsets_request(version: int, msg: ListOffsetsRequest, out: byte
     fn(msg, out)
 
 
+_DECODE_SLICES_LIST_OFFSETS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ListOffsetsRequest, int]]]] = {
+    1: _ds0_ListOffsetsRequest,
+    2: _ds1_ListOffsetsRequest,
+    3: _ds1_ListOffsetsRequest,
+    4: _ds2_ListOffsetsRequest,
+    5: _ds2_ListOffsetsRequest,
+    6: _ds3_ListOffsetsRequest,
+    7: _ds3_ListOffsetsRequest,
+    8: _ds3_ListOffsetsRequest,
+    9: _ds3_ListOffsetsRequest,
+    10: _ds4_ListOffsetsRequest,
+    11: _ds4_ListOffsetsRequest,
+}
+_ENCODE_SLICES_LIST_OFFSETS_REQUEST: dict[int, Callable[[ListOffsetsRequest, bytearray], Generator[int, None, None]]] = {
+    1: _es0_ListOffsetsRequest,
+    2: _es1_ListOffsetsRequest,
+    3: _es1_ListOffsetsRequest,
+    4: _es2_ListOffsetsRequest,
+    5: _es2_ListOffsetsRequest,
+    6: _es3_ListOffsetsRequest,
+    7: _es3_ListOffsetsRequest,
+    8: _es3_ListOffsetsRequest,
+    9: _es3_ListOffsetsRequest,
+    10: _es4_ListOffsetsRequest,
+    11: _es4_ListOffsetsRequest,
+}
+
+
+def decode_list_offsets_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListOffsetsRequest]:
+    fn = _DECODE_SLICES_LIST_OFFSETS_REQUEST.get(version)
+    if fn is None:
+        return decode_list_offsets_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ListOffsetsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_list_offsets_request_in_slices(version: int, msg: ListOffsetsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LIST_OFFSETS_REQUEST.get(version)
+    if fn is None:
+        encode_list_offsets_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class ListOffsetsPartitionResponse:
     partition_index: int = 0
@@ -459,6 +832,13 @@ class ListOffsetsResponse:
         out = bytearray()
         encode_list_offsets_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListOffsetsResponse]:
+        return decode_list_offsets_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_list_offsets_response_in_slices(version, self, out)
 
 
 def _d0_ListOffsetsPartitionResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsPartitionResponse, int]:
@@ -522,6 +902,35 @@ def _d0_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsT
     return ListOffsetsTopicResponse(f_name, f_partitions), p
 
 
+def _ds0_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsTopicResponse, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 22 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[ListOffsetsPartitionResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d0_ListOffsetsPartitionResponse(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return ListOffsetsTopicResponse(f_name, f_partitions), p
+
+
 def _e0_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -531,6 +940,19 @@ def _e0_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> N
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_ListOffsetsPartitionResponse(x_partitions, o)
+
+
+def _es0_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_ListOffsetsPartitionResponse(x_partitions, o)
 
 
@@ -560,6 +982,35 @@ def _d1_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsT
     return ListOffsetsTopicResponse(f_name, f_partitions), p
 
 
+def _ds1_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsTopicResponse, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 26 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[ListOffsetsPartitionResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d1_ListOffsetsPartitionResponse(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return ListOffsetsTopicResponse(f_name, f_partitions), p
+
+
 def _e1_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -569,6 +1020,19 @@ def _e1_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> N
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e1_ListOffsetsPartitionResponse(x_partitions, o)
+
+
+def _es1_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e1_ListOffsetsPartitionResponse(x_partitions, o)
 
 
@@ -609,6 +1073,44 @@ def _d2_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsT
     return ListOffsetsTopicResponse(f_name, f_partitions), p
 
 
+def _ds2_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsTopicResponse, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 27 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[ListOffsetsPartitionResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d2_ListOffsetsPartitionResponse(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListOffsetsTopicResponse(f_name, f_partitions), p
+
+
 def _e2_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -622,6 +1124,24 @@ def _e2_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> N
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e2_ListOffsetsPartitionResponse(x_partitions, o)
+    o.append(0)
+
+
+def _es2_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_ListOffsetsPartitionResponse(x_partitions, o)
     o.append(0)
 
@@ -642,11 +1162,40 @@ def _d0_ListOffsetsResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsRespon
     return ListOffsetsResponse(0, f_topics), p
 
 
+def _ds0_ListOffsetsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsResponse, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[ListOffsetsTopicResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_ListOffsetsTopicResponse(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return ListOffsetsResponse(0, f_topics), p
+
+
 def _e0_ListOffsetsResponse(m: ListOffsetsResponse, o: bytearray) -> None:
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_ListOffsetsTopicResponse(x_topics, o)
+
+
+def _es0_ListOffsetsResponse(m: ListOffsetsResponse, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_ListOffsetsTopicResponse(x_topics, o)
 
 
 def _d1_ListOffsetsResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsResponse, int]:
@@ -667,12 +1216,44 @@ def _d1_ListOffsetsResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsRespon
     return ListOffsetsResponse(f_throttle_time_ms, f_topics), p
 
 
+def _ds1_ListOffsetsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[ListOffsetsTopicResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_ListOffsetsTopicResponse(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return ListOffsetsResponse(f_throttle_time_ms, f_topics), p
+
+
 def _e1_ListOffsetsResponse(m: ListOffsetsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_ListOffsetsTopicResponse(x_topics, o)
+
+
+def _es1_ListOffsetsResponse(m: ListOffsetsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_ListOffsetsTopicResponse(x_topics, o)
 
 
 def _d2_ListOffsetsResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsResponse, int]:
@@ -693,12 +1274,44 @@ def _d2_ListOffsetsResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsRespon
     return ListOffsetsResponse(f_throttle_time_ms, f_topics), p
 
 
+def _ds2_ListOffsetsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[ListOffsetsTopicResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_ListOffsetsTopicResponse(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return ListOffsetsResponse(f_throttle_time_ms, f_topics), p
+
+
 def _e2_ListOffsetsResponse(m: ListOffsetsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e1_ListOffsetsTopicResponse(x_topics, o)
+
+
+def _es2_ListOffsetsResponse(m: ListOffsetsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_ListOffsetsTopicResponse(x_topics, o)
 
 
 def _d3_ListOffsetsResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsResponse, int]:
@@ -726,12 +1339,52 @@ def _d3_ListOffsetsResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsRespon
     return ListOffsetsResponse(f_throttle_time_ms, f_topics), p
 
 
+def _ds3_ListOffsetsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListOffsetsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[ListOffsetsTopicResponse] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_ListOffsetsTopicResponse(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListOffsetsResponse(f_throttle_time_ms, f_topics), p
+
+
 def _e3_ListOffsetsResponse(m: ListOffsetsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e2_ListOffsetsTopicResponse(x_topics, o)
+    o.append(0)
+
+
+def _es3_ListOffsetsResponse(m: ListOffsetsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_ListOffsetsTopicResponse(x_topics, o)
     o.append(0)
 
 
@@ -780,3 +1433,50 @@ def encode_list_offsets_response(version: int, msg: ListOffsetsResponse, out: by
     if fn is None:
         raise WireError(f"ListOffsetsResponse: version {version} is not one of 1-11")
     fn(msg, out)
+
+
+_DECODE_SLICES_LIST_OFFSETS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ListOffsetsResponse, int]]]] = {
+    1: _ds0_ListOffsetsResponse,
+    2: _ds1_ListOffsetsResponse,
+    3: _ds1_ListOffsetsResponse,
+    4: _ds2_ListOffsetsResponse,
+    5: _ds2_ListOffsetsResponse,
+    6: _ds3_ListOffsetsResponse,
+    7: _ds3_ListOffsetsResponse,
+    8: _ds3_ListOffsetsResponse,
+    9: _ds3_ListOffsetsResponse,
+    10: _ds3_ListOffsetsResponse,
+    11: _ds3_ListOffsetsResponse,
+}
+_ENCODE_SLICES_LIST_OFFSETS_RESPONSE: dict[int, Callable[[ListOffsetsResponse, bytearray], Generator[int, None, None]]] = {
+    1: _es0_ListOffsetsResponse,
+    2: _es1_ListOffsetsResponse,
+    3: _es1_ListOffsetsResponse,
+    4: _es2_ListOffsetsResponse,
+    5: _es2_ListOffsetsResponse,
+    6: _es3_ListOffsetsResponse,
+    7: _es3_ListOffsetsResponse,
+    8: _es3_ListOffsetsResponse,
+    9: _es3_ListOffsetsResponse,
+    10: _es3_ListOffsetsResponse,
+    11: _es3_ListOffsetsResponse,
+}
+
+
+def decode_list_offsets_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListOffsetsResponse]:
+    fn = _DECODE_SLICES_LIST_OFFSETS_RESPONSE.get(version)
+    if fn is None:
+        return decode_list_offsets_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ListOffsetsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_list_offsets_response_in_slices(version: int, msg: ListOffsetsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LIST_OFFSETS_RESPONSE.get(version)
+    if fn is None:
+        encode_list_offsets_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

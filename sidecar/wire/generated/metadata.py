@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -60,6 +60,13 @@ class MetadataRequest:
         out = bytearray()
         encode_metadata_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, MetadataRequest]:
+        return decode_metadata_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_metadata_request_in_slices(version, self, out)
 
 
 def _d0_MetadataRequestTopic(b: bytes, p: int, e: int) -> tuple[MetadataRequestTopic, int]:
@@ -183,12 +190,43 @@ def _d0_MetadataRequest(b: bytes, p: int, e: int) -> tuple[MetadataRequest, int]
     return MetadataRequest(f_topics, True, False, False), p
 
 
+def _ds0_MetadataRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 2 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = _d0_MetadataRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return MetadataRequest(f_topics, True, False, False), p
+
+
 def _e0_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     a_topics = m.topics
     if a_topics is None:
         raise WireError("topics: null where none is allowed")
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
+        _e0_MetadataRequestTopic(x_topics, o)
+
+
+def _es0_MetadataRequest(m: MetadataRequest, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    if a_topics is None:
+        raise WireError("topics: null where none is allowed")
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
         _e0_MetadataRequestTopic(x_topics, o)
 
 
@@ -209,6 +247,26 @@ def _d1_MetadataRequest(b: bytes, p: int, e: int) -> tuple[MetadataRequest, int]
     return MetadataRequest(f_topics, True, False, False), p
 
 
+def _ds1_MetadataRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    f_topics: list[MetadataRequestTopic] | None = None
+    if n < 0:
+        pass
+    elif n * 2 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = _d0_MetadataRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return MetadataRequest(f_topics, True, False, False), p
+
+
 def _e1_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     a_topics = m.topics
     if a_topics is None:
@@ -216,6 +274,19 @@ def _e1_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     else:
         o += _p_i(len(a_topics))
         for x_topics in a_topics:
+            _e0_MetadataRequestTopic(x_topics, o)
+
+
+def _es1_MetadataRequest(m: MetadataRequest, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    if a_topics is None:
+        o += _p_i(-1)
+    else:
+        o += _p_i(len(a_topics))
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e0_MetadataRequestTopic(x_topics, o)
 
 
@@ -238,6 +309,28 @@ def _d2_MetadataRequest(b: bytes, p: int, e: int) -> tuple[MetadataRequest, int]
     return MetadataRequest(f_topics, f_allow_auto_topic_creation, False, False), p
 
 
+def _ds2_MetadataRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    f_topics: list[MetadataRequestTopic] | None = None
+    if n < 0:
+        pass
+    elif n * 2 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = _d0_MetadataRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_allow_auto_topic_creation, = _u_o(b, p)
+    p += 1
+    return MetadataRequest(f_topics, f_allow_auto_topic_creation, False, False), p
+
+
 def _e2_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     a_topics = m.topics
     if a_topics is None:
@@ -245,6 +338,20 @@ def _e2_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     else:
         o += _p_i(len(a_topics))
         for x_topics in a_topics:
+            _e0_MetadataRequestTopic(x_topics, o)
+    o += _p_o(m.allow_auto_topic_creation)
+
+
+def _es2_MetadataRequest(m: MetadataRequest, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    if a_topics is None:
+        o += _p_i(-1)
+    else:
+        o += _p_i(len(a_topics))
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e0_MetadataRequestTopic(x_topics, o)
     o += _p_o(m.allow_auto_topic_creation)
 
@@ -268,6 +375,28 @@ def _d3_MetadataRequest(b: bytes, p: int, e: int) -> tuple[MetadataRequest, int]
     return MetadataRequest(f_topics, f_allow_auto_topic_creation, f_include_cluster_authorized_operations, f_include_topic_authorized_operations), p
 
 
+def _ds3_MetadataRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataRequest, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    f_topics: list[MetadataRequestTopic] | None = None
+    if n < 0:
+        pass
+    elif n * 2 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = _d0_MetadataRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_allow_auto_topic_creation, f_include_cluster_authorized_operations, f_include_topic_authorized_operations = _u_ooo(b, p)
+    p += 3
+    return MetadataRequest(f_topics, f_allow_auto_topic_creation, f_include_cluster_authorized_operations, f_include_topic_authorized_operations), p
+
+
 def _e3_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     a_topics = m.topics
     if a_topics is None:
@@ -275,6 +404,20 @@ def _e3_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     else:
         o += _p_i(len(a_topics))
         for x_topics in a_topics:
+            _e0_MetadataRequestTopic(x_topics, o)
+    o += _p_ooo(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations)
+
+
+def _es3_MetadataRequest(m: MetadataRequest, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    if a_topics is None:
+        o += _p_i(-1)
+    else:
+        o += _p_i(len(a_topics))
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e0_MetadataRequestTopic(x_topics, o)
     o += _p_ooo(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations)
 
@@ -305,6 +448,35 @@ def _d4_MetadataRequest(b: bytes, p: int, e: int) -> tuple[MetadataRequest, int]
     return MetadataRequest(f_topics, f_allow_auto_topic_creation, f_include_cluster_authorized_operations, f_include_topic_authorized_operations), p
 
 
+def _ds4_MetadataRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_topics: list[MetadataRequestTopic] | None = None
+    if n < 0:
+        pass
+    elif n * 2 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = _d1_MetadataRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_allow_auto_topic_creation, f_include_cluster_authorized_operations, f_include_topic_authorized_operations = _u_ooo(b, p)
+    p += 3
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataRequest(f_topics, f_allow_auto_topic_creation, f_include_cluster_authorized_operations, f_include_topic_authorized_operations), p
+
+
 def _e4_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     a_topics = m.topics
     if a_topics is None:
@@ -312,6 +484,21 @@ def _e4_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     else:
         put_uvarint(o, len(a_topics) + 1)
         for x_topics in a_topics:
+            _e1_MetadataRequestTopic(x_topics, o)
+    o += _p_ooo(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations)
+    o.append(0)
+
+
+def _es4_MetadataRequest(m: MetadataRequest, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    if a_topics is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_topics) + 1)
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e1_MetadataRequestTopic(x_topics, o)
     o += _p_ooo(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations)
     o.append(0)
@@ -343,6 +530,35 @@ def _d5_MetadataRequest(b: bytes, p: int, e: int) -> tuple[MetadataRequest, int]
     return MetadataRequest(f_topics, f_allow_auto_topic_creation, f_include_cluster_authorized_operations, f_include_topic_authorized_operations), p
 
 
+def _ds5_MetadataRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_topics: list[MetadataRequestTopic] | None = None
+    if n < 0:
+        pass
+    elif n * 18 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = _d2_MetadataRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_allow_auto_topic_creation, f_include_cluster_authorized_operations, f_include_topic_authorized_operations = _u_ooo(b, p)
+    p += 3
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataRequest(f_topics, f_allow_auto_topic_creation, f_include_cluster_authorized_operations, f_include_topic_authorized_operations), p
+
+
 def _e5_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     a_topics = m.topics
     if a_topics is None:
@@ -350,6 +566,21 @@ def _e5_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     else:
         put_uvarint(o, len(a_topics) + 1)
         for x_topics in a_topics:
+            _e2_MetadataRequestTopic(x_topics, o)
+    o += _p_ooo(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations)
+    o.append(0)
+
+
+def _es5_MetadataRequest(m: MetadataRequest, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    if a_topics is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_topics) + 1)
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e2_MetadataRequestTopic(x_topics, o)
     o += _p_ooo(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations)
     o.append(0)
@@ -381,6 +612,35 @@ def _d6_MetadataRequest(b: bytes, p: int, e: int) -> tuple[MetadataRequest, int]
     return MetadataRequest(f_topics, f_allow_auto_topic_creation, False, f_include_topic_authorized_operations), p
 
 
+def _ds6_MetadataRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_topics: list[MetadataRequestTopic] | None = None
+    if n < 0:
+        pass
+    elif n * 18 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = _d2_MetadataRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_allow_auto_topic_creation, f_include_topic_authorized_operations = _u_oo(b, p)
+    p += 2
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataRequest(f_topics, f_allow_auto_topic_creation, False, f_include_topic_authorized_operations), p
+
+
 def _e6_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     a_topics = m.topics
     if a_topics is None:
@@ -388,6 +648,21 @@ def _e6_MetadataRequest(m: MetadataRequest, o: bytearray) -> None:
     else:
         put_uvarint(o, len(a_topics) + 1)
         for x_topics in a_topics:
+            _e2_MetadataRequestTopic(x_topics, o)
+    o += _p_oo(m.allow_auto_topic_creation, m.include_topic_authorized_operations)
+    o.append(0)
+
+
+def _es6_MetadataRequest(m: MetadataRequest, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    if a_topics is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_topics) + 1)
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e2_MetadataRequestTopic(x_topics, o)
     o += _p_oo(m.allow_auto_topic_creation, m.include_topic_authorized_operations)
     o.append(0)
@@ -446,6 +721,59 @@ def encode_metadata_request(version: int, msg: MetadataRequest, out: bytearray) 
     fn(msg, out)
 
 
+_DECODE_SLICES_METADATA_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[MetadataRequest, int]]]] = {
+    0: _ds0_MetadataRequest,
+    1: _ds1_MetadataRequest,
+    2: _ds1_MetadataRequest,
+    3: _ds1_MetadataRequest,
+    4: _ds2_MetadataRequest,
+    5: _ds2_MetadataRequest,
+    6: _ds2_MetadataRequest,
+    7: _ds2_MetadataRequest,
+    8: _ds3_MetadataRequest,
+    9: _ds4_MetadataRequest,
+    10: _ds5_MetadataRequest,
+    11: _ds6_MetadataRequest,
+    12: _ds6_MetadataRequest,
+    13: _ds6_MetadataRequest,
+}
+_ENCODE_SLICES_METADATA_REQUEST: dict[int, Callable[[MetadataRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_MetadataRequest,
+    1: _es1_MetadataRequest,
+    2: _es1_MetadataRequest,
+    3: _es1_MetadataRequest,
+    4: _es2_MetadataRequest,
+    5: _es2_MetadataRequest,
+    6: _es2_MetadataRequest,
+    7: _es2_MetadataRequest,
+    8: _es3_MetadataRequest,
+    9: _es4_MetadataRequest,
+    10: _es5_MetadataRequest,
+    11: _es6_MetadataRequest,
+    12: _es6_MetadataRequest,
+    13: _es6_MetadataRequest,
+}
+
+
+def decode_metadata_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, MetadataRequest]:
+    fn = _DECODE_SLICES_METADATA_REQUEST.get(version)
+    if fn is None:
+        return decode_metadata_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"MetadataRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_metadata_request_in_slices(version: int, msg: MetadataRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_METADATA_REQUEST.get(version)
+    if fn is None:
+        encode_metadata_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class MetadataResponseBroker:
     node_id: int = 0
@@ -494,6 +822,13 @@ class MetadataResponse:
         out = bytearray()
         encode_metadata_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, MetadataResponse]:
+        return decode_metadata_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_metadata_response_in_slices(version, self, out)
 
 
 def _d0_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataResponseBroker, int]:
@@ -661,6 +996,32 @@ def _d0_MetadataResponsePartition(b: bytes, p: int, e: int) -> tuple[MetadataRes
     return MetadataResponsePartition(f_error_code, f_partition_index, f_leader_id, -1, f_replica_nodes, f_isr_nodes, []), p
 
 
+def _ds0_MetadataResponsePartition(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponsePartition, int]]:
+    f_error_code, f_partition_index, f_leader_id = _u_hii(b, p)
+    p += 10
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("replica_nodes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("replica_nodes: more elements than bytes")
+    else:
+        yield n
+        f_replica_nodes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("isr_nodes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("isr_nodes: more elements than bytes")
+    else:
+        yield n
+        f_isr_nodes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    return MetadataResponsePartition(f_error_code, f_partition_index, f_leader_id, -1, f_replica_nodes, f_isr_nodes, []), p
+
+
 def _e0_MetadataResponsePartition(m: MetadataResponsePartition, o: bytearray) -> None:
     o += _p_hii(m.error_code, m.partition_index, m.leader_id)
     a_replica_nodes = m.replica_nodes
@@ -699,6 +1060,42 @@ def _d1_MetadataResponsePartition(b: bytes, p: int, e: int) -> tuple[MetadataRes
     elif n * 4 > e - p:
         raise WireError("offline_replicas: more elements than bytes")
     else:
+        f_offline_replicas = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    return MetadataResponsePartition(f_error_code, f_partition_index, f_leader_id, -1, f_replica_nodes, f_isr_nodes, f_offline_replicas), p
+
+
+def _ds1_MetadataResponsePartition(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponsePartition, int]]:
+    f_error_code, f_partition_index, f_leader_id = _u_hii(b, p)
+    p += 10
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("replica_nodes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("replica_nodes: more elements than bytes")
+    else:
+        yield n
+        f_replica_nodes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("isr_nodes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("isr_nodes: more elements than bytes")
+    else:
+        yield n
+        f_isr_nodes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("offline_replicas: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("offline_replicas: more elements than bytes")
+    else:
+        yield n
         f_offline_replicas = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     return MetadataResponsePartition(f_error_code, f_partition_index, f_leader_id, -1, f_replica_nodes, f_isr_nodes, f_offline_replicas), p
@@ -745,6 +1142,42 @@ def _d2_MetadataResponsePartition(b: bytes, p: int, e: int) -> tuple[MetadataRes
     elif n * 4 > e - p:
         raise WireError("offline_replicas: more elements than bytes")
     else:
+        f_offline_replicas = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    return MetadataResponsePartition(f_error_code, f_partition_index, f_leader_id, f_leader_epoch, f_replica_nodes, f_isr_nodes, f_offline_replicas), p
+
+
+def _ds2_MetadataResponsePartition(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponsePartition, int]]:
+    f_error_code, f_partition_index, f_leader_id, f_leader_epoch = _u_hiii(b, p)
+    p += 14
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("replica_nodes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("replica_nodes: more elements than bytes")
+    else:
+        yield n
+        f_replica_nodes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("isr_nodes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("isr_nodes: more elements than bytes")
+    else:
+        yield n
+        f_isr_nodes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("offline_replicas: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("offline_replicas: more elements than bytes")
+    else:
+        yield n
         f_offline_replicas = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     return MetadataResponsePartition(f_error_code, f_partition_index, f_leader_id, f_leader_epoch, f_replica_nodes, f_isr_nodes, f_offline_replicas), p
@@ -809,6 +1242,55 @@ def _d3_MetadataResponsePartition(b: bytes, p: int, e: int) -> tuple[MetadataRes
     return MetadataResponsePartition(f_error_code, f_partition_index, f_leader_id, f_leader_epoch, f_replica_nodes, f_isr_nodes, f_offline_replicas), p
 
 
+def _ds3_MetadataResponsePartition(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponsePartition, int]]:
+    f_error_code, f_partition_index, f_leader_id, f_leader_epoch = _u_hiii(b, p)
+    p += 14
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("replica_nodes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("replica_nodes: more elements than bytes")
+    else:
+        yield n
+        f_replica_nodes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("isr_nodes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("isr_nodes: more elements than bytes")
+    else:
+        yield n
+        f_isr_nodes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("offline_replicas: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("offline_replicas: more elements than bytes")
+    else:
+        yield n
+        f_offline_replicas = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataResponsePartition(f_error_code, f_partition_index, f_leader_id, f_leader_epoch, f_replica_nodes, f_isr_nodes, f_offline_replicas), p
+
+
 def _e3_MetadataResponsePartition(m: MetadataResponsePartition, o: bytearray) -> None:
     o += _p_hiii(m.error_code, m.partition_index, m.leader_id, m.leader_epoch)
     a_replica_nodes = m.replica_nodes
@@ -851,6 +1333,37 @@ def _d0_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, False, f_partitions, -2147483648), p
 
 
+def _ds0_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponseTopic, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[MetadataResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = yield from _ds0_MetadataResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, False, f_partitions, -2147483648), p
+
+
 def _e0_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.name is None:
@@ -863,6 +1376,22 @@ def _e0_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_MetadataResponsePartition(x_partitions, o)
+
+
+def _es0_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.name is None:
+        raise WireError("name: null where none is allowed")
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_MetadataResponsePartition(x_partitions, o)
 
 
@@ -896,6 +1425,39 @@ def _d1_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, -2147483648), p
 
 
+def _ds1_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponseTopic, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    f_is_internal, = _u_o(b, p)
+    p += 1
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[MetadataResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = yield from _ds0_MetadataResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, -2147483648), p
+
+
 def _e1_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.name is None:
@@ -909,6 +1471,23 @@ def _e1_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_MetadataResponsePartition(x_partitions, o)
+
+
+def _es1_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.name is None:
+        raise WireError("name: null where none is allowed")
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_o(m.is_internal)
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_MetadataResponsePartition(x_partitions, o)
 
 
@@ -942,6 +1521,39 @@ def _d2_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, -2147483648), p
 
 
+def _ds2_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponseTopic, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    f_is_internal, = _u_o(b, p)
+    p += 1
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 22 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[MetadataResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = yield from _ds1_MetadataResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, -2147483648), p
+
+
 def _e2_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.name is None:
@@ -955,6 +1567,23 @@ def _e2_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e1_MetadataResponsePartition(x_partitions, o)
+
+
+def _es2_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.name is None:
+        raise WireError("name: null where none is allowed")
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_o(m.is_internal)
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e1_MetadataResponsePartition(x_partitions, o)
 
 
@@ -988,6 +1617,39 @@ def _d3_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, -2147483648), p
 
 
+def _ds3_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponseTopic, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    f_is_internal, = _u_o(b, p)
+    p += 1
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 26 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[MetadataResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = yield from _ds2_MetadataResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, -2147483648), p
+
+
 def _e3_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.name is None:
@@ -1001,6 +1663,23 @@ def _e3_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e2_MetadataResponsePartition(x_partitions, o)
+
+
+def _es3_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.name is None:
+        raise WireError("name: null where none is allowed")
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_o(m.is_internal)
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_MetadataResponsePartition(x_partitions, o)
 
 
@@ -1036,6 +1715,41 @@ def _d4_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, f_topic_authorized_operations), p
 
 
+def _ds4_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponseTopic, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    f_is_internal, = _u_o(b, p)
+    p += 1
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 26 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[MetadataResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = yield from _ds2_MetadataResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    f_topic_authorized_operations, = _u_i(b, p)
+    p += 4
+    return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, f_topic_authorized_operations), p
+
+
 def _e4_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.name is None:
@@ -1049,6 +1763,24 @@ def _e4_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e2_MetadataResponsePartition(x_partitions, o)
+    o += _p_i(m.topic_authorized_operations)
+
+
+def _es4_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.name is None:
+        raise WireError("name: null where none is allowed")
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_o(m.is_internal)
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_MetadataResponsePartition(x_partitions, o)
     o += _p_i(m.topic_authorized_operations)
 
@@ -1096,6 +1828,50 @@ def _d5_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, f_topic_authorized_operations), p
 
 
+def _ds5_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponseTopic, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    f_is_internal, = _u_o(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[MetadataResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = yield from _ds3_MetadataResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    f_topic_authorized_operations, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataResponseTopic(f_error_code, f_name, ZERO_UUID, f_is_internal, f_partitions, f_topic_authorized_operations), p
+
+
 def _e5_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.name is None:
@@ -1113,6 +1889,29 @@ def _e5_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e3_MetadataResponsePartition(x_partitions, o)
+    o += _p_i(m.topic_authorized_operations)
+    o.append(0)
+
+
+def _es5_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.name is None:
+        raise WireError("name: null where none is allowed")
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_o(m.is_internal)
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e3_MetadataResponsePartition(x_partitions, o)
     o += _p_i(m.topic_authorized_operations)
     o.append(0)
@@ -1166,6 +1965,55 @@ def _d6_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     return MetadataResponseTopic(f_error_code, f_name, f_topic_id, f_is_internal, f_partitions, f_topic_authorized_operations), p
 
 
+def _ds6_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponseTopic, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    q = p + 16
+    if q > e:
+        raise WireError("topic_id: past the end")
+    f_topic_id = b[p:q]
+    p = q
+    f_is_internal, = _u_o(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[MetadataResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = yield from _ds3_MetadataResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    f_topic_authorized_operations, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataResponseTopic(f_error_code, f_name, f_topic_id, f_is_internal, f_partitions, f_topic_authorized_operations), p
+
+
 def _e6_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.name is None:
@@ -1184,6 +2032,30 @@ def _e6_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e3_MetadataResponsePartition(x_partitions, o)
+    o += _p_i(m.topic_authorized_operations)
+    o.append(0)
+
+
+def _es6_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.name is None:
+        raise WireError("name: null where none is allowed")
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += m.topic_id
+    o += _p_o(m.is_internal)
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e3_MetadataResponsePartition(x_partitions, o)
     o += _p_i(m.topic_authorized_operations)
     o.append(0)
@@ -1237,6 +2109,55 @@ def _d7_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
     return MetadataResponseTopic(f_error_code, f_name, f_topic_id, f_is_internal, f_partitions, f_topic_authorized_operations), p
 
 
+def _ds7_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponseTopic, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_name: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    q = p + 16
+    if q > e:
+        raise WireError("topic_id: past the end")
+    f_topic_id = b[p:q]
+    p = q
+    f_is_internal, = _u_o(b, p)
+    p += 1
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[MetadataResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = yield from _ds3_MetadataResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    f_topic_authorized_operations, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataResponseTopic(f_error_code, f_name, f_topic_id, f_is_internal, f_partitions, f_topic_authorized_operations), p
+
+
 def _e7_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     o += _p_h(m.error_code)
     if m.name is None:
@@ -1256,6 +2177,31 @@ def _e7_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> None:
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e3_MetadataResponsePartition(x_partitions, o)
+    o += _p_i(m.topic_authorized_operations)
+    o.append(0)
+
+
+def _es7_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    if m.name is None:
+        o.append(0)
+    else:
+        s = m.name.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += m.topic_id
+    o += _p_o(m.is_internal)
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e3_MetadataResponsePartition(x_partitions, o)
     o += _p_i(m.topic_authorized_operations)
     o.append(0)
@@ -1289,6 +2235,40 @@ def _d0_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(0, f_brokers, None, -1, f_topics, -2147483648, 0), p
 
 
+def _ds0_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 10 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d0_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 8 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return MetadataResponse(0, f_brokers, None, -1, f_topics, -2147483648, 0), p
+
+
 def _e0_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     a_brokers = m.brokers
     o += _p_i(len(a_brokers))
@@ -1298,6 +2278,23 @@ def _e0_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_MetadataResponseTopic(x_topics, o)
+
+
+def _es0_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    a_brokers = m.brokers
+    o += _p_i(len(a_brokers))
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e0_MetadataResponseBroker(x_brokers, o)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_MetadataResponseTopic(x_topics, o)
 
 
 def _d1_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, int]:
@@ -1330,6 +2327,42 @@ def _d1_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(0, f_brokers, None, f_controller_id, f_topics, -2147483648, 0), p
 
 
+def _ds1_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 12 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d1_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 9 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return MetadataResponse(0, f_brokers, None, f_controller_id, f_topics, -2147483648, 0), p
+
+
 def _e1_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     a_brokers = m.brokers
     o += _p_i(len(a_brokers))
@@ -1340,6 +2373,24 @@ def _e1_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e1_MetadataResponseTopic(x_topics, o)
+
+
+def _es1_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    a_brokers = m.brokers
+    o += _p_i(len(a_brokers))
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e1_MetadataResponseBroker(x_brokers, o)
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_MetadataResponseTopic(x_topics, o)
 
 
 def _d2_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, int]:
@@ -1382,6 +2433,52 @@ def _d2_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(0, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
 
 
+def _ds2_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 12 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d1_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 9 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return MetadataResponse(0, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
+
+
 def _e2_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     a_brokers = m.brokers
     o += _p_i(len(a_brokers))
@@ -1400,6 +2497,30 @@ def _e2_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e1_MetadataResponseTopic(x_topics, o)
+
+
+def _es2_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    a_brokers = m.brokers
+    o += _p_i(len(a_brokers))
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e1_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o += _p_h(-1)
+    else:
+        s = m.cluster_id.encode()
+        o += _p_h(len(s))
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_MetadataResponseTopic(x_topics, o)
 
 
 def _d3_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, int]:
@@ -1444,6 +2565,54 @@ def _d3_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
 
 
+def _ds3_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 12 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d1_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 9 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
+
+
 def _e3_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_brokers = m.brokers
@@ -1463,6 +2632,31 @@ def _e3_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e1_MetadataResponseTopic(x_topics, o)
+
+
+def _es3_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_brokers = m.brokers
+    o += _p_i(len(a_brokers))
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e1_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o += _p_h(-1)
+    else:
+        s = m.cluster_id.encode()
+        o += _p_h(len(s))
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_MetadataResponseTopic(x_topics, o)
 
 
 def _d4_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, int]:
@@ -1507,6 +2701,54 @@ def _d4_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
 
 
+def _ds4_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 12 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d1_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 9 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
+
+
 def _e4_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_brokers = m.brokers
@@ -1526,6 +2768,31 @@ def _e4_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e2_MetadataResponseTopic(x_topics, o)
+
+
+def _es4_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_brokers = m.brokers
+    o += _p_i(len(a_brokers))
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e1_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o += _p_h(-1)
+    else:
+        s = m.cluster_id.encode()
+        o += _p_h(len(s))
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_MetadataResponseTopic(x_topics, o)
 
 
 def _d5_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, int]:
@@ -1570,6 +2837,54 @@ def _d5_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
 
 
+def _ds5_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 12 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d1_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 9 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds3_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
+
+
 def _e5_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_brokers = m.brokers
@@ -1589,6 +2904,31 @@ def _e5_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e3_MetadataResponseTopic(x_topics, o)
+
+
+def _es5_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_brokers = m.brokers
+    o += _p_i(len(a_brokers))
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e1_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o += _p_h(-1)
+    else:
+        s = m.cluster_id.encode()
+        o += _p_h(len(s))
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es3_MetadataResponseTopic(x_topics, o)
 
 
 def _d6_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, int]:
@@ -1635,6 +2975,56 @@ def _d6_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, f_cluster_authorized_operations, 0), p
 
 
+def _ds6_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 12 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d1_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 13 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds4_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_cluster_authorized_operations, = _u_i(b, p)
+    p += 4
+    return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, f_cluster_authorized_operations, 0), p
+
+
 def _e6_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_brokers = m.brokers
@@ -1654,6 +3044,32 @@ def _e6_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e4_MetadataResponseTopic(x_topics, o)
+    o += _p_i(m.cluster_authorized_operations)
+
+
+def _es6_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_brokers = m.brokers
+    o += _p_i(len(a_brokers))
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e1_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o += _p_h(-1)
+    else:
+        s = m.cluster_id.encode()
+        o += _p_h(len(s))
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es4_MetadataResponseTopic(x_topics, o)
     o += _p_i(m.cluster_authorized_operations)
 
 
@@ -1715,6 +3131,68 @@ def _d7_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, f_cluster_authorized_operations, 0), p
 
 
+def _ds7_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d2_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 10 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds5_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_cluster_authorized_operations, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, f_cluster_authorized_operations, 0), p
+
+
 def _e7_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_brokers = m.brokers
@@ -1738,6 +3216,37 @@ def _e7_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e5_MetadataResponseTopic(x_topics, o)
+    o += _p_i(m.cluster_authorized_operations)
+    o.append(0)
+
+
+def _es7_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_brokers = m.brokers
+    put_uvarint(o, len(a_brokers) + 1)
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e2_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o.append(0)
+    else:
+        s = m.cluster_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es5_MetadataResponseTopic(x_topics, o)
     o += _p_i(m.cluster_authorized_operations)
     o.append(0)
 
@@ -1800,6 +3309,68 @@ def _d8_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, f_cluster_authorized_operations, 0), p
 
 
+def _ds8_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d2_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 26 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds6_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_cluster_authorized_operations, = _u_i(b, p)
+    p += 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, f_cluster_authorized_operations, 0), p
+
+
 def _e8_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_brokers = m.brokers
@@ -1823,6 +3394,37 @@ def _e8_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e6_MetadataResponseTopic(x_topics, o)
+    o += _p_i(m.cluster_authorized_operations)
+    o.append(0)
+
+
+def _es8_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_brokers = m.brokers
+    put_uvarint(o, len(a_brokers) + 1)
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e2_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o.append(0)
+    else:
+        s = m.cluster_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es6_MetadataResponseTopic(x_topics, o)
     o += _p_i(m.cluster_authorized_operations)
     o.append(0)
 
@@ -1883,6 +3485,66 @@ def _d9_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
     return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
 
 
+def _ds9_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d2_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 26 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds6_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
+
+
 def _e9_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_brokers = m.brokers
@@ -1906,6 +3568,36 @@ def _e9_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e6_MetadataResponseTopic(x_topics, o)
+    o.append(0)
+
+
+def _es9_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_brokers = m.brokers
+    put_uvarint(o, len(a_brokers) + 1)
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e2_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o.append(0)
+    else:
+        s = m.cluster_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es6_MetadataResponseTopic(x_topics, o)
     o.append(0)
 
 
@@ -1965,6 +3657,66 @@ def _d10_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, i
     return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
 
 
+def _ds10_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d2_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 26 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds7_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, 0), p
+
+
 def _e10_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_brokers = m.brokers
@@ -1988,6 +3740,36 @@ def _e10_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e7_MetadataResponseTopic(x_topics, o)
+    o.append(0)
+
+
+def _es10_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_brokers = m.brokers
+    put_uvarint(o, len(a_brokers) + 1)
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e2_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o.append(0)
+    else:
+        s = m.cluster_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es7_MetadataResponseTopic(x_topics, o)
     o.append(0)
 
 
@@ -2049,6 +3831,68 @@ def _d11_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, i
     return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, f_error_code), p
 
 
+def _ds11_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[MetadataResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("brokers: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("brokers: more elements than bytes")
+    else:
+        l_brokers: list[MetadataResponseBroker] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_brokers, p = _d2_MetadataResponseBroker(b, p, e)
+            l_brokers.append(x_brokers)
+        f_brokers = l_brokers
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_cluster_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("cluster_id: past the end")
+        f_cluster_id = b[p:q].decode()
+        p = q
+    f_controller_id, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 26 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[MetadataResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds7_MetadataResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_error_code, = _u_h(b, p)
+    p += 2
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return MetadataResponse(f_throttle_time_ms, f_brokers, f_cluster_id, f_controller_id, f_topics, -2147483648, f_error_code), p
+
+
 def _e11_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_brokers = m.brokers
@@ -2072,6 +3916,37 @@ def _e11_MetadataResponse(m: MetadataResponse, o: bytearray) -> None:
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e7_MetadataResponseTopic(x_topics, o)
+    o += _p_h(m.error_code)
+    o.append(0)
+
+
+def _es11_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_brokers = m.brokers
+    put_uvarint(o, len(a_brokers) + 1)
+    yield len(a_brokers)
+    for k, x_brokers in enumerate(a_brokers):
+        if k & 255 == 255:
+            yield 0
+        _e2_MetadataResponseBroker(x_brokers, o)
+    if m.cluster_id is None:
+        o.append(0)
+    else:
+        s = m.cluster_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.controller_id)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es7_MetadataResponseTopic(x_topics, o)
     o += _p_h(m.error_code)
     o.append(0)
 
@@ -2127,3 +4002,56 @@ def encode_metadata_response(version: int, msg: MetadataResponse, out: bytearray
     if fn is None:
         raise WireError(f"MetadataResponse: version {version} is not one of 0-13")
     fn(msg, out)
+
+
+_DECODE_SLICES_METADATA_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[MetadataResponse, int]]]] = {
+    0: _ds0_MetadataResponse,
+    1: _ds1_MetadataResponse,
+    2: _ds2_MetadataResponse,
+    3: _ds3_MetadataResponse,
+    4: _ds3_MetadataResponse,
+    5: _ds4_MetadataResponse,
+    6: _ds4_MetadataResponse,
+    7: _ds5_MetadataResponse,
+    8: _ds6_MetadataResponse,
+    9: _ds7_MetadataResponse,
+    10: _ds8_MetadataResponse,
+    11: _ds9_MetadataResponse,
+    12: _ds10_MetadataResponse,
+    13: _ds11_MetadataResponse,
+}
+_ENCODE_SLICES_METADATA_RESPONSE: dict[int, Callable[[MetadataResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_MetadataResponse,
+    1: _es1_MetadataResponse,
+    2: _es2_MetadataResponse,
+    3: _es3_MetadataResponse,
+    4: _es3_MetadataResponse,
+    5: _es4_MetadataResponse,
+    6: _es4_MetadataResponse,
+    7: _es5_MetadataResponse,
+    8: _es6_MetadataResponse,
+    9: _es7_MetadataResponse,
+    10: _es8_MetadataResponse,
+    11: _es9_MetadataResponse,
+    12: _es10_MetadataResponse,
+    13: _es11_MetadataResponse,
+}
+
+
+def decode_metadata_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, MetadataResponse]:
+    fn = _DECODE_SLICES_METADATA_RESPONSE.get(version)
+    if fn is None:
+        return decode_metadata_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"MetadataResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_metadata_response_in_slices(version: int, msg: MetadataResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_METADATA_RESPONSE.get(version)
+    if fn is None:
+        encode_metadata_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -68,6 +68,13 @@ class OffsetCommitRequest:
         out = bytearray()
         encode_offset_commit_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetCommitRequest]:
+        return decode_offset_commit_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_offset_commit_request_in_slices(version, self, out)
 
 
 def _d0_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequestPartition, int]:
@@ -193,6 +200,35 @@ def _d0_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
     return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
 
 
+def _ds0_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequestTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetCommitRequestPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d0_OffsetCommitRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
+
+
 def _e0_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -202,6 +238,19 @@ def _e0_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> N
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_OffsetCommitRequestPartition(x_partitions, o)
+
+
+def _es0_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_OffsetCommitRequestPartition(x_partitions, o)
 
 
@@ -231,6 +280,35 @@ def _d1_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
     return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
 
 
+def _ds1_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequestTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetCommitRequestPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d1_OffsetCommitRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
+
+
 def _e1_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -240,6 +318,19 @@ def _e1_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> N
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e1_OffsetCommitRequestPartition(x_partitions, o)
+
+
+def _es1_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e1_OffsetCommitRequestPartition(x_partitions, o)
 
 
@@ -280,6 +371,44 @@ def _d2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
     return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
 
 
+def _ds2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequestTopic, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetCommitRequestPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d2_OffsetCommitRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitRequestTopic(f_name, ZERO_UUID, f_partitions), p
+
+
 def _e2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -293,6 +422,24 @@ def _e2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> N
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e2_OffsetCommitRequestPartition(x_partitions, o)
+    o.append(0)
+
+
+def _es2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_OffsetCommitRequestPartition(x_partitions, o)
     o.append(0)
 
@@ -325,11 +472,54 @@ def _d3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
     return OffsetCommitRequestTopic('', f_topic_id, f_partitions), p
 
 
+def _ds3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequestTopic, int]]:
+    q = p + 16
+    if q > e:
+        raise WireError("topic_id: past the end")
+    f_topic_id = b[p:q]
+    p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetCommitRequestPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d2_OffsetCommitRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitRequestTopic('', f_topic_id, f_partitions), p
+
+
 def _e3_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> None:
     o += m.topic_id
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e2_OffsetCommitRequestPartition(x_partitions, o)
+    o.append(0)
+
+
+def _es3_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+    o += m.topic_id
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_OffsetCommitRequestPartition(x_partitions, o)
     o.append(0)
 
@@ -374,6 +564,49 @@ def _d0_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, f_retention_time_ms, f_topics), p
 
 
+def _ds0_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    f_retention_time_ms, = _u_q(b, p)
+    p += 8
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, f_retention_time_ms, f_topics), p
+
+
 def _e0_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -391,6 +624,24 @@ def _e0_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_OffsetCommitRequestTopic(x_topics, o)
+
+
+def _es0_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_q(m.retention_time_ms)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetCommitRequestTopic(x_topics, o)
 
 
 def _d1_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
@@ -431,6 +682,47 @@ def _d1_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
 
 
+def _ds1_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
+
+
 def _e1_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -447,6 +739,23 @@ def _e1_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_OffsetCommitRequestTopic(x_topics, o)
+
+
+def _es1_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetCommitRequestTopic(x_topics, o)
 
 
 def _d2_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
@@ -487,6 +796,47 @@ def _d2_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
 
 
+def _ds2_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, None, -1, f_topics), p
+
+
 def _e2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -503,6 +853,23 @@ def _e2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e1_OffsetCommitRequestTopic(x_topics, o)
+
+
+def _es2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_OffsetCommitRequestTopic(x_topics, o)
 
 
 def _d3_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
@@ -553,6 +920,57 @@ def _d3_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
 
 
+def _ds3_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
+
+
 def _e3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -577,6 +995,29 @@ def _e3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e1_OffsetCommitRequestTopic(x_topics, o)
+
+
+def _es3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    if m.group_instance_id is None:
+        o += _p_h(-1)
+    else:
+        s = m.group_instance_id.encode()
+        o += _p_h(len(s))
+        o += s
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_OffsetCommitRequestTopic(x_topics, o)
 
 
 def _d4_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitRequest, int]:
@@ -646,6 +1087,70 @@ def _d4_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
 
 
+def _ds4_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
+
+
 def _e4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -682,6 +1187,42 @@ def _e4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e2_OffsetCommitRequestTopic(x_topics, o)
+    o.append(0)
+
+
+def _es4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.group_instance_id is None:
+        o.append(0)
+    else:
+        s = m.group_instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_OffsetCommitRequestTopic(x_topics, o)
     o.append(0)
 
 
@@ -752,6 +1293,70 @@ def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
     return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
 
 
+def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id_or_member_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds3_OffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitRequest(f_group_id, f_generation_id_or_member_epoch, f_member_id, f_group_instance_id, -1, f_topics), p
+
+
 def _e5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -788,6 +1393,42 @@ def _e5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e3_OffsetCommitRequestTopic(x_topics, o)
+    o.append(0)
+
+
+def _es5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_i(m.generation_id_or_member_epoch)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.group_instance_id is None:
+        o.append(0)
+    else:
+        s = m.group_instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es3_OffsetCommitRequestTopic(x_topics, o)
     o.append(0)
 
 
@@ -834,6 +1475,49 @@ def encode_offset_commit_request(version: int, msg: OffsetCommitRequest, out: by
     fn(msg, out)
 
 
+_DECODE_SLICES_OFFSET_COMMIT_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetCommitRequest, int]]]] = {
+    2: _ds0_OffsetCommitRequest,
+    3: _ds0_OffsetCommitRequest,
+    4: _ds0_OffsetCommitRequest,
+    5: _ds1_OffsetCommitRequest,
+    6: _ds2_OffsetCommitRequest,
+    7: _ds3_OffsetCommitRequest,
+    8: _ds4_OffsetCommitRequest,
+    9: _ds4_OffsetCommitRequest,
+    10: _ds5_OffsetCommitRequest,
+}
+_ENCODE_SLICES_OFFSET_COMMIT_REQUEST: dict[int, Callable[[OffsetCommitRequest, bytearray], Generator[int, None, None]]] = {
+    2: _es0_OffsetCommitRequest,
+    3: _es0_OffsetCommitRequest,
+    4: _es0_OffsetCommitRequest,
+    5: _es1_OffsetCommitRequest,
+    6: _es2_OffsetCommitRequest,
+    7: _es3_OffsetCommitRequest,
+    8: _es4_OffsetCommitRequest,
+    9: _es4_OffsetCommitRequest,
+    10: _es5_OffsetCommitRequest,
+}
+
+
+def decode_offset_commit_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetCommitRequest]:
+    fn = _DECODE_SLICES_OFFSET_COMMIT_REQUEST.get(version)
+    if fn is None:
+        return decode_offset_commit_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"OffsetCommitRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_offset_commit_request_in_slices(version: int, msg: OffsetCommitRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_OFFSET_COMMIT_REQUEST.get(version)
+    if fn is None:
+        encode_offset_commit_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class OffsetCommitResponsePartition:
     partition_index: int = 0
@@ -861,6 +1545,13 @@ class OffsetCommitResponse:
         out = bytearray()
         encode_offset_commit_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetCommitResponse]:
+        return decode_offset_commit_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_offset_commit_response_in_slices(version, self, out)
 
 
 def _d0_OffsetCommitResponsePartition(b: bytes, p: int, e: int) -> tuple[OffsetCommitResponsePartition, int]:
@@ -914,6 +1605,35 @@ def _d0_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommi
     return OffsetCommitResponseTopic(f_name, ZERO_UUID, f_partitions), p
 
 
+def _ds0_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitResponseTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetCommitResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d0_OffsetCommitResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return OffsetCommitResponseTopic(f_name, ZERO_UUID, f_partitions), p
+
+
 def _e0_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -923,6 +1643,19 @@ def _e0_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) ->
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_OffsetCommitResponsePartition(x_partitions, o)
+
+
+def _es0_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_OffsetCommitResponsePartition(x_partitions, o)
 
 
@@ -963,6 +1696,44 @@ def _d1_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommi
     return OffsetCommitResponseTopic(f_name, ZERO_UUID, f_partitions), p
 
 
+def _ds1_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitResponseTopic, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetCommitResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d1_OffsetCommitResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitResponseTopic(f_name, ZERO_UUID, f_partitions), p
+
+
 def _e1_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -976,6 +1747,24 @@ def _e1_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) ->
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e1_OffsetCommitResponsePartition(x_partitions, o)
+    o.append(0)
+
+
+def _es1_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e1_OffsetCommitResponsePartition(x_partitions, o)
     o.append(0)
 
@@ -1008,11 +1797,54 @@ def _d2_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommi
     return OffsetCommitResponseTopic('', f_topic_id, f_partitions), p
 
 
+def _ds2_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitResponseTopic, int]]:
+    q = p + 16
+    if q > e:
+        raise WireError("topic_id: past the end")
+    f_topic_id = b[p:q]
+    p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetCommitResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d1_OffsetCommitResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitResponseTopic('', f_topic_id, f_partitions), p
+
+
 def _e2_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) -> None:
     o += m.topic_id
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e1_OffsetCommitResponsePartition(x_partitions, o)
+    o.append(0)
+
+
+def _es2_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    o += m.topic_id
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e1_OffsetCommitResponsePartition(x_partitions, o)
     o.append(0)
 
@@ -1033,11 +1865,40 @@ def _d0_OffsetCommitResponse(b: bytes, p: int, e: int) -> tuple[OffsetCommitResp
     return OffsetCommitResponse(0, f_topics), p
 
 
+def _ds0_OffsetCommitResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitResponse, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetCommitResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitResponse(0, f_topics), p
+
+
 def _e0_OffsetCommitResponse(m: OffsetCommitResponse, o: bytearray) -> None:
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_OffsetCommitResponseTopic(x_topics, o)
+
+
+def _es0_OffsetCommitResponse(m: OffsetCommitResponse, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetCommitResponseTopic(x_topics, o)
 
 
 def _d1_OffsetCommitResponse(b: bytes, p: int, e: int) -> tuple[OffsetCommitResponse, int]:
@@ -1058,12 +1919,44 @@ def _d1_OffsetCommitResponse(b: bytes, p: int, e: int) -> tuple[OffsetCommitResp
     return OffsetCommitResponse(f_throttle_time_ms, f_topics), p
 
 
+def _ds1_OffsetCommitResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetCommitResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetCommitResponse(f_throttle_time_ms, f_topics), p
+
+
 def _e1_OffsetCommitResponse(m: OffsetCommitResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_OffsetCommitResponseTopic(x_topics, o)
+
+
+def _es1_OffsetCommitResponse(m: OffsetCommitResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetCommitResponseTopic(x_topics, o)
 
 
 def _d2_OffsetCommitResponse(b: bytes, p: int, e: int) -> tuple[OffsetCommitResponse, int]:
@@ -1091,12 +1984,52 @@ def _d2_OffsetCommitResponse(b: bytes, p: int, e: int) -> tuple[OffsetCommitResp
     return OffsetCommitResponse(f_throttle_time_ms, f_topics), p
 
 
+def _ds2_OffsetCommitResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_OffsetCommitResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitResponse(f_throttle_time_ms, f_topics), p
+
+
 def _e2_OffsetCommitResponse(m: OffsetCommitResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e1_OffsetCommitResponseTopic(x_topics, o)
+    o.append(0)
+
+
+def _es2_OffsetCommitResponse(m: OffsetCommitResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_OffsetCommitResponseTopic(x_topics, o)
     o.append(0)
 
 
@@ -1125,12 +2058,52 @@ def _d3_OffsetCommitResponse(b: bytes, p: int, e: int) -> tuple[OffsetCommitResp
     return OffsetCommitResponse(f_throttle_time_ms, f_topics), p
 
 
+def _ds3_OffsetCommitResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetCommitResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetCommitResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_OffsetCommitResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetCommitResponse(f_throttle_time_ms, f_topics), p
+
+
 def _e3_OffsetCommitResponse(m: OffsetCommitResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e2_OffsetCommitResponseTopic(x_topics, o)
+    o.append(0)
+
+
+def _es3_OffsetCommitResponse(m: OffsetCommitResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_OffsetCommitResponseTopic(x_topics, o)
     o.append(0)
 
 
@@ -1175,3 +2148,46 @@ def encode_offset_commit_response(version: int, msg: OffsetCommitResponse, out: 
     if fn is None:
         raise WireError(f"OffsetCommitResponse: version {version} is not one of 2-10")
     fn(msg, out)
+
+
+_DECODE_SLICES_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetCommitResponse, int]]]] = {
+    2: _ds0_OffsetCommitResponse,
+    3: _ds1_OffsetCommitResponse,
+    4: _ds1_OffsetCommitResponse,
+    5: _ds1_OffsetCommitResponse,
+    6: _ds1_OffsetCommitResponse,
+    7: _ds1_OffsetCommitResponse,
+    8: _ds2_OffsetCommitResponse,
+    9: _ds2_OffsetCommitResponse,
+    10: _ds3_OffsetCommitResponse,
+}
+_ENCODE_SLICES_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[OffsetCommitResponse, bytearray], Generator[int, None, None]]] = {
+    2: _es0_OffsetCommitResponse,
+    3: _es1_OffsetCommitResponse,
+    4: _es1_OffsetCommitResponse,
+    5: _es1_OffsetCommitResponse,
+    6: _es1_OffsetCommitResponse,
+    7: _es1_OffsetCommitResponse,
+    8: _es2_OffsetCommitResponse,
+    9: _es2_OffsetCommitResponse,
+    10: _es3_OffsetCommitResponse,
+}
+
+
+def decode_offset_commit_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetCommitResponse]:
+    fn = _DECODE_SLICES_OFFSET_COMMIT_RESPONSE.get(version)
+    if fn is None:
+        return decode_offset_commit_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"OffsetCommitResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_offset_commit_response_in_slices(version: int, msg: OffsetCommitResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_OFFSET_COMMIT_RESPONSE.get(version)
+    if fn is None:
+        encode_offset_commit_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -55,6 +55,13 @@ class OffsetDeleteRequest:
         encode_offset_delete_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetDeleteRequest]:
+        return decode_offset_delete_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_offset_delete_request_in_slices(version, self, out)
+
 
 def _d0_OffsetDeleteRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetDeleteRequestPartition, int]:
     f_partition_index, = _u_i(b, p)
@@ -92,6 +99,35 @@ def _d0_OffsetDeleteRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetDelete
     return OffsetDeleteRequestTopic(f_name, f_partitions), p
 
 
+def _ds0_OffsetDeleteRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetDeleteRequestTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetDeleteRequestPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d0_OffsetDeleteRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return OffsetDeleteRequestTopic(f_name, f_partitions), p
+
+
 def _e0_OffsetDeleteRequestTopic(m: OffsetDeleteRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -101,6 +137,19 @@ def _e0_OffsetDeleteRequestTopic(m: OffsetDeleteRequestTopic, o: bytearray) -> N
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_OffsetDeleteRequestPartition(x_partitions, o)
+
+
+def _es0_OffsetDeleteRequestTopic(m: OffsetDeleteRequestTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_OffsetDeleteRequestPartition(x_partitions, o)
 
 
@@ -130,6 +179,35 @@ def _d0_OffsetDeleteRequest(b: bytes, p: int, e: int) -> tuple[OffsetDeleteReque
     return OffsetDeleteRequest(f_group_id, f_topics), p
 
 
+def _ds0_OffsetDeleteRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetDeleteRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetDeleteRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetDeleteRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetDeleteRequest(f_group_id, f_topics), p
+
+
 def _e0_OffsetDeleteRequest(m: OffsetDeleteRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -140,6 +218,19 @@ def _e0_OffsetDeleteRequest(m: OffsetDeleteRequest, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_OffsetDeleteRequestTopic(x_topics, o)
+
+
+def _es0_OffsetDeleteRequest(m: OffsetDeleteRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetDeleteRequestTopic(x_topics, o)
 
 
 OFFSET_DELETE_REQUEST_VERSIONS = (0, 0)
@@ -169,6 +260,33 @@ def encode_offset_delete_request(version: int, msg: OffsetDeleteRequest, out: by
     fn(msg, out)
 
 
+_DECODE_SLICES_OFFSET_DELETE_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetDeleteRequest, int]]]] = {
+    0: _ds0_OffsetDeleteRequest,
+}
+_ENCODE_SLICES_OFFSET_DELETE_REQUEST: dict[int, Callable[[OffsetDeleteRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_OffsetDeleteRequest,
+}
+
+
+def decode_offset_delete_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetDeleteRequest]:
+    fn = _DECODE_SLICES_OFFSET_DELETE_REQUEST.get(version)
+    if fn is None:
+        return decode_offset_delete_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"OffsetDeleteRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_offset_delete_request_in_slices(version: int, msg: OffsetDeleteRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_OFFSET_DELETE_REQUEST.get(version)
+    if fn is None:
+        encode_offset_delete_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class OffsetDeleteResponsePartition:
     partition_index: int = 0
@@ -196,6 +314,13 @@ class OffsetDeleteResponse:
         out = bytearray()
         encode_offset_delete_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetDeleteResponse]:
+        return decode_offset_delete_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_offset_delete_response_in_slices(version, self, out)
 
 
 def _d0_OffsetDeleteResponsePartition(b: bytes, p: int, e: int) -> tuple[OffsetDeleteResponsePartition, int]:
@@ -234,6 +359,35 @@ def _d0_OffsetDeleteResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetDelet
     return OffsetDeleteResponseTopic(f_name, f_partitions), p
 
 
+def _ds0_OffsetDeleteResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetDeleteResponseTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetDeleteResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d0_OffsetDeleteResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return OffsetDeleteResponseTopic(f_name, f_partitions), p
+
+
 def _e0_OffsetDeleteResponseTopic(m: OffsetDeleteResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -243,6 +397,19 @@ def _e0_OffsetDeleteResponseTopic(m: OffsetDeleteResponseTopic, o: bytearray) ->
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_OffsetDeleteResponsePartition(x_partitions, o)
+
+
+def _es0_OffsetDeleteResponseTopic(m: OffsetDeleteResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_OffsetDeleteResponsePartition(x_partitions, o)
 
 
@@ -264,12 +431,44 @@ def _d0_OffsetDeleteResponse(b: bytes, p: int, e: int) -> tuple[OffsetDeleteResp
     return OffsetDeleteResponse(f_error_code, f_throttle_time_ms, f_topics), p
 
 
+def _ds0_OffsetDeleteResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetDeleteResponse, int]]:
+    f_error_code, f_throttle_time_ms = _u_hi(b, p)
+    p += 6
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetDeleteResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetDeleteResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetDeleteResponse(f_error_code, f_throttle_time_ms, f_topics), p
+
+
 def _e0_OffsetDeleteResponse(m: OffsetDeleteResponse, o: bytearray) -> None:
     o += _p_hi(m.error_code, m.throttle_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_OffsetDeleteResponseTopic(x_topics, o)
+
+
+def _es0_OffsetDeleteResponse(m: OffsetDeleteResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_hi(m.error_code, m.throttle_time_ms)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetDeleteResponseTopic(x_topics, o)
 
 
 OFFSET_DELETE_RESPONSE_VERSIONS = (0, 0)
@@ -297,3 +496,30 @@ def encode_offset_delete_response(version: int, msg: OffsetDeleteResponse, out: 
     if fn is None:
         raise WireError(f"OffsetDeleteResponse: version {version} is not one of 0-0")
     fn(msg, out)
+
+
+_DECODE_SLICES_OFFSET_DELETE_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetDeleteResponse, int]]]] = {
+    0: _ds0_OffsetDeleteResponse,
+}
+_ENCODE_SLICES_OFFSET_DELETE_RESPONSE: dict[int, Callable[[OffsetDeleteResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_OffsetDeleteResponse,
+}
+
+
+def decode_offset_delete_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetDeleteResponse]:
+    fn = _DECODE_SLICES_OFFSET_DELETE_RESPONSE.get(version)
+    if fn is None:
+        return decode_offset_delete_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"OffsetDeleteResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_offset_delete_response_in_slices(version: int, msg: OffsetDeleteResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_OFFSET_DELETE_RESPONSE.get(version)
+    if fn is None:
+        encode_offset_delete_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -70,6 +70,13 @@ class OffsetFetchRequest:
         encode_offset_fetch_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetFetchRequest]:
+        return decode_offset_fetch_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_offset_fetch_request_in_slices(version, self, out)
+
 
 def _d0_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequestTopic, int]:
     (n,) = _u_h(b, p)
@@ -89,6 +96,30 @@ def _d0_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     elif n * 4 > e - p:
         raise WireError("partition_indexes: more elements than bytes")
     else:
+        f_partition_indexes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    return OffsetFetchRequestTopic(f_name, f_partition_indexes), p
+
+
+def _ds0_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequestTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partition_indexes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partition_indexes: more elements than bytes")
+    else:
+        yield n
         f_partition_indexes = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     return OffsetFetchRequestTopic(f_name, f_partition_indexes), p
@@ -130,6 +161,39 @@ def _d1_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     elif n * 4 > e - p:
         raise WireError("partition_indexes: more elements than bytes")
     else:
+        f_partition_indexes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequestTopic(f_name, f_partition_indexes), p
+
+
+def _ds1_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequestTopic, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partition_indexes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partition_indexes: more elements than bytes")
+    else:
+        yield n
         f_partition_indexes = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     if b[p] == 0:
@@ -221,6 +285,39 @@ def _d2_OffsetFetchRequestTopics(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     return OffsetFetchRequestTopics(f_name, ZERO_UUID, f_partition_indexes), p
 
 
+def _ds2_OffsetFetchRequestTopics(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequestTopics, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partition_indexes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partition_indexes: more elements than bytes")
+    else:
+        yield n
+        f_partition_indexes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequestTopics(f_name, ZERO_UUID, f_partition_indexes), p
+
+
 def _e2_OffsetFetchRequestTopics(m: OffsetFetchRequestTopics, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -253,6 +350,32 @@ def _d3_OffsetFetchRequestTopics(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     elif n * 4 > e - p:
         raise WireError("partition_indexes: more elements than bytes")
     else:
+        f_partition_indexes = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequestTopics('', f_topic_id, f_partition_indexes), p
+
+
+def _ds3_OffsetFetchRequestTopics(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequestTopics, int]]:
+    q = p + 16
+    if q > e:
+        raise WireError("topic_id: past the end")
+    f_topic_id = b[p:q]
+    p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partition_indexes: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partition_indexes: more elements than bytes")
+    else:
+        yield n
         f_partition_indexes = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     if b[p] == 0:
@@ -328,6 +451,45 @@ def _d2_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     return OffsetFetchRequestGroup(f_group_id, None, -1, f_topics), p
 
 
+def _ds2_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequestGroup, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_topics: list[OffsetFetchRequestTopics] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchRequestTopics] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_OffsetFetchRequestTopics(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequestGroup(f_group_id, None, -1, f_topics), p
+
+
 def _e2_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -344,6 +506,27 @@ def _e2_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Non
     else:
         put_uvarint(o, len(a_topics) + 1)
         for x_topics in a_topics:
+            _e2_OffsetFetchRequestTopics(x_topics, o)
+    o.append(0)
+
+
+def _es2_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_topics = m.topics
+    if a_topics is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_topics) + 1)
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e2_OffsetFetchRequestTopics(x_topics, o)
     o.append(0)
 
@@ -402,6 +585,59 @@ def _d3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     return OffsetFetchRequestGroup(f_group_id, f_member_id, f_member_epoch, f_topics), p
 
 
+def _ds3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequestGroup, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_member_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    f_member_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_topics: list[OffsetFetchRequestTopics] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchRequestTopics] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_OffsetFetchRequestTopics(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequestGroup(f_group_id, f_member_id, f_member_epoch, f_topics), p
+
+
 def _e3_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -431,6 +667,38 @@ def _e3_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Non
     else:
         put_uvarint(o, len(a_topics) + 1)
         for x_topics in a_topics:
+            _e2_OffsetFetchRequestTopics(x_topics, o)
+    o.append(0)
+
+
+def _es3_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.member_id is None:
+        o.append(0)
+    else:
+        s = m.member_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.member_epoch)
+    a_topics = m.topics
+    if a_topics is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_topics) + 1)
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e2_OffsetFetchRequestTopics(x_topics, o)
     o.append(0)
 
@@ -489,6 +757,59 @@ def _d4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
     return OffsetFetchRequestGroup(f_group_id, f_member_id, f_member_epoch, f_topics), p
 
 
+def _ds4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequestGroup, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_member_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    f_member_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_topics: list[OffsetFetchRequestTopics] | None = None
+    if n < 0:
+        pass
+    elif n * 18 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchRequestTopics] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds3_OffsetFetchRequestTopics(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequestGroup(f_group_id, f_member_id, f_member_epoch, f_topics), p
+
+
 def _e4_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -522,6 +843,38 @@ def _e4_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Non
     o.append(0)
 
 
+def _es4_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.member_id is None:
+        o.append(0)
+    else:
+        s = m.member_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.member_epoch)
+    a_topics = m.topics
+    if a_topics is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_topics) + 1)
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
+            _e3_OffsetFetchRequestTopics(x_topics, o)
+    o.append(0)
+
+
 def _d0_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest, int]:
     (n,) = _u_h(b, p)
     p += 2
@@ -548,6 +901,35 @@ def _d0_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
     return OffsetFetchRequest(f_group_id, f_topics, [], False), p
 
 
+def _ds0_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetFetchRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetFetchRequest(f_group_id, f_topics, [], False), p
+
+
 def _e0_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -559,6 +941,21 @@ def _e0_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
         raise WireError("topics: null where none is allowed")
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
+        _e0_OffsetFetchRequestTopic(x_topics, o)
+
+
+def _es0_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_topics = m.topics
+    if a_topics is None:
+        raise WireError("topics: null where none is allowed")
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
         _e0_OffsetFetchRequestTopic(x_topics, o)
 
 
@@ -589,6 +986,36 @@ def _d1_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
     return OffsetFetchRequest(f_group_id, f_topics, [], False), p
 
 
+def _ds1_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    f_topics: list[OffsetFetchRequestTopic] | None = None
+    if n < 0:
+        pass
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetFetchRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetFetchRequest(f_group_id, f_topics, [], False), p
+
+
 def _e1_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -601,6 +1028,22 @@ def _e1_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     else:
         o += _p_i(len(a_topics))
         for x_topics in a_topics:
+            _e0_OffsetFetchRequestTopic(x_topics, o)
+
+
+def _es1_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_topics = m.topics
+    if a_topics is None:
+        o += _p_i(-1)
+    else:
+        o += _p_i(len(a_topics))
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e0_OffsetFetchRequestTopic(x_topics, o)
 
 
@@ -642,6 +1085,45 @@ def _d2_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
     return OffsetFetchRequest(f_group_id, f_topics, [], False), p
 
 
+def _ds2_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_topics: list[OffsetFetchRequestTopic] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_OffsetFetchRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequest(f_group_id, f_topics, [], False), p
+
+
 def _e2_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -658,6 +1140,27 @@ def _e2_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     else:
         put_uvarint(o, len(a_topics) + 1)
         for x_topics in a_topics:
+            _e1_OffsetFetchRequestTopic(x_topics, o)
+    o.append(0)
+
+
+def _es2_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_topics = m.topics
+    if a_topics is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_topics) + 1)
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e1_OffsetFetchRequestTopic(x_topics, o)
     o.append(0)
 
@@ -702,6 +1205,47 @@ def _d3_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
     return OffsetFetchRequest(f_group_id, f_topics, [], f_require_stable), p
 
 
+def _ds3_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_topics: list[OffsetFetchRequestTopic] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_OffsetFetchRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_require_stable, = _u_o(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequest(f_group_id, f_topics, [], f_require_stable), p
+
+
 def _e3_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -718,6 +1262,28 @@ def _e3_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     else:
         put_uvarint(o, len(a_topics) + 1)
         for x_topics in a_topics:
+            _e1_OffsetFetchRequestTopic(x_topics, o)
+    o += _p_o(m.require_stable)
+    o.append(0)
+
+
+def _es3_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_topics = m.topics
+    if a_topics is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_topics) + 1)
+        yield len(a_topics)
+        for k, x_topics in enumerate(a_topics):
+            if k & 255 == 255:
+                yield 0
             _e1_OffsetFetchRequestTopic(x_topics, o)
     o += _p_o(m.require_stable)
     o.append(0)
@@ -748,11 +1314,51 @@ def _d4_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
     return OffsetFetchRequest('', [], f_groups, f_require_stable), p
 
 
+def _ds4_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[OffsetFetchRequestGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds2_OffsetFetchRequestGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    f_require_stable, = _u_o(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequest('', [], f_groups, f_require_stable), p
+
+
 def _e4_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
         _e2_OffsetFetchRequestGroup(x_groups, o)
+    o += _p_o(m.require_stable)
+    o.append(0)
+
+
+def _es4_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[int, None, None]:
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_OffsetFetchRequestGroup(x_groups, o)
     o += _p_o(m.require_stable)
     o.append(0)
 
@@ -782,11 +1388,51 @@ def _d5_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
     return OffsetFetchRequest('', [], f_groups, f_require_stable), p
 
 
+def _ds5_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 8 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[OffsetFetchRequestGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds3_OffsetFetchRequestGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    f_require_stable, = _u_o(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequest('', [], f_groups, f_require_stable), p
+
+
 def _e5_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
         _e3_OffsetFetchRequestGroup(x_groups, o)
+    o += _p_o(m.require_stable)
+    o.append(0)
+
+
+def _es5_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[int, None, None]:
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es3_OffsetFetchRequestGroup(x_groups, o)
     o += _p_o(m.require_stable)
     o.append(0)
 
@@ -816,11 +1462,51 @@ def _d6_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
     return OffsetFetchRequest('', [], f_groups, f_require_stable), p
 
 
+def _ds6_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 8 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[OffsetFetchRequestGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds4_OffsetFetchRequestGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    f_require_stable, = _u_o(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchRequest('', [], f_groups, f_require_stable), p
+
+
 def _e6_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
         _e4_OffsetFetchRequestGroup(x_groups, o)
+    o += _p_o(m.require_stable)
+    o.append(0)
+
+
+def _es6_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[int, None, None]:
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es4_OffsetFetchRequestGroup(x_groups, o)
     o += _p_o(m.require_stable)
     o.append(0)
 
@@ -868,6 +1554,51 @@ def encode_offset_fetch_request(version: int, msg: OffsetFetchRequest, out: byte
     if fn is None:
         raise WireError(f"OffsetFetchRequest: version {version} is not one of 1-10")
     fn(msg, out)
+
+
+_DECODE_SLICES_OFFSET_FETCH_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetFetchRequest, int]]]] = {
+    1: _ds0_OffsetFetchRequest,
+    2: _ds1_OffsetFetchRequest,
+    3: _ds1_OffsetFetchRequest,
+    4: _ds1_OffsetFetchRequest,
+    5: _ds1_OffsetFetchRequest,
+    6: _ds2_OffsetFetchRequest,
+    7: _ds3_OffsetFetchRequest,
+    8: _ds4_OffsetFetchRequest,
+    9: _ds5_OffsetFetchRequest,
+    10: _ds6_OffsetFetchRequest,
+}
+_ENCODE_SLICES_OFFSET_FETCH_REQUEST: dict[int, Callable[[OffsetFetchRequest, bytearray], Generator[int, None, None]]] = {
+    1: _es0_OffsetFetchRequest,
+    2: _es1_OffsetFetchRequest,
+    3: _es1_OffsetFetchRequest,
+    4: _es1_OffsetFetchRequest,
+    5: _es1_OffsetFetchRequest,
+    6: _es2_OffsetFetchRequest,
+    7: _es3_OffsetFetchRequest,
+    8: _es4_OffsetFetchRequest,
+    9: _es5_OffsetFetchRequest,
+    10: _es6_OffsetFetchRequest,
+}
+
+
+def decode_offset_fetch_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetFetchRequest]:
+    fn = _DECODE_SLICES_OFFSET_FETCH_REQUEST.get(version)
+    if fn is None:
+        return decode_offset_fetch_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"OffsetFetchRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_offset_fetch_request_in_slices(version: int, msg: OffsetFetchRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_OFFSET_FETCH_REQUEST.get(version)
+    if fn is None:
+        encode_offset_fetch_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
 
 
 @dataclass(slots=True)
@@ -924,6 +1655,13 @@ class OffsetFetchResponse:
         out = bytearray()
         encode_offset_fetch_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetFetchResponse]:
+        return decode_offset_fetch_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_offset_fetch_response_in_slices(version, self, out)
 
 
 def _d0_OffsetFetchResponsePartition(b: bytes, p: int, e: int) -> tuple[OffsetFetchResponsePartition, int]:
@@ -1070,6 +1808,35 @@ def _d0_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     return OffsetFetchResponseTopic(f_name, f_partitions), p
 
 
+def _ds0_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponseTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 16 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetFetchResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d0_OffsetFetchResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return OffsetFetchResponseTopic(f_name, f_partitions), p
+
+
 def _e0_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -1079,6 +1846,19 @@ def _e0_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> N
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_OffsetFetchResponsePartition(x_partitions, o)
+
+
+def _es0_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_OffsetFetchResponsePartition(x_partitions, o)
 
 
@@ -1108,6 +1888,35 @@ def _d1_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     return OffsetFetchResponseTopic(f_name, f_partitions), p
 
 
+def _ds1_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponseTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 20 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetFetchResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d1_OffsetFetchResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return OffsetFetchResponseTopic(f_name, f_partitions), p
+
+
 def _e1_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -1117,6 +1926,19 @@ def _e1_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> N
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e1_OffsetFetchResponsePartition(x_partitions, o)
+
+
+def _es1_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e1_OffsetFetchResponsePartition(x_partitions, o)
 
 
@@ -1157,6 +1979,44 @@ def _d2_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     return OffsetFetchResponseTopic(f_name, f_partitions), p
 
 
+def _ds2_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponseTopic, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 20 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetFetchResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d2_OffsetFetchResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchResponseTopic(f_name, f_partitions), p
+
+
 def _e2_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -1170,6 +2030,24 @@ def _e2_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> N
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e2_OffsetFetchResponsePartition(x_partitions, o)
+    o.append(0)
+
+
+def _es2_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_OffsetFetchResponsePartition(x_partitions, o)
     o.append(0)
 
@@ -1307,6 +2185,44 @@ def _d2_OffsetFetchResponseTopics(b: bytes, p: int, e: int) -> tuple[OffsetFetch
     return OffsetFetchResponseTopics(f_name, ZERO_UUID, f_partitions), p
 
 
+def _ds2_OffsetFetchResponseTopics(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponseTopics, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 20 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetFetchResponsePartitions] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d2_OffsetFetchResponsePartitions(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchResponseTopics(f_name, ZERO_UUID, f_partitions), p
+
+
 def _e2_OffsetFetchResponseTopics(m: OffsetFetchResponseTopics, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -1320,6 +2236,24 @@ def _e2_OffsetFetchResponseTopics(m: OffsetFetchResponseTopics, o: bytearray) ->
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e2_OffsetFetchResponsePartitions(x_partitions, o)
+    o.append(0)
+
+
+def _es2_OffsetFetchResponseTopics(m: OffsetFetchResponseTopics, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_OffsetFetchResponsePartitions(x_partitions, o)
     o.append(0)
 
@@ -1352,11 +2286,54 @@ def _d3_OffsetFetchResponseTopics(b: bytes, p: int, e: int) -> tuple[OffsetFetch
     return OffsetFetchResponseTopics('', f_topic_id, f_partitions), p
 
 
+def _ds3_OffsetFetchResponseTopics(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponseTopics, int]]:
+    q = p + 16
+    if q > e:
+        raise WireError("topic_id: past the end")
+    f_topic_id = b[p:q]
+    p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 20 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[OffsetFetchResponsePartitions] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d2_OffsetFetchResponsePartitions(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchResponseTopics('', f_topic_id, f_partitions), p
+
+
 def _e3_OffsetFetchResponseTopics(m: OffsetFetchResponseTopics, o: bytearray) -> None:
     o += m.topic_id
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e2_OffsetFetchResponsePartitions(x_partitions, o)
+    o.append(0)
+
+
+def _es3_OffsetFetchResponseTopics(m: OffsetFetchResponseTopics, o: bytearray) -> Generator[int, None, None]:
+    o += m.topic_id
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_OffsetFetchResponsePartitions(x_partitions, o)
     o.append(0)
 
@@ -1420,6 +2397,46 @@ def _d2_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     return OffsetFetchResponseGroup(f_group_id, f_topics, f_error_code), p
 
 
+def _ds2_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponseGroup, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchResponseTopics] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_OffsetFetchResponseTopics(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_error_code, = _u_h(b, p)
+    p += 2
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchResponseGroup(f_group_id, f_topics, f_error_code), p
+
+
 def _e2_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -1434,6 +2451,25 @@ def _e2_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> N
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e2_OffsetFetchResponseTopics(x_topics, o)
+    o += _p_h(m.error_code)
+    o.append(0)
+
+
+def _es2_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_OffsetFetchResponseTopics(x_topics, o)
     o += _p_h(m.error_code)
     o.append(0)
 
@@ -1477,6 +2513,46 @@ def _d3_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
     return OffsetFetchResponseGroup(f_group_id, f_topics, f_error_code), p
 
 
+def _ds3_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponseGroup, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchResponseTopics] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds3_OffsetFetchResponseTopics(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_error_code, = _u_h(b, p)
+    p += 2
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchResponseGroup(f_group_id, f_topics, f_error_code), p
+
+
 def _e3_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -1491,6 +2567,25 @@ def _e3_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> N
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e3_OffsetFetchResponseTopics(x_topics, o)
+    o += _p_h(m.error_code)
+    o.append(0)
+
+
+def _es3_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es3_OffsetFetchResponseTopics(x_topics, o)
     o += _p_h(m.error_code)
     o.append(0)
 
@@ -1511,11 +2606,40 @@ def _d0_OffsetFetchResponse(b: bytes, p: int, e: int) -> tuple[OffsetFetchRespon
     return OffsetFetchResponse(0, f_topics, 0, []), p
 
 
+def _ds0_OffsetFetchResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponse, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetFetchResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return OffsetFetchResponse(0, f_topics, 0, []), p
+
+
 def _e0_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> None:
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_OffsetFetchResponseTopic(x_topics, o)
+
+
+def _es0_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetFetchResponseTopic(x_topics, o)
 
 
 def _d1_OffsetFetchResponse(b: bytes, p: int, e: int) -> tuple[OffsetFetchResponse, int]:
@@ -1536,11 +2660,43 @@ def _d1_OffsetFetchResponse(b: bytes, p: int, e: int) -> tuple[OffsetFetchRespon
     return OffsetFetchResponse(0, f_topics, f_error_code, []), p
 
 
+def _ds1_OffsetFetchResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponse, int]]:
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetFetchResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_error_code, = _u_h(b, p)
+    p += 2
+    return OffsetFetchResponse(0, f_topics, f_error_code, []), p
+
+
 def _e1_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> None:
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_OffsetFetchResponseTopic(x_topics, o)
+    o += _p_h(m.error_code)
+
+
+def _es1_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> Generator[int, None, None]:
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetFetchResponseTopic(x_topics, o)
     o += _p_h(m.error_code)
 
 
@@ -1564,12 +2720,47 @@ def _d2_OffsetFetchResponse(b: bytes, p: int, e: int) -> tuple[OffsetFetchRespon
     return OffsetFetchResponse(f_throttle_time_ms, f_topics, f_error_code, []), p
 
 
+def _ds2_OffsetFetchResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_OffsetFetchResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_error_code, = _u_h(b, p)
+    p += 2
+    return OffsetFetchResponse(f_throttle_time_ms, f_topics, f_error_code, []), p
+
+
 def _e2_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_OffsetFetchResponseTopic(x_topics, o)
+    o += _p_h(m.error_code)
+
+
+def _es2_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_OffsetFetchResponseTopic(x_topics, o)
     o += _p_h(m.error_code)
 
 
@@ -1593,12 +2784,47 @@ def _d3_OffsetFetchResponse(b: bytes, p: int, e: int) -> tuple[OffsetFetchRespon
     return OffsetFetchResponse(f_throttle_time_ms, f_topics, f_error_code, []), p
 
 
+def _ds3_OffsetFetchResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_OffsetFetchResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_error_code, = _u_h(b, p)
+    p += 2
+    return OffsetFetchResponse(f_throttle_time_ms, f_topics, f_error_code, []), p
+
+
 def _e3_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e1_OffsetFetchResponseTopic(x_topics, o)
+    o += _p_h(m.error_code)
+
+
+def _es3_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_OffsetFetchResponseTopic(x_topics, o)
     o += _p_h(m.error_code)
 
 
@@ -1629,12 +2855,55 @@ def _d4_OffsetFetchResponse(b: bytes, p: int, e: int) -> tuple[OffsetFetchRespon
     return OffsetFetchResponse(f_throttle_time_ms, f_topics, f_error_code, []), p
 
 
+def _ds4_OffsetFetchResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[OffsetFetchResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_OffsetFetchResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    f_error_code, = _u_h(b, p)
+    p += 2
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchResponse(f_throttle_time_ms, f_topics, f_error_code, []), p
+
+
 def _e4_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e2_OffsetFetchResponseTopic(x_topics, o)
+    o += _p_h(m.error_code)
+    o.append(0)
+
+
+def _es4_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_OffsetFetchResponseTopic(x_topics, o)
     o += _p_h(m.error_code)
     o.append(0)
 
@@ -1664,12 +2933,52 @@ def _d5_OffsetFetchResponse(b: bytes, p: int, e: int) -> tuple[OffsetFetchRespon
     return OffsetFetchResponse(f_throttle_time_ms, [], 0, f_groups), p
 
 
+def _ds5_OffsetFetchResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 5 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[OffsetFetchResponseGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds2_OffsetFetchResponseGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchResponse(f_throttle_time_ms, [], 0, f_groups), p
+
+
 def _e5_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
         _e2_OffsetFetchResponseGroup(x_groups, o)
+    o.append(0)
+
+
+def _es5_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_OffsetFetchResponseGroup(x_groups, o)
     o.append(0)
 
 
@@ -1698,12 +3007,52 @@ def _d6_OffsetFetchResponse(b: bytes, p: int, e: int) -> tuple[OffsetFetchRespon
     return OffsetFetchResponse(f_throttle_time_ms, [], 0, f_groups), p
 
 
+def _ds6_OffsetFetchResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[OffsetFetchResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("groups: null where none is allowed")
+    elif n * 5 > e - p:
+        raise WireError("groups: more elements than bytes")
+    else:
+        l_groups: list[OffsetFetchResponseGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_groups, p = yield from _ds3_OffsetFetchResponseGroup(b, p, e)
+            l_groups.append(x_groups)
+        f_groups = l_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return OffsetFetchResponse(f_throttle_time_ms, [], 0, f_groups), p
+
+
 def _e6_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_groups = m.groups
     put_uvarint(o, len(a_groups) + 1)
     for x_groups in a_groups:
         _e3_OffsetFetchResponseGroup(x_groups, o)
+    o.append(0)
+
+
+def _es6_OffsetFetchResponse(m: OffsetFetchResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_groups = m.groups
+    put_uvarint(o, len(a_groups) + 1)
+    yield len(a_groups)
+    for k, x_groups in enumerate(a_groups):
+        if k & 255 == 255:
+            yield 0
+        yield from _es3_OffsetFetchResponseGroup(x_groups, o)
     o.append(0)
 
 
@@ -1750,3 +3099,48 @@ def encode_offset_fetch_response(version: int, msg: OffsetFetchResponse, out: by
     if fn is None:
         raise WireError(f"OffsetFetchResponse: version {version} is not one of 1-10")
     fn(msg, out)
+
+
+_DECODE_SLICES_OFFSET_FETCH_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[OffsetFetchResponse, int]]]] = {
+    1: _ds0_OffsetFetchResponse,
+    2: _ds1_OffsetFetchResponse,
+    3: _ds2_OffsetFetchResponse,
+    4: _ds2_OffsetFetchResponse,
+    5: _ds3_OffsetFetchResponse,
+    6: _ds4_OffsetFetchResponse,
+    7: _ds4_OffsetFetchResponse,
+    8: _ds5_OffsetFetchResponse,
+    9: _ds5_OffsetFetchResponse,
+    10: _ds6_OffsetFetchResponse,
+}
+_ENCODE_SLICES_OFFSET_FETCH_RESPONSE: dict[int, Callable[[OffsetFetchResponse, bytearray], Generator[int, None, None]]] = {
+    1: _es0_OffsetFetchResponse,
+    2: _es1_OffsetFetchResponse,
+    3: _es2_OffsetFetchResponse,
+    4: _es2_OffsetFetchResponse,
+    5: _es3_OffsetFetchResponse,
+    6: _es4_OffsetFetchResponse,
+    7: _es4_OffsetFetchResponse,
+    8: _es5_OffsetFetchResponse,
+    9: _es5_OffsetFetchResponse,
+    10: _es6_OffsetFetchResponse,
+}
+
+
+def decode_offset_fetch_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, OffsetFetchResponse]:
+    fn = _DECODE_SLICES_OFFSET_FETCH_RESPONSE.get(version)
+    if fn is None:
+        return decode_offset_fetch_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"OffsetFetchResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_offset_fetch_response_in_slices(version: int, msg: OffsetFetchResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_OFFSET_FETCH_RESPONSE.get(version)
+    if fn is None:
+        encode_offset_fetch_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -39,6 +39,13 @@ class SaslAuthenticateRequest:
         out = bytearray()
         encode_sasl_authenticate_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, SaslAuthenticateRequest]:
+        return decode_sasl_authenticate_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_sasl_authenticate_request_in_slices(version, self, out)
 
 
 def _d0_SaslAuthenticateRequest(b: bytes, p: int, e: int) -> tuple[SaslAuthenticateRequest, int]:
@@ -123,6 +130,31 @@ def encode_sasl_authenticate_request(version: int, msg: SaslAuthenticateRequest,
     fn(msg, out)
 
 
+_DECODE_SLICES_SASL_AUTHENTICATE_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[SaslAuthenticateRequest, int]]]] = {
+}
+_ENCODE_SLICES_SASL_AUTHENTICATE_REQUEST: dict[int, Callable[[SaslAuthenticateRequest, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_sasl_authenticate_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, SaslAuthenticateRequest]:
+    fn = _DECODE_SLICES_SASL_AUTHENTICATE_REQUEST.get(version)
+    if fn is None:
+        return decode_sasl_authenticate_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"SaslAuthenticateRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_sasl_authenticate_request_in_slices(version: int, msg: SaslAuthenticateRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_SASL_AUTHENTICATE_REQUEST.get(version)
+    if fn is None:
+        encode_sasl_authenticate_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class SaslAuthenticateResponse:
     """Kafka 4.3.1 SaslAuthenticateResponse, api key 36, versions 0-2."""
@@ -139,6 +171,13 @@ class SaslAuthenticateResponse:
         out = bytearray()
         encode_sasl_authenticate_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, SaslAuthenticateResponse]:
+        return decode_sasl_authenticate_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_sasl_authenticate_response_in_slices(version, self, out)
 
 
 def _d0_SaslAuthenticateResponse(b: bytes, p: int, e: int) -> tuple[SaslAuthenticateResponse, int]:
@@ -318,3 +357,28 @@ def encode_sasl_authenticate_response(version: int, msg: SaslAuthenticateRespons
     if fn is None:
         raise WireError(f"SaslAuthenticateResponse: version {version} is not one of 0-2")
     fn(msg, out)
+
+
+_DECODE_SLICES_SASL_AUTHENTICATE_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[SaslAuthenticateResponse, int]]]] = {
+}
+_ENCODE_SLICES_SASL_AUTHENTICATE_RESPONSE: dict[int, Callable[[SaslAuthenticateResponse, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_sasl_authenticate_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, SaslAuthenticateResponse]:
+    fn = _DECODE_SLICES_SASL_AUTHENTICATE_RESPONSE.get(version)
+    if fn is None:
+        return decode_sasl_authenticate_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"SaslAuthenticateResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_sasl_authenticate_response_in_slices(version: int, msg: SaslAuthenticateResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_SASL_AUTHENTICATE_RESPONSE.get(version)
+    if fn is None:
+        encode_sasl_authenticate_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -46,6 +46,13 @@ class ShareGroupHeartbeatRequest:
         out = bytearray()
         encode_share_group_heartbeat_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ShareGroupHeartbeatRequest]:
+        return decode_share_group_heartbeat_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_share_group_heartbeat_request_in_slices(version, self, out)
 
 
 def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroupHeartbeatRequest, int]:
@@ -129,6 +136,82 @@ def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroup
     return ShareGroupHeartbeatRequest(f_group_id, f_member_id, f_member_epoch, f_rack_id, f_subscribed_topic_names), p
 
 
+def _ds0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ShareGroupHeartbeatRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    f_member_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_rack_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("rack_id: past the end")
+        f_rack_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_subscribed_topic_names: list[str] | None = None
+    if n < 0:
+        pass
+    elif n > e - p:
+        raise WireError("subscribed_topic_names: more elements than bytes")
+    else:
+        l_subscribed_topic_names: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("subscribed_topic_names: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("subscribed_topic_names: past the end")
+                y_subscribed_topic_names = b[p:q].decode()
+                p = q
+            l_subscribed_topic_names.append(y_subscribed_topic_names)
+        f_subscribed_topic_names = l_subscribed_topic_names
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ShareGroupHeartbeatRequest(f_group_id, f_member_id, f_member_epoch, f_rack_id, f_subscribed_topic_names), p
+
+
 def _e0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -179,6 +262,51 @@ def _e0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray) 
     o.append(0)
 
 
+def _es0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_i(m.member_epoch)
+    if m.rack_id is None:
+        o.append(0)
+    else:
+        s = m.rack_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_subscribed_topic_names = m.subscribed_topic_names
+    if a_subscribed_topic_names is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_subscribed_topic_names) + 1)
+        yield len(a_subscribed_topic_names)
+        for k, y_subscribed_topic_names in enumerate(a_subscribed_topic_names):
+            if k & 255 == 255:
+                yield 0
+            s = y_subscribed_topic_names.encode()
+            n = len(s) + 1
+            if n < 128:
+                o.append(n)
+            else:
+                put_uvarint(o, n)
+            o += s
+    o.append(0)
+
+
 SHARE_GROUP_HEARTBEAT_REQUEST_VERSIONS = (1, 1)
 SHARE_GROUP_HEARTBEAT_REQUEST_FLEXIBLE_FROM = 0
 _DECODE_SHARE_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[bytes, int, int], tuple[ShareGroupHeartbeatRequest, int]]] = {
@@ -204,6 +332,33 @@ def encode_share_group_heartbeat_request(version: int, msg: ShareGroupHeartbeatR
     if fn is None:
         raise WireError(f"ShareGroupHeartbeatRequest: version {version} is not one of 1-1")
     fn(msg, out)
+
+
+_DECODE_SLICES_SHARE_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ShareGroupHeartbeatRequest, int]]]] = {
+    1: _ds0_ShareGroupHeartbeatRequest,
+}
+_ENCODE_SLICES_SHARE_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[ShareGroupHeartbeatRequest, bytearray], Generator[int, None, None]]] = {
+    1: _es0_ShareGroupHeartbeatRequest,
+}
+
+
+def decode_share_group_heartbeat_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ShareGroupHeartbeatRequest]:
+    fn = _DECODE_SLICES_SHARE_GROUP_HEARTBEAT_REQUEST.get(version)
+    if fn is None:
+        return decode_share_group_heartbeat_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ShareGroupHeartbeatRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_share_group_heartbeat_request_in_slices(version: int, msg: ShareGroupHeartbeatRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_SHARE_GROUP_HEARTBEAT_REQUEST.get(version)
+    if fn is None:
+        encode_share_group_heartbeat_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
 
 
 @dataclass(slots=True)
@@ -237,6 +392,13 @@ class ShareGroupHeartbeatResponse:
         encode_share_group_heartbeat_response(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ShareGroupHeartbeatResponse]:
+        return decode_share_group_heartbeat_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_share_group_heartbeat_response_in_slices(version, self, out)
+
 
 def _d0_TopicPartitions(b: bytes, p: int, e: int) -> tuple[TopicPartitions, int]:
     q = p + 16
@@ -254,6 +416,32 @@ def _d0_TopicPartitions(b: bytes, p: int, e: int) -> tuple[TopicPartitions, int]
     elif n * 4 > e - p:
         raise WireError("partitions: more elements than bytes")
     else:
+        f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TopicPartitions(f_topic_id, f_partitions), p
+
+
+def _ds0_TopicPartitions(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TopicPartitions, int]]:
+    q = p + 16
+    if q > e:
+        raise WireError("topic_id: past the end")
+    f_topic_id = b[p:q]
+    p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        yield n
         f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     if b[p] == 0:
@@ -294,10 +482,47 @@ def _d0_Assignment(b: bytes, p: int, e: int) -> tuple[Assignment, int]:
     return Assignment(f_topic_partitions), p
 
 
+def _ds0_Assignment(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Assignment, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topic_partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("topic_partitions: more elements than bytes")
+    else:
+        l_topic_partitions: list[TopicPartitions] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topic_partitions, p = yield from _ds0_TopicPartitions(b, p, e)
+            l_topic_partitions.append(x_topic_partitions)
+        f_topic_partitions = l_topic_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return Assignment(f_topic_partitions), p
+
+
 def _e0_Assignment(m: Assignment, o: bytearray) -> None:
     a_topic_partitions = m.topic_partitions
     put_uvarint(o, len(a_topic_partitions) + 1)
     for x_topic_partitions in a_topic_partitions:
+        _e0_TopicPartitions(x_topic_partitions, o)
+    o.append(0)
+
+
+def _es0_Assignment(m: Assignment, o: bytearray) -> Generator[int, None, None]:
+    a_topic_partitions = m.topic_partitions
+    put_uvarint(o, len(a_topic_partitions) + 1)
+    yield len(a_topic_partitions)
+    for k, x_topic_partitions in enumerate(a_topic_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_TopicPartitions(x_topic_partitions, o)
     o.append(0)
 
@@ -347,6 +572,47 @@ def _d0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[ShareGrou
     return ShareGroupHeartbeatResponse(f_throttle_time_ms, f_error_code, f_error_message, f_member_id, f_member_epoch, f_heartbeat_interval_ms, f_assignment), p
 
 
+def _ds0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ShareGroupHeartbeatResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_member_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    f_member_epoch, f_heartbeat_interval_ms = _u_ii(b, p)
+    p += 8
+    f_assignment: Assignment | None = None
+    (mark,) = _u_b(b, p)
+    p += 1
+    if mark >= 0:
+        f_assignment, p = yield from _ds0_Assignment(b, p, e)
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ShareGroupHeartbeatResponse(f_throttle_time_ms, f_error_code, f_error_message, f_member_id, f_member_epoch, f_heartbeat_interval_ms, f_assignment), p
+
+
 def _e0_ShareGroupHeartbeatResponse(m: ShareGroupHeartbeatResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     if m.error_message is None:
@@ -382,6 +648,37 @@ def _e0_ShareGroupHeartbeatResponse(m: ShareGroupHeartbeatResponse, o: bytearray
     o.append(0)
 
 
+def _es0_ShareGroupHeartbeatResponse(m: ShareGroupHeartbeatResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    if m.error_message is None:
+        o.append(0)
+    else:
+        s = m.error_message.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.member_id is None:
+        o.append(0)
+    else:
+        s = m.member_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_ii(m.member_epoch, m.heartbeat_interval_ms)
+    if m.assignment is None:
+        o.append(255)
+    else:
+        o.append(1)
+        yield from _es0_Assignment(m.assignment, o)
+    o.append(0)
+
+
 SHARE_GROUP_HEARTBEAT_RESPONSE_VERSIONS = (1, 1)
 SHARE_GROUP_HEARTBEAT_RESPONSE_FLEXIBLE_FROM = 0
 _DECODE_SHARE_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[ShareGroupHeartbeatResponse, int]]] = {
@@ -407,3 +704,30 @@ def encode_share_group_heartbeat_response(version: int, msg: ShareGroupHeartbeat
     if fn is None:
         raise WireError(f"ShareGroupHeartbeatResponse: version {version} is not one of 1-1")
     fn(msg, out)
+
+
+_DECODE_SLICES_SHARE_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ShareGroupHeartbeatResponse, int]]]] = {
+    1: _ds0_ShareGroupHeartbeatResponse,
+}
+_ENCODE_SLICES_SHARE_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[ShareGroupHeartbeatResponse, bytearray], Generator[int, None, None]]] = {
+    1: _es0_ShareGroupHeartbeatResponse,
+}
+
+
+def decode_share_group_heartbeat_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ShareGroupHeartbeatResponse]:
+    fn = _DECODE_SLICES_SHARE_GROUP_HEARTBEAT_RESPONSE.get(version)
+    if fn is None:
+        return decode_share_group_heartbeat_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ShareGroupHeartbeatResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_share_group_heartbeat_response_in_slices(version: int, msg: ShareGroupHeartbeatResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_SHARE_GROUP_HEARTBEAT_RESPONSE.get(version)
+    if fn is None:
+        encode_share_group_heartbeat_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -128,6 +128,13 @@ class StreamsGroupHeartbeatRequest:
         encode_streams_group_heartbeat_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, StreamsGroupHeartbeatRequest]:
+        return decode_streams_group_heartbeat_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_streams_group_heartbeat_request_in_slices(version, self, out)
+
 
 def _d0_KeyValue(b: bytes, p: int, e: int) -> tuple[KeyValue, int]:
     n = b[p]
@@ -226,6 +233,46 @@ def _d0_TopicInfo(b: bytes, p: int, e: int) -> tuple[TopicInfo, int]:
     return TopicInfo(f_name, f_partitions, f_replication_factor, f_topic_configs), p
 
 
+def _ds0_TopicInfo(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TopicInfo, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    f_partitions, f_replication_factor = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topic_configs: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topic_configs: more elements than bytes")
+    else:
+        l_topic_configs: list[KeyValue] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topic_configs, p = _d0_KeyValue(b, p, e)
+            l_topic_configs.append(x_topic_configs)
+        f_topic_configs = l_topic_configs
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TopicInfo(f_name, f_partitions, f_replication_factor, f_topic_configs), p
+
+
 def _e0_TopicInfo(m: TopicInfo, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -240,6 +287,25 @@ def _e0_TopicInfo(m: TopicInfo, o: bytearray) -> None:
     a_topic_configs = m.topic_configs
     put_uvarint(o, len(a_topic_configs) + 1)
     for x_topic_configs in a_topic_configs:
+        _e0_KeyValue(x_topic_configs, o)
+    o.append(0)
+
+
+def _es0_TopicInfo(m: TopicInfo, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_ih(m.partitions, m.replication_factor)
+    a_topic_configs = m.topic_configs
+    put_uvarint(o, len(a_topic_configs) + 1)
+    yield len(a_topic_configs)
+    for k, x_topic_configs in enumerate(a_topic_configs):
+        if k & 255 == 255:
+            yield 0
         _e0_KeyValue(x_topic_configs, o)
     o.append(0)
 
@@ -354,6 +420,39 @@ def _d0_TaskIds(b: bytes, p: int, e: int) -> tuple[TaskIds, int]:
     return TaskIds(f_subtopology_id, f_partitions), p
 
 
+def _ds0_TaskIds(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TaskIds, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("subtopology_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("subtopology_id: past the end")
+        f_subtopology_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        yield n
+        f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TaskIds(f_subtopology_id, f_partitions), p
+
+
 def _e0_TaskIds(m: TaskIds, o: bytearray) -> None:
     s = m.subtopology_id.encode()
     n = len(s) + 1
@@ -405,6 +504,53 @@ def _d0_CopartitionGroup(b: bytes, p: int, e: int) -> tuple[CopartitionGroup, in
     elif n * 2 > e - p:
         raise WireError("repartition_source_topics: more elements than bytes")
     else:
+        f_repartition_source_topics = list(Struct(f'>{n}h').unpack_from(b, p))
+        p += n * 2
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return CopartitionGroup(f_source_topics, f_source_topic_regex, f_repartition_source_topics), p
+
+
+def _ds0_CopartitionGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[CopartitionGroup, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("source_topics: null where none is allowed")
+    elif n * 2 > e - p:
+        raise WireError("source_topics: more elements than bytes")
+    else:
+        yield n
+        f_source_topics = list(Struct(f'>{n}h').unpack_from(b, p))
+        p += n * 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("source_topic_regex: null where none is allowed")
+    elif n * 2 > e - p:
+        raise WireError("source_topic_regex: more elements than bytes")
+    else:
+        yield n
+        f_source_topic_regex = list(Struct(f'>{n}h').unpack_from(b, p))
+        p += n * 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("repartition_source_topics: null where none is allowed")
+    elif n * 2 > e - p:
+        raise WireError("repartition_source_topics: more elements than bytes")
+    else:
+        yield n
         f_repartition_source_topics = list(Struct(f'>{n}h').unpack_from(b, p))
         p += n * 2
     if b[p] == 0:
@@ -578,6 +724,167 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
     return Subtopology(f_subtopology_id, f_source_topics, f_source_topic_regex, f_state_changelog_topics, f_repartition_sink_topics, f_repartition_source_topics, f_copartition_groups), p
 
 
+def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Subtopology, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("subtopology_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("subtopology_id: past the end")
+        f_subtopology_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("source_topics: null where none is allowed")
+    elif n > e - p:
+        raise WireError("source_topics: more elements than bytes")
+    else:
+        l_source_topics: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("source_topics: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("source_topics: past the end")
+                y_source_topics = b[p:q].decode()
+                p = q
+            l_source_topics.append(y_source_topics)
+        f_source_topics = l_source_topics
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("source_topic_regex: null where none is allowed")
+    elif n > e - p:
+        raise WireError("source_topic_regex: more elements than bytes")
+    else:
+        l_source_topic_regex: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("source_topic_regex: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("source_topic_regex: past the end")
+                y_source_topic_regex = b[p:q].decode()
+                p = q
+            l_source_topic_regex.append(y_source_topic_regex)
+        f_source_topic_regex = l_source_topic_regex
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("state_changelog_topics: null where none is allowed")
+    elif n * 9 > e - p:
+        raise WireError("state_changelog_topics: more elements than bytes")
+    else:
+        l_state_changelog_topics: list[TopicInfo] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_state_changelog_topics, p = yield from _ds0_TopicInfo(b, p, e)
+            l_state_changelog_topics.append(x_state_changelog_topics)
+        f_state_changelog_topics = l_state_changelog_topics
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("repartition_sink_topics: null where none is allowed")
+    elif n > e - p:
+        raise WireError("repartition_sink_topics: more elements than bytes")
+    else:
+        l_repartition_sink_topics: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+            if n == 0:
+                raise WireError("repartition_sink_topics: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("repartition_sink_topics: past the end")
+                y_repartition_sink_topics = b[p:q].decode()
+                p = q
+            l_repartition_sink_topics.append(y_repartition_sink_topics)
+        f_repartition_sink_topics = l_repartition_sink_topics
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("repartition_source_topics: null where none is allowed")
+    elif n * 9 > e - p:
+        raise WireError("repartition_source_topics: more elements than bytes")
+    else:
+        l_repartition_source_topics: list[TopicInfo] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_repartition_source_topics, p = yield from _ds0_TopicInfo(b, p, e)
+            l_repartition_source_topics.append(x_repartition_source_topics)
+        f_repartition_source_topics = l_repartition_source_topics
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("copartition_groups: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("copartition_groups: more elements than bytes")
+    else:
+        l_copartition_groups: list[CopartitionGroup] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_copartition_groups, p = yield from _ds0_CopartitionGroup(b, p, e)
+            l_copartition_groups.append(x_copartition_groups)
+        f_copartition_groups = l_copartition_groups
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return Subtopology(f_subtopology_id, f_source_topics, f_source_topic_regex, f_state_changelog_topics, f_repartition_sink_topics, f_repartition_source_topics, f_copartition_groups), p
+
+
 def _e0_Subtopology(m: Subtopology, o: bytearray) -> None:
     s = m.subtopology_id.encode()
     n = len(s) + 1
@@ -639,6 +946,77 @@ def _e0_Subtopology(m: Subtopology, o: bytearray) -> None:
     o.append(0)
 
 
+def _es0_Subtopology(m: Subtopology, o: bytearray) -> Generator[int, None, None]:
+    s = m.subtopology_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_source_topics = m.source_topics
+    put_uvarint(o, len(a_source_topics) + 1)
+    yield len(a_source_topics)
+    for k, y_source_topics in enumerate(a_source_topics):
+        if k & 255 == 255:
+            yield 0
+        s = y_source_topics.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_source_topic_regex = m.source_topic_regex
+    put_uvarint(o, len(a_source_topic_regex) + 1)
+    yield len(a_source_topic_regex)
+    for k, y_source_topic_regex in enumerate(a_source_topic_regex):
+        if k & 255 == 255:
+            yield 0
+        s = y_source_topic_regex.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_state_changelog_topics = m.state_changelog_topics
+    put_uvarint(o, len(a_state_changelog_topics) + 1)
+    yield len(a_state_changelog_topics)
+    for k, x_state_changelog_topics in enumerate(a_state_changelog_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_TopicInfo(x_state_changelog_topics, o)
+    a_repartition_sink_topics = m.repartition_sink_topics
+    put_uvarint(o, len(a_repartition_sink_topics) + 1)
+    yield len(a_repartition_sink_topics)
+    for k, y_repartition_sink_topics in enumerate(a_repartition_sink_topics):
+        if k & 255 == 255:
+            yield 0
+        s = y_repartition_sink_topics.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_repartition_source_topics = m.repartition_source_topics
+    put_uvarint(o, len(a_repartition_source_topics) + 1)
+    yield len(a_repartition_source_topics)
+    for k, x_repartition_source_topics in enumerate(a_repartition_source_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_TopicInfo(x_repartition_source_topics, o)
+    a_copartition_groups = m.copartition_groups
+    put_uvarint(o, len(a_copartition_groups) + 1)
+    yield len(a_copartition_groups)
+    for k, x_copartition_groups in enumerate(a_copartition_groups):
+        if k & 255 == 255:
+            yield 0
+        _e0_CopartitionGroup(x_copartition_groups, o)
+    o.append(0)
+
+
 def _d0_Topology(b: bytes, p: int, e: int) -> tuple[Topology, int]:
     f_epoch, = _u_i(b, p)
     p += 4
@@ -664,12 +1042,52 @@ def _d0_Topology(b: bytes, p: int, e: int) -> tuple[Topology, int]:
     return Topology(f_epoch, f_subtopologies), p
 
 
+def _ds0_Topology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Topology, int]]:
+    f_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("subtopologies: null where none is allowed")
+    elif n * 8 > e - p:
+        raise WireError("subtopologies: more elements than bytes")
+    else:
+        l_subtopologies: list[Subtopology] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_subtopologies, p = yield from _ds0_Subtopology(b, p, e)
+            l_subtopologies.append(x_subtopologies)
+        f_subtopologies = l_subtopologies
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return Topology(f_epoch, f_subtopologies), p
+
+
 def _e0_Topology(m: Topology, o: bytearray) -> None:
     o += _p_i(m.epoch)
     a_subtopologies = m.subtopologies
     put_uvarint(o, len(a_subtopologies) + 1)
     for x_subtopologies in a_subtopologies:
         _e0_Subtopology(x_subtopologies, o)
+    o.append(0)
+
+
+def _es0_Topology(m: Topology, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.epoch)
+    a_subtopologies = m.subtopologies
+    put_uvarint(o, len(a_subtopologies) + 1)
+    yield len(a_subtopologies)
+    for k, x_subtopologies in enumerate(a_subtopologies):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_Subtopology(x_subtopologies, o)
     o.append(0)
 
 
@@ -863,6 +1281,204 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
     return StreamsGroupHeartbeatRequest(f_group_id, f_member_id, f_member_epoch, f_endpoint_information_epoch, f_instance_id, f_rack_id, f_rebalance_timeout_ms, f_topology, f_active_tasks, f_standby_tasks, f_warmup_tasks, f_process_id, f_user_endpoint, f_client_tags, f_task_offsets, f_task_end_offsets, f_shutdown_application), p
 
 
+def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[StreamsGroupHeartbeatRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    f_member_epoch, f_endpoint_information_epoch = _u_ii(b, p)
+    p += 8
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("instance_id: past the end")
+        f_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_rack_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("rack_id: past the end")
+        f_rack_id = b[p:q].decode()
+        p = q
+    f_rebalance_timeout_ms, = _u_i(b, p)
+    p += 4
+    f_topology: Topology | None = None
+    (mark,) = _u_b(b, p)
+    p += 1
+    if mark >= 0:
+        f_topology, p = yield from _ds0_Topology(b, p, e)
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_active_tasks: list[TaskIds] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("active_tasks: more elements than bytes")
+    else:
+        l_active_tasks: list[TaskIds] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_active_tasks, p = yield from _ds0_TaskIds(b, p, e)
+            l_active_tasks.append(x_active_tasks)
+        f_active_tasks = l_active_tasks
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_standby_tasks: list[TaskIds] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("standby_tasks: more elements than bytes")
+    else:
+        l_standby_tasks: list[TaskIds] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_standby_tasks, p = yield from _ds0_TaskIds(b, p, e)
+            l_standby_tasks.append(x_standby_tasks)
+        f_standby_tasks = l_standby_tasks
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_warmup_tasks: list[TaskIds] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("warmup_tasks: more elements than bytes")
+    else:
+        l_warmup_tasks: list[TaskIds] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_warmup_tasks, p = yield from _ds0_TaskIds(b, p, e)
+            l_warmup_tasks.append(x_warmup_tasks)
+        f_warmup_tasks = l_warmup_tasks
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_process_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("process_id: past the end")
+        f_process_id = b[p:q].decode()
+        p = q
+    f_user_endpoint: Endpoint | None = None
+    (mark,) = _u_b(b, p)
+    p += 1
+    if mark >= 0:
+        f_user_endpoint, p = _d0_Endpoint(b, p, e)
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_client_tags: list[KeyValue] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("client_tags: more elements than bytes")
+    else:
+        l_client_tags: list[KeyValue] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_client_tags, p = _d0_KeyValue(b, p, e)
+            l_client_tags.append(x_client_tags)
+        f_client_tags = l_client_tags
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_task_offsets: list[TaskOffset] | None = None
+    if n < 0:
+        pass
+    elif n * 14 > e - p:
+        raise WireError("task_offsets: more elements than bytes")
+    else:
+        l_task_offsets: list[TaskOffset] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_task_offsets, p = _d0_TaskOffset(b, p, e)
+            l_task_offsets.append(x_task_offsets)
+        f_task_offsets = l_task_offsets
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_task_end_offsets: list[TaskOffset] | None = None
+    if n < 0:
+        pass
+    elif n * 14 > e - p:
+        raise WireError("task_end_offsets: more elements than bytes")
+    else:
+        l_task_end_offsets: list[TaskOffset] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_task_end_offsets, p = _d0_TaskOffset(b, p, e)
+            l_task_end_offsets.append(x_task_end_offsets)
+        f_task_end_offsets = l_task_end_offsets
+    f_shutdown_application, = _u_o(b, p)
+    p += 1
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return StreamsGroupHeartbeatRequest(f_group_id, f_member_id, f_member_epoch, f_endpoint_information_epoch, f_instance_id, f_rack_id, f_rebalance_timeout_ms, f_topology, f_active_tasks, f_standby_tasks, f_warmup_tasks, f_process_id, f_user_endpoint, f_client_tags, f_task_offsets, f_task_end_offsets, f_shutdown_application), p
+
+
 def _e0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -976,6 +1592,127 @@ def _e0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytearr
     o.append(0)
 
 
+def _es0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_ii(m.member_epoch, m.endpoint_information_epoch)
+    if m.instance_id is None:
+        o.append(0)
+    else:
+        s = m.instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.rack_id is None:
+        o.append(0)
+    else:
+        s = m.rack_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    o += _p_i(m.rebalance_timeout_ms)
+    if m.topology is None:
+        o.append(255)
+    else:
+        o.append(1)
+        yield from _es0_Topology(m.topology, o)
+    a_active_tasks = m.active_tasks
+    if a_active_tasks is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_active_tasks) + 1)
+        yield len(a_active_tasks)
+        for k, x_active_tasks in enumerate(a_active_tasks):
+            if k & 255 == 255:
+                yield 0
+            _e0_TaskIds(x_active_tasks, o)
+    a_standby_tasks = m.standby_tasks
+    if a_standby_tasks is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_standby_tasks) + 1)
+        yield len(a_standby_tasks)
+        for k, x_standby_tasks in enumerate(a_standby_tasks):
+            if k & 255 == 255:
+                yield 0
+            _e0_TaskIds(x_standby_tasks, o)
+    a_warmup_tasks = m.warmup_tasks
+    if a_warmup_tasks is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_warmup_tasks) + 1)
+        yield len(a_warmup_tasks)
+        for k, x_warmup_tasks in enumerate(a_warmup_tasks):
+            if k & 255 == 255:
+                yield 0
+            _e0_TaskIds(x_warmup_tasks, o)
+    if m.process_id is None:
+        o.append(0)
+    else:
+        s = m.process_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.user_endpoint is None:
+        o.append(255)
+    else:
+        o.append(1)
+        _e0_Endpoint(m.user_endpoint, o)
+    a_client_tags = m.client_tags
+    if a_client_tags is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_client_tags) + 1)
+        yield len(a_client_tags)
+        for k, x_client_tags in enumerate(a_client_tags):
+            if k & 255 == 255:
+                yield 0
+            _e0_KeyValue(x_client_tags, o)
+    a_task_offsets = m.task_offsets
+    if a_task_offsets is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_task_offsets) + 1)
+        yield len(a_task_offsets)
+        for k, x_task_offsets in enumerate(a_task_offsets):
+            if k & 255 == 255:
+                yield 0
+            _e0_TaskOffset(x_task_offsets, o)
+    a_task_end_offsets = m.task_end_offsets
+    if a_task_end_offsets is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_task_end_offsets) + 1)
+        yield len(a_task_end_offsets)
+        for k, x_task_end_offsets in enumerate(a_task_end_offsets):
+            if k & 255 == 255:
+                yield 0
+            _e0_TaskOffset(x_task_end_offsets, o)
+    o += _p_o(m.shutdown_application)
+    o.append(0)
+
+
 STREAMS_GROUP_HEARTBEAT_REQUEST_VERSIONS = (0, 0)
 STREAMS_GROUP_HEARTBEAT_REQUEST_FLEXIBLE_FROM = 0
 _DECODE_STREAMS_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[bytes, int, int], tuple[StreamsGroupHeartbeatRequest, int]]] = {
@@ -1001,6 +1738,33 @@ def encode_streams_group_heartbeat_request(version: int, msg: StreamsGroupHeartb
     if fn is None:
         raise WireError(f"StreamsGroupHeartbeatRequest: version {version} is not one of 0-0")
     fn(msg, out)
+
+
+_DECODE_SLICES_STREAMS_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[StreamsGroupHeartbeatRequest, int]]]] = {
+    0: _ds0_StreamsGroupHeartbeatRequest,
+}
+_ENCODE_SLICES_STREAMS_GROUP_HEARTBEAT_REQUEST: dict[int, Callable[[StreamsGroupHeartbeatRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_StreamsGroupHeartbeatRequest,
+}
+
+
+def decode_streams_group_heartbeat_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, StreamsGroupHeartbeatRequest]:
+    fn = _DECODE_SLICES_STREAMS_GROUP_HEARTBEAT_REQUEST.get(version)
+    if fn is None:
+        return decode_streams_group_heartbeat_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"StreamsGroupHeartbeatRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_streams_group_heartbeat_request_in_slices(version: int, msg: StreamsGroupHeartbeatRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_STREAMS_GROUP_HEARTBEAT_REQUEST.get(version)
+    if fn is None:
+        encode_streams_group_heartbeat_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
 
 
 @dataclass(slots=True)
@@ -1060,6 +1824,13 @@ class StreamsGroupHeartbeatResponse:
         out = bytearray()
         encode_streams_group_heartbeat_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, StreamsGroupHeartbeatResponse]:
+        return decode_streams_group_heartbeat_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_streams_group_heartbeat_response_in_slices(version, self, out)
 
 
 def _d0_Status(b: bytes, p: int, e: int) -> tuple[Status, int]:
@@ -1134,6 +1905,39 @@ def _d0_TopicPartition(b: bytes, p: int, e: int) -> tuple[TopicPartition, int]:
     return TopicPartition(f_topic, f_partitions), p
 
 
+def _ds0_TopicPartition(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TopicPartition, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("topic: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("topic: past the end")
+        f_topic = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        yield n
+        f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TopicPartition(f_topic, f_partitions), p
+
+
 def _e0_TopicPartition(m: TopicPartition, o: bytearray) -> None:
     s = m.topic.encode()
     n = len(s) + 1
@@ -1175,6 +1979,39 @@ def _d0_ResponseTaskIds(b: bytes, p: int, e: int) -> tuple[ResponseTaskIds, int]
     elif n * 4 > e - p:
         raise WireError("partitions: more elements than bytes")
     else:
+        f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ResponseTaskIds(f_subtopology_id, f_partitions), p
+
+
+def _ds0_ResponseTaskIds(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ResponseTaskIds, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("subtopology_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("subtopology_id: past the end")
+        f_subtopology_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        yield n
         f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     if b[p] == 0:
@@ -1277,6 +2114,51 @@ def _d0_EndpointToPartitions(b: bytes, p: int, e: int) -> tuple[EndpointToPartit
     return EndpointToPartitions(f_user_endpoint, f_active_partitions, f_standby_partitions), p
 
 
+def _ds0_EndpointToPartitions(b: bytes, p: int, e: int) -> Generator[int, None, tuple[EndpointToPartitions, int]]:
+    f_user_endpoint, p = _d0_ResponseEndpoint(b, p, e)
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("active_partitions: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("active_partitions: more elements than bytes")
+    else:
+        l_active_partitions: list[TopicPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_active_partitions, p = yield from _ds0_TopicPartition(b, p, e)
+            l_active_partitions.append(x_active_partitions)
+        f_active_partitions = l_active_partitions
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("standby_partitions: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("standby_partitions: more elements than bytes")
+    else:
+        l_standby_partitions: list[TopicPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_standby_partitions, p = yield from _ds0_TopicPartition(b, p, e)
+            l_standby_partitions.append(x_standby_partitions)
+        f_standby_partitions = l_standby_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return EndpointToPartitions(f_user_endpoint, f_active_partitions, f_standby_partitions), p
+
+
 def _e0_EndpointToPartitions(m: EndpointToPartitions, o: bytearray) -> None:
     _e0_ResponseEndpoint(m.user_endpoint, o)
     a_active_partitions = m.active_partitions
@@ -1286,6 +2168,25 @@ def _e0_EndpointToPartitions(m: EndpointToPartitions, o: bytearray) -> None:
     a_standby_partitions = m.standby_partitions
     put_uvarint(o, len(a_standby_partitions) + 1)
     for x_standby_partitions in a_standby_partitions:
+        _e0_TopicPartition(x_standby_partitions, o)
+    o.append(0)
+
+
+def _es0_EndpointToPartitions(m: EndpointToPartitions, o: bytearray) -> Generator[int, None, None]:
+    _e0_ResponseEndpoint(m.user_endpoint, o)
+    a_active_partitions = m.active_partitions
+    put_uvarint(o, len(a_active_partitions) + 1)
+    yield len(a_active_partitions)
+    for k, x_active_partitions in enumerate(a_active_partitions):
+        if k & 255 == 255:
+            yield 0
+        _e0_TopicPartition(x_active_partitions, o)
+    a_standby_partitions = m.standby_partitions
+    put_uvarint(o, len(a_standby_partitions) + 1)
+    yield len(a_standby_partitions)
+    for k, x_standby_partitions in enumerate(a_standby_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_TopicPartition(x_standby_partitions, o)
     o.append(0)
 
@@ -1412,6 +2313,139 @@ def _d0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Streams
     return StreamsGroupHeartbeatResponse(f_throttle_time_ms, f_error_code, f_error_message, f_member_id, f_member_epoch, f_heartbeat_interval_ms, f_acceptable_recovery_lag, f_task_offset_interval_ms, f_status, f_active_tasks, f_standby_tasks, f_warmup_tasks, f_endpoint_information_epoch, f_partitions_by_user_endpoint), p
 
 
+def _ds0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[StreamsGroupHeartbeatResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_error_message: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("error_message: past the end")
+        f_error_message = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    f_member_epoch, f_heartbeat_interval_ms, f_acceptable_recovery_lag, f_task_offset_interval_ms = _u_iiii(b, p)
+    p += 16
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_status: list[Status] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("status: more elements than bytes")
+    else:
+        l_status: list[Status] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_status, p = _d0_Status(b, p, e)
+            l_status.append(x_status)
+        f_status = l_status
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_active_tasks: list[ResponseTaskIds] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("active_tasks: more elements than bytes")
+    else:
+        l_active_tasks: list[ResponseTaskIds] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_active_tasks, p = yield from _ds0_ResponseTaskIds(b, p, e)
+            l_active_tasks.append(x_active_tasks)
+        f_active_tasks = l_active_tasks
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_standby_tasks: list[ResponseTaskIds] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("standby_tasks: more elements than bytes")
+    else:
+        l_standby_tasks: list[ResponseTaskIds] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_standby_tasks, p = yield from _ds0_ResponseTaskIds(b, p, e)
+            l_standby_tasks.append(x_standby_tasks)
+        f_standby_tasks = l_standby_tasks
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_warmup_tasks: list[ResponseTaskIds] | None = None
+    if n < 0:
+        pass
+    elif n * 3 > e - p:
+        raise WireError("warmup_tasks: more elements than bytes")
+    else:
+        l_warmup_tasks: list[ResponseTaskIds] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_warmup_tasks, p = yield from _ds0_ResponseTaskIds(b, p, e)
+            l_warmup_tasks.append(x_warmup_tasks)
+        f_warmup_tasks = l_warmup_tasks
+    f_endpoint_information_epoch, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    f_partitions_by_user_endpoint: list[EndpointToPartitions] | None = None
+    if n < 0:
+        pass
+    elif n * 7 > e - p:
+        raise WireError("partitions_by_user_endpoint: more elements than bytes")
+    else:
+        l_partitions_by_user_endpoint: list[EndpointToPartitions] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions_by_user_endpoint, p = yield from _ds0_EndpointToPartitions(b, p, e)
+            l_partitions_by_user_endpoint.append(x_partitions_by_user_endpoint)
+        f_partitions_by_user_endpoint = l_partitions_by_user_endpoint
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return StreamsGroupHeartbeatResponse(f_throttle_time_ms, f_error_code, f_error_message, f_member_id, f_member_epoch, f_heartbeat_interval_ms, f_acceptable_recovery_lag, f_task_offset_interval_ms, f_status, f_active_tasks, f_standby_tasks, f_warmup_tasks, f_endpoint_information_epoch, f_partitions_by_user_endpoint), p
+
+
 def _e0_StreamsGroupHeartbeatResponse(m: StreamsGroupHeartbeatResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     if m.error_message is None:
@@ -1475,6 +2509,80 @@ def _e0_StreamsGroupHeartbeatResponse(m: StreamsGroupHeartbeatResponse, o: bytea
     o.append(0)
 
 
+def _es0_StreamsGroupHeartbeatResponse(m: StreamsGroupHeartbeatResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    if m.error_message is None:
+        o.append(0)
+    else:
+        s = m.error_message.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_iiii(m.member_epoch, m.heartbeat_interval_ms, m.acceptable_recovery_lag, m.task_offset_interval_ms)
+    a_status = m.status
+    if a_status is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_status) + 1)
+        yield len(a_status)
+        for k, x_status in enumerate(a_status):
+            if k & 255 == 255:
+                yield 0
+            _e0_Status(x_status, o)
+    a_active_tasks = m.active_tasks
+    if a_active_tasks is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_active_tasks) + 1)
+        yield len(a_active_tasks)
+        for k, x_active_tasks in enumerate(a_active_tasks):
+            if k & 255 == 255:
+                yield 0
+            _e0_ResponseTaskIds(x_active_tasks, o)
+    a_standby_tasks = m.standby_tasks
+    if a_standby_tasks is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_standby_tasks) + 1)
+        yield len(a_standby_tasks)
+        for k, x_standby_tasks in enumerate(a_standby_tasks):
+            if k & 255 == 255:
+                yield 0
+            _e0_ResponseTaskIds(x_standby_tasks, o)
+    a_warmup_tasks = m.warmup_tasks
+    if a_warmup_tasks is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_warmup_tasks) + 1)
+        yield len(a_warmup_tasks)
+        for k, x_warmup_tasks in enumerate(a_warmup_tasks):
+            if k & 255 == 255:
+                yield 0
+            _e0_ResponseTaskIds(x_warmup_tasks, o)
+    o += _p_i(m.endpoint_information_epoch)
+    a_partitions_by_user_endpoint = m.partitions_by_user_endpoint
+    if a_partitions_by_user_endpoint is None:
+        o.append(0)
+    else:
+        put_uvarint(o, len(a_partitions_by_user_endpoint) + 1)
+        yield len(a_partitions_by_user_endpoint)
+        for k, x_partitions_by_user_endpoint in enumerate(a_partitions_by_user_endpoint):
+            if k & 255 == 255:
+                yield 0
+            yield from _es0_EndpointToPartitions(x_partitions_by_user_endpoint, o)
+    o.append(0)
+
+
 STREAMS_GROUP_HEARTBEAT_RESPONSE_VERSIONS = (0, 0)
 STREAMS_GROUP_HEARTBEAT_RESPONSE_FLEXIBLE_FROM = 0
 _DECODE_STREAMS_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[StreamsGroupHeartbeatResponse, int]]] = {
@@ -1500,3 +2608,30 @@ def encode_streams_group_heartbeat_response(version: int, msg: StreamsGroupHeart
     if fn is None:
         raise WireError(f"StreamsGroupHeartbeatResponse: version {version} is not one of 0-0")
     fn(msg, out)
+
+
+_DECODE_SLICES_STREAMS_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[StreamsGroupHeartbeatResponse, int]]]] = {
+    0: _ds0_StreamsGroupHeartbeatResponse,
+}
+_ENCODE_SLICES_STREAMS_GROUP_HEARTBEAT_RESPONSE: dict[int, Callable[[StreamsGroupHeartbeatResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_StreamsGroupHeartbeatResponse,
+}
+
+
+def decode_streams_group_heartbeat_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, StreamsGroupHeartbeatResponse]:
+    fn = _DECODE_SLICES_STREAMS_GROUP_HEARTBEAT_RESPONSE.get(version)
+    if fn is None:
+        return decode_streams_group_heartbeat_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"StreamsGroupHeartbeatResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_streams_group_heartbeat_response_in_slices(version: int, msg: StreamsGroupHeartbeatResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_STREAMS_GROUP_HEARTBEAT_RESPONSE.get(version)
+    if fn is None:
+        encode_streams_group_heartbeat_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -51,6 +51,13 @@ class SyncGroupRequest:
         out = bytearray()
         encode_sync_group_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, SyncGroupRequest]:
+        return decode_sync_group_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_sync_group_request_in_slices(version, self, out)
 
 
 def _d0_SyncGroupRequestAssignment(b: bytes, p: int, e: int) -> tuple[SyncGroupRequestAssignment, int]:
@@ -180,6 +187,47 @@ def _d0_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     return SyncGroupRequest(f_group_id, f_generation_id, f_member_id, None, None, None, f_assignments), p
 
 
+def _ds0_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[SyncGroupRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("assignments: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("assignments: more elements than bytes")
+    else:
+        l_assignments: list[SyncGroupRequestAssignment] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_assignments, p = _d0_SyncGroupRequestAssignment(b, p, e)
+            l_assignments.append(x_assignments)
+        f_assignments = l_assignments
+    return SyncGroupRequest(f_group_id, f_generation_id, f_member_id, None, None, None, f_assignments), p
+
+
 def _e0_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -195,6 +243,23 @@ def _e0_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     a_assignments = m.assignments
     o += _p_i(len(a_assignments))
     for x_assignments in a_assignments:
+        _e0_SyncGroupRequestAssignment(x_assignments, o)
+
+
+def _es0_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id)
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    a_assignments = m.assignments
+    o += _p_i(len(a_assignments))
+    yield len(a_assignments)
+    for k, x_assignments in enumerate(a_assignments):
+        if k & 255 == 255:
+            yield 0
         _e0_SyncGroupRequestAssignment(x_assignments, o)
 
 
@@ -246,6 +311,57 @@ def _d1_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     return SyncGroupRequest(f_group_id, f_generation_id, f_member_id, f_group_instance_id, None, None, f_assignments), p
 
 
+def _ds1_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[SyncGroupRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id, = _u_i(b, p)
+    p += 4
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("assignments: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("assignments: more elements than bytes")
+    else:
+        l_assignments: list[SyncGroupRequestAssignment] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_assignments, p = _d0_SyncGroupRequestAssignment(b, p, e)
+            l_assignments.append(x_assignments)
+        f_assignments = l_assignments
+    return SyncGroupRequest(f_group_id, f_generation_id, f_member_id, f_group_instance_id, None, None, f_assignments), p
+
+
 def _e1_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     if len(s) > STRING_MAX:
@@ -269,6 +385,29 @@ def _e1_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     a_assignments = m.assignments
     o += _p_i(len(a_assignments))
     for x_assignments in a_assignments:
+        _e0_SyncGroupRequestAssignment(x_assignments, o)
+
+
+def _es1_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_i(m.generation_id)
+    s = m.member_id.encode()
+    o += _p_h(len(s))
+    o += s
+    if m.group_instance_id is None:
+        o += _p_h(-1)
+    else:
+        s = m.group_instance_id.encode()
+        o += _p_h(len(s))
+        o += s
+    a_assignments = m.assignments
+    o += _p_i(len(a_assignments))
+    yield len(a_assignments)
+    for k, x_assignments in enumerate(a_assignments):
+        if k & 255 == 255:
+            yield 0
         _e0_SyncGroupRequestAssignment(x_assignments, o)
 
 
@@ -339,6 +478,70 @@ def _d2_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     return SyncGroupRequest(f_group_id, f_generation_id, f_member_id, f_group_instance_id, None, None, f_assignments), p
 
 
+def _ds2_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[SyncGroupRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("assignments: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("assignments: more elements than bytes")
+    else:
+        l_assignments: list[SyncGroupRequestAssignment] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_assignments, p = _d1_SyncGroupRequestAssignment(b, p, e)
+            l_assignments.append(x_assignments)
+        f_assignments = l_assignments
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return SyncGroupRequest(f_group_id, f_generation_id, f_member_id, f_group_instance_id, None, None, f_assignments), p
+
+
 def _e2_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -374,6 +577,42 @@ def _e2_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     a_assignments = m.assignments
     put_uvarint(o, len(a_assignments) + 1)
     for x_assignments in a_assignments:
+        _e1_SyncGroupRequestAssignment(x_assignments, o)
+    o.append(0)
+
+
+def _es2_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_i(m.generation_id)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.group_instance_id is None:
+        o.append(0)
+    else:
+        s = m.group_instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_assignments = m.assignments
+    put_uvarint(o, len(a_assignments) + 1)
+    yield len(a_assignments)
+    for k, x_assignments in enumerate(a_assignments):
+        if k & 255 == 255:
+            yield 0
         _e1_SyncGroupRequestAssignment(x_assignments, o)
     o.append(0)
 
@@ -473,6 +712,94 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
     return SyncGroupRequest(f_group_id, f_generation_id, f_member_id, f_group_instance_id, f_protocol_type, f_protocol_name, f_assignments), p
 
 
+def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[SyncGroupRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_generation_id, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_protocol_type: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_type: past the end")
+        f_protocol_type = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_protocol_name: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("protocol_name: past the end")
+        f_protocol_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("assignments: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("assignments: more elements than bytes")
+    else:
+        l_assignments: list[SyncGroupRequestAssignment] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_assignments, p = _d1_SyncGroupRequestAssignment(b, p, e)
+            l_assignments.append(x_assignments)
+        f_assignments = l_assignments
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return SyncGroupRequest(f_group_id, f_generation_id, f_member_id, f_group_instance_id, f_protocol_type, f_protocol_name, f_assignments), p
+
+
 def _e3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     s = m.group_id.encode()
     n = len(s) + 1
@@ -536,6 +863,62 @@ def _e3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
     o.append(0)
 
 
+def _es3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_i(m.generation_id)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.group_instance_id is None:
+        o.append(0)
+    else:
+        s = m.group_instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.protocol_type is None:
+        o.append(0)
+    else:
+        s = m.protocol_type.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    if m.protocol_name is None:
+        o.append(0)
+    else:
+        s = m.protocol_name.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_assignments = m.assignments
+    put_uvarint(o, len(a_assignments) + 1)
+    yield len(a_assignments)
+    for k, x_assignments in enumerate(a_assignments):
+        if k & 255 == 255:
+            yield 0
+        _e1_SyncGroupRequestAssignment(x_assignments, o)
+    o.append(0)
+
+
 SYNC_GROUP_REQUEST_VERSIONS = (0, 5)
 SYNC_GROUP_REQUEST_FLEXIBLE_FROM = 4
 _DECODE_SYNC_GROUP_REQUEST: dict[int, Callable[[bytes, int, int], tuple[SyncGroupRequest, int]]] = {
@@ -573,6 +956,43 @@ def encode_sync_group_request(version: int, msg: SyncGroupRequest, out: bytearra
     fn(msg, out)
 
 
+_DECODE_SLICES_SYNC_GROUP_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[SyncGroupRequest, int]]]] = {
+    0: _ds0_SyncGroupRequest,
+    1: _ds0_SyncGroupRequest,
+    2: _ds0_SyncGroupRequest,
+    3: _ds1_SyncGroupRequest,
+    4: _ds2_SyncGroupRequest,
+    5: _ds3_SyncGroupRequest,
+}
+_ENCODE_SLICES_SYNC_GROUP_REQUEST: dict[int, Callable[[SyncGroupRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_SyncGroupRequest,
+    1: _es0_SyncGroupRequest,
+    2: _es0_SyncGroupRequest,
+    3: _es1_SyncGroupRequest,
+    4: _es2_SyncGroupRequest,
+    5: _es3_SyncGroupRequest,
+}
+
+
+def decode_sync_group_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, SyncGroupRequest]:
+    fn = _DECODE_SLICES_SYNC_GROUP_REQUEST.get(version)
+    if fn is None:
+        return decode_sync_group_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"SyncGroupRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_sync_group_request_in_slices(version: int, msg: SyncGroupRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_SYNC_GROUP_REQUEST.get(version)
+    if fn is None:
+        encode_sync_group_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class SyncGroupResponse:
     """Kafka 4.3.1 SyncGroupResponse, api key 14, versions 0-5."""
@@ -590,6 +1010,13 @@ class SyncGroupResponse:
         out = bytearray()
         encode_sync_group_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, SyncGroupResponse]:
+        return decode_sync_group_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_sync_group_response_in_slices(version, self, out)
 
 
 def _d0_SyncGroupResponse(b: bytes, p: int, e: int) -> tuple[SyncGroupResponse, int]:
@@ -793,3 +1220,28 @@ def encode_sync_group_response(version: int, msg: SyncGroupResponse, out: bytear
     if fn is None:
         raise WireError(f"SyncGroupResponse: version {version} is not one of 0-5")
     fn(msg, out)
+
+
+_DECODE_SLICES_SYNC_GROUP_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[SyncGroupResponse, int]]]] = {
+}
+_ENCODE_SLICES_SYNC_GROUP_RESPONSE: dict[int, Callable[[SyncGroupResponse, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_sync_group_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, SyncGroupResponse]:
+    fn = _DECODE_SLICES_SYNC_GROUP_RESPONSE.get(version)
+    if fn is None:
+        return decode_sync_group_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"SyncGroupResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_sync_group_response_in_slices(version: int, msg: SyncGroupResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_SYNC_GROUP_RESPONSE.get(version)
+    if fn is None:
+        encode_sync_group_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -72,6 +72,13 @@ class TxnOffsetCommitRequest:
         out = bytearray()
         encode_txn_offset_commit_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, TxnOffsetCommitRequest]:
+        return decode_txn_offset_commit_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_txn_offset_commit_request_in_slices(version, self, out)
 
 
 def _d0_TxnOffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommitRequestPartition, int]:
@@ -197,6 +204,35 @@ def _d0_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[TxnOffset
     return TxnOffsetCommitRequestTopic(f_name, f_partitions), p
 
 
+def _ds0_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitRequestTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[TxnOffsetCommitRequestPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d0_TxnOffsetCommitRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return TxnOffsetCommitRequestTopic(f_name, f_partitions), p
+
+
 def _e0_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -206,6 +242,19 @@ def _e0_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_TxnOffsetCommitRequestPartition(x_partitions, o)
+
+
+def _es0_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_TxnOffsetCommitRequestPartition(x_partitions, o)
 
 
@@ -235,6 +284,35 @@ def _d1_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[TxnOffset
     return TxnOffsetCommitRequestTopic(f_name, f_partitions), p
 
 
+def _ds1_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitRequestTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[TxnOffsetCommitRequestPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d1_TxnOffsetCommitRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return TxnOffsetCommitRequestTopic(f_name, f_partitions), p
+
+
 def _e1_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -244,6 +322,19 @@ def _e1_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e1_TxnOffsetCommitRequestPartition(x_partitions, o)
+
+
+def _es1_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e1_TxnOffsetCommitRequestPartition(x_partitions, o)
 
 
@@ -284,6 +375,44 @@ def _d2_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[TxnOffset
     return TxnOffsetCommitRequestTopic(f_name, f_partitions), p
 
 
+def _ds2_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitRequestTopic, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 18 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[TxnOffsetCommitRequestPartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d2_TxnOffsetCommitRequestPartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TxnOffsetCommitRequestTopic(f_name, f_partitions), p
+
+
 def _e2_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -297,6 +426,24 @@ def _e2_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e2_TxnOffsetCommitRequestPartition(x_partitions, o)
+    o.append(0)
+
+
+def _es2_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e2_TxnOffsetCommitRequestPartition(x_partitions, o)
     o.append(0)
 
@@ -339,6 +486,47 @@ def _d0_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
     return TxnOffsetCommitRequest(f_transactional_id, f_group_id, f_producer_id, f_producer_epoch, -1, '', None, f_topics), p
 
 
+def _ds0_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("transactional_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("transactional_id: past the end")
+        f_transactional_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_producer_id, f_producer_epoch = _u_qh(b, p)
+    p += 10
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[TxnOffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_TxnOffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return TxnOffsetCommitRequest(f_transactional_id, f_group_id, f_producer_id, f_producer_epoch, -1, '', None, f_topics), p
+
+
 def _e0_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     s = m.transactional_id.encode()
     if len(s) > STRING_MAX:
@@ -355,6 +543,23 @@ def _e0_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_TxnOffsetCommitRequestTopic(x_topics, o)
+
+
+def _es0_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.transactional_id.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_qh(m.producer_id, m.producer_epoch)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_TxnOffsetCommitRequestTopic(x_topics, o)
 
 
 def _d1_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommitRequest, int]:
@@ -395,6 +600,47 @@ def _d1_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
     return TxnOffsetCommitRequest(f_transactional_id, f_group_id, f_producer_id, f_producer_epoch, -1, '', None, f_topics), p
 
 
+def _ds1_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("transactional_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("transactional_id: past the end")
+        f_transactional_id = b[p:q].decode()
+        p = q
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_producer_id, f_producer_epoch = _u_qh(b, p)
+    p += 10
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[TxnOffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_TxnOffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return TxnOffsetCommitRequest(f_transactional_id, f_group_id, f_producer_id, f_producer_epoch, -1, '', None, f_topics), p
+
+
 def _e1_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     s = m.transactional_id.encode()
     if len(s) > STRING_MAX:
@@ -411,6 +657,23 @@ def _e1_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e1_TxnOffsetCommitRequestTopic(x_topics, o)
+
+
+def _es1_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.transactional_id.encode()
+    o += _p_h(len(s))
+    o += s
+    s = m.group_id.encode()
+    o += _p_h(len(s))
+    o += s
+    o += _p_qh(m.producer_id, m.producer_epoch)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_TxnOffsetCommitRequestTopic(x_topics, o)
 
 
 def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommitRequest, int]:
@@ -494,6 +757,82 @@ def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
     return TxnOffsetCommitRequest(f_transactional_id, f_group_id, f_producer_id, f_producer_epoch, f_generation_id, f_member_id, f_group_instance_id, f_topics), p
 
 
+def _ds2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("transactional_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("transactional_id: past the end")
+        f_transactional_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("group_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_id: past the end")
+        f_group_id = b[p:q].decode()
+        p = q
+    f_producer_id, f_producer_epoch, f_generation_id = _u_qhi(b, p)
+    p += 14
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("member_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("member_id: past the end")
+        f_member_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        f_group_instance_id: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("group_instance_id: past the end")
+        f_group_instance_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[TxnOffsetCommitRequestTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds2_TxnOffsetCommitRequestTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TxnOffsetCommitRequest(f_transactional_id, f_group_id, f_producer_id, f_producer_epoch, f_generation_id, f_member_id, f_group_instance_id, f_topics), p
+
+
 def _e2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     s = m.transactional_id.encode()
     n = len(s) + 1
@@ -542,6 +881,49 @@ def _e2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
     o.append(0)
 
 
+def _es2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.transactional_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    s = m.group_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    o += _p_qhi(m.producer_id, m.producer_epoch, m.generation_id)
+    s = m.member_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    if m.group_instance_id is None:
+        o.append(0)
+    else:
+        s = m.group_instance_id.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            put_uvarint(o, n)
+        o += s
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_TxnOffsetCommitRequestTopic(x_topics, o)
+    o.append(0)
+
+
 TXN_OFFSET_COMMIT_REQUEST_VERSIONS = (0, 5)
 TXN_OFFSET_COMMIT_REQUEST_FLEXIBLE_FROM = 3
 _DECODE_TXN_OFFSET_COMMIT_REQUEST: dict[int, Callable[[bytes, int, int], tuple[TxnOffsetCommitRequest, int]]] = {
@@ -579,6 +961,43 @@ def encode_txn_offset_commit_request(version: int, msg: TxnOffsetCommitRequest, 
     fn(msg, out)
 
 
+_DECODE_SLICES_TXN_OFFSET_COMMIT_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[TxnOffsetCommitRequest, int]]]] = {
+    0: _ds0_TxnOffsetCommitRequest,
+    1: _ds0_TxnOffsetCommitRequest,
+    2: _ds1_TxnOffsetCommitRequest,
+    3: _ds2_TxnOffsetCommitRequest,
+    4: _ds2_TxnOffsetCommitRequest,
+    5: _ds2_TxnOffsetCommitRequest,
+}
+_ENCODE_SLICES_TXN_OFFSET_COMMIT_REQUEST: dict[int, Callable[[TxnOffsetCommitRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_TxnOffsetCommitRequest,
+    1: _es0_TxnOffsetCommitRequest,
+    2: _es1_TxnOffsetCommitRequest,
+    3: _es2_TxnOffsetCommitRequest,
+    4: _es2_TxnOffsetCommitRequest,
+    5: _es2_TxnOffsetCommitRequest,
+}
+
+
+def decode_txn_offset_commit_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, TxnOffsetCommitRequest]:
+    fn = _DECODE_SLICES_TXN_OFFSET_COMMIT_REQUEST.get(version)
+    if fn is None:
+        return decode_txn_offset_commit_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"TxnOffsetCommitRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_txn_offset_commit_request_in_slices(version: int, msg: TxnOffsetCommitRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_TXN_OFFSET_COMMIT_REQUEST.get(version)
+    if fn is None:
+        encode_txn_offset_commit_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class TxnOffsetCommitResponsePartition:
     partition_index: int = 0
@@ -605,6 +1024,13 @@ class TxnOffsetCommitResponse:
         out = bytearray()
         encode_txn_offset_commit_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, TxnOffsetCommitResponse]:
+        return decode_txn_offset_commit_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_txn_offset_commit_response_in_slices(version, self, out)
 
 
 def _d0_TxnOffsetCommitResponsePartition(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommitResponsePartition, int]:
@@ -658,6 +1084,35 @@ def _d0_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[TxnOffse
     return TxnOffsetCommitResponseTopic(f_name, f_partitions), p
 
 
+def _ds0_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitResponseTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[TxnOffsetCommitResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d0_TxnOffsetCommitResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    return TxnOffsetCommitResponseTopic(f_name, f_partitions), p
+
+
 def _e0_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -667,6 +1122,19 @@ def _e0_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearr
     a_partitions = m.partitions
     o += _p_i(len(a_partitions))
     for x_partitions in a_partitions:
+        _e0_TxnOffsetCommitResponsePartition(x_partitions, o)
+
+
+def _es0_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    o += _p_h(len(s))
+    o += s
+    a_partitions = m.partitions
+    o += _p_i(len(a_partitions))
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e0_TxnOffsetCommitResponsePartition(x_partitions, o)
 
 
@@ -707,6 +1175,44 @@ def _d1_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[TxnOffse
     return TxnOffsetCommitResponseTopic(f_name, f_partitions), p
 
 
+def _ds1_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitResponseTopic, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        l_partitions: list[TxnOffsetCommitResponsePartition] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_partitions, p = _d1_TxnOffsetCommitResponsePartition(b, p, e)
+            l_partitions.append(x_partitions)
+        f_partitions = l_partitions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TxnOffsetCommitResponseTopic(f_name, f_partitions), p
+
+
 def _e1_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -720,6 +1226,24 @@ def _e1_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearr
     a_partitions = m.partitions
     put_uvarint(o, len(a_partitions) + 1)
     for x_partitions in a_partitions:
+        _e1_TxnOffsetCommitResponsePartition(x_partitions, o)
+    o.append(0)
+
+
+def _es1_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        put_uvarint(o, n)
+    o += s
+    a_partitions = m.partitions
+    put_uvarint(o, len(a_partitions) + 1)
+    yield len(a_partitions)
+    for k, x_partitions in enumerate(a_partitions):
+        if k & 255 == 255:
+            yield 0
         _e1_TxnOffsetCommitResponsePartition(x_partitions, o)
     o.append(0)
 
@@ -742,12 +1266,44 @@ def _d0_TxnOffsetCommitResponse(b: bytes, p: int, e: int) -> tuple[TxnOffsetComm
     return TxnOffsetCommitResponse(f_throttle_time_ms, f_topics), p
 
 
+def _ds0_TxnOffsetCommitResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[TxnOffsetCommitResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_TxnOffsetCommitResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    return TxnOffsetCommitResponse(f_throttle_time_ms, f_topics), p
+
+
 def _e0_TxnOffsetCommitResponse(m: TxnOffsetCommitResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     o += _p_i(len(a_topics))
     for x_topics in a_topics:
         _e0_TxnOffsetCommitResponseTopic(x_topics, o)
+
+
+def _es0_TxnOffsetCommitResponse(m: TxnOffsetCommitResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    o += _p_i(len(a_topics))
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_TxnOffsetCommitResponseTopic(x_topics, o)
 
 
 def _d1_TxnOffsetCommitResponse(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommitResponse, int]:
@@ -775,12 +1331,52 @@ def _d1_TxnOffsetCommitResponse(b: bytes, p: int, e: int) -> tuple[TxnOffsetComm
     return TxnOffsetCommitResponse(f_throttle_time_ms, f_topics), p
 
 
+def _ds1_TxnOffsetCommitResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TxnOffsetCommitResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[TxnOffsetCommitResponseTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_TxnOffsetCommitResponseTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TxnOffsetCommitResponse(f_throttle_time_ms, f_topics), p
+
+
 def _e1_TxnOffsetCommitResponse(m: TxnOffsetCommitResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_topics = m.topics
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
         _e1_TxnOffsetCommitResponseTopic(x_topics, o)
+    o.append(0)
+
+
+def _es1_TxnOffsetCommitResponse(m: TxnOffsetCommitResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_TxnOffsetCommitResponseTopic(x_topics, o)
     o.append(0)
 
 
@@ -819,3 +1415,40 @@ def encode_txn_offset_commit_response(version: int, msg: TxnOffsetCommitResponse
     if fn is None:
         raise WireError(f"TxnOffsetCommitResponse: version {version} is not one of 0-5")
     fn(msg, out)
+
+
+_DECODE_SLICES_TXN_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[TxnOffsetCommitResponse, int]]]] = {
+    0: _ds0_TxnOffsetCommitResponse,
+    1: _ds0_TxnOffsetCommitResponse,
+    2: _ds0_TxnOffsetCommitResponse,
+    3: _ds1_TxnOffsetCommitResponse,
+    4: _ds1_TxnOffsetCommitResponse,
+    5: _ds1_TxnOffsetCommitResponse,
+}
+_ENCODE_SLICES_TXN_OFFSET_COMMIT_RESPONSE: dict[int, Callable[[TxnOffsetCommitResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_TxnOffsetCommitResponse,
+    1: _es0_TxnOffsetCommitResponse,
+    2: _es0_TxnOffsetCommitResponse,
+    3: _es1_TxnOffsetCommitResponse,
+    4: _es1_TxnOffsetCommitResponse,
+    5: _es1_TxnOffsetCommitResponse,
+}
+
+
+def decode_txn_offset_commit_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, TxnOffsetCommitResponse]:
+    fn = _DECODE_SLICES_TXN_OFFSET_COMMIT_RESPONSE.get(version)
+    if fn is None:
+        return decode_txn_offset_commit_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"TxnOffsetCommitResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_txn_offset_commit_response_in_slices(version: int, msg: TxnOffsetCommitResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_TXN_OFFSET_COMMIT_RESPONSE.get(version)
+    if fn is None:
+        encode_txn_offset_commit_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -1,0 +1,113 @@
+"""Large requests in slices: between two of them the event loop turns, so that none holds it up for long.
+
+What is counted is elements of arrays, about a microsecond each. A small message is read and written in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+from sidecar.api.call import PAUSE, Call, Want
+from sidecar.wire.primitives import WireError
+
+SMALL_BYTES = 16_384
+"""A request that is no longer has fewer elements than any limit."""
+SLICE = 4_096
+"""Elements that are read or written before the loop turns."""
+CHECKED = 1_024
+"""The same of what takes longer: names that are compared with the patterns of groups."""
+STRIDE = 256
+"""Elements between two looks at their number; that of the generated codec."""
+
+
+class Message(Protocol):
+    def encode(self, version: int) -> bytes: ...
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]: ...
+
+
+T = TypeVar("T")
+Read = TypeVar("Read", covariant=True)
+
+
+class Readable(Protocol[Read]):
+    @staticmethod
+    def decode(version: int, buf: bytes, pos: int = 0) -> Read: ...
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, Read]: ...
+
+
+class TooManyElements(WireError):
+    """The request has more elements than `limits.request_elements` allows."""
+
+
+def small(call: Call) -> bool:
+    return len(call.frame) <= SMALL_BYTES
+
+
+def request(call: Call, message: type[Readable[T]], pos: int = 0) -> Generator[Want, Any, T]:
+    """The client's request; its body begins at `pos` if that is not where the call says. Raises WireError, also if it
+    has too many elements: these are counted before they are made."""
+    pos = pos or call.pos
+    if small(call):
+        return message.decode(call.version, call.frame, pos)
+    steps = message.decode_in_slices(call.version, call.frame, pos)
+    most = call.scope.sizes.request_elements
+    return (yield from _paused(steps, lambda count: _check(call, count, most)))
+
+
+def _check(call: Call, count: int, most: int) -> None:
+    if count > most:
+        call.scope.cut("request_elements")
+        raise TooManyElements(f"more than {most} elements")
+
+
+def response(message: type[Readable[T]], version: int, frame: bytes, pos: int = 0) -> Generator[Want, Any, T]:
+    """What a broker has answered."""
+    if len(frame) - pos <= SMALL_BYTES:
+        return message.decode(version, frame, pos)
+    return (yield from _paused(message.decode_in_slices(version, frame, pos)))
+
+
+def encoded(message: Message, version: int, at_once: bool = False) -> Generator[Want, Any, bytes]:
+    if at_once:
+        return message.encode(version)
+    out = bytearray()
+    yield from _paused(message.encode_in_slices(version, out))
+    return bytes(out)
+
+
+def _paused(
+    steps: Generator[int, None, T], seen: Callable[[int], None] = lambda count: None
+) -> Generator[Want, Any, T]:
+    count = done = 0
+    try:
+        while True:
+            n = next(steps)
+            count += n
+            done += n or STRIDE
+            if done >= SLICE:
+                seen(count)
+                done = 0
+                yield PAUSE
+    except StopIteration as ended:
+        seen(count)
+        result: T = ended.value
+        return result
+
+
+def _parts(items: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(items)
+    while part := list(islice(left, CHECKED)):
+        yield part
+
+
+def chosen(items: Iterable[T], test: Callable[[T], Any]) -> Generator[Want, Any, list[T]]:
+    """Those of the items that pass the test."""
+    found: list[T] = []
+    for i, part in enumerate(_parts(items)):
+        if i:
+            yield PAUSE
+        found += [x for x in part if test(x)]
+    return found
