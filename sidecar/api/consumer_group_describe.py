@@ -16,7 +16,7 @@ from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
 from sidecar.api.room import ANOTHER_TIME, Room
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply, TopicPartitions
-from sidecar.core.errors import Code
+from sidecar.core.errors import Code, fitting
 from sidecar.wire.generated import consumer_group_describe as cd
 
 NO_OPERATIONS = -2147483648
@@ -40,12 +40,13 @@ def consumer_group_describe(call: Call) -> Handler:
         body = yield from upstream(call, (yield from slices.encoded(req, call.version)))
         res = yield from slices.response(cd.ConsumerGroupDescribeResponse, call.version, body)
     elif theirs:
-        res.groups = [_refused(g, Code.GROUP_ID_NOT_FOUND, f"Group {g} is not a consumer group.") for g in theirs]
+        res.groups = [_no_consumers(g) for g in theirs]
     hidden = yield from access.hidden_groups(call, local)
     seen = [g for g in local if g not in hidden]
     may = yield from access.operations(call, seen if req.include_authorized_operations else [])
     room = Room(call, _size)
-    for group_id in local:
+    for i, group_id in enumerate(local):
+        yield from slices.turns(i)
         if group_id in hidden:
             res.groups.append(_refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
             continue
@@ -101,6 +102,10 @@ def _member(m: DescribedMember) -> cd.Member:
 
 def _assignment(parts: Iterable[TopicPartitions]) -> cd.Assignment:
     return cd.Assignment([cd.TopicPartitions(topic_id, name, list(ps)) for topic_id, name, ps in parts])
+
+
+def _no_consumers(group_id: str) -> cd.DescribedGroup:
+    return _refused(group_id, Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a consumer group."))
 
 
 def _refused(group_id: str, code: Code, message: str | None = None) -> cd.DescribedGroup:

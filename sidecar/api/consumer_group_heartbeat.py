@@ -13,7 +13,7 @@ from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, packed
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
-from sidecar.core.errors import TEXT, Code
+from sidecar.core.errors import TEXT, Code, fitting
 from sidecar.native import unpack
 from sidecar.wire.frames import header_end
 from sidecar.wire.generated import consumer_group_heartbeat as ch
@@ -43,7 +43,7 @@ def consumer_group_heartbeat(call: Call) -> Handler:
     if names and call.view.authorizer and (yield from access.hidden_topics(call, names)):
         return _error(Code.TOPIC_AUTHORIZATION_FAILED)
     if event.member_epoch == 0 and (yield from taken_at_the_broker(call, group_id, came_ms)):
-        return _error(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return _error(Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a consumer group."))
     reply = yield Coordinate(event)
     assert isinstance(reply, HeartbeatReply)
     return to_body(reply)

@@ -53,9 +53,10 @@ def describe_groups(call: Call) -> Handler:
     may = yield from access.operations(call, [g for g in told if g not in hidden] if wants_operations else [])
     found = [dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=g) for g in told if g in hidden]
     room = Room(call, _size)
-    for group_id in local:
+    for i, group_id in enumerate(local):
         if group_id in hidden:
             continue
+        yield from slices.turns(i)
         if not room.full and not room.knows(group_id):
             room.described(group_id, (yield from _describe(call, group_id)))
         found.append(room.take(group_id) or dg.DescribedGroup(error_code=ANOTHER_TIME, group_id=group_id))

@@ -39,7 +39,8 @@ def offset_fetch(call: Call) -> Handler:
         return FORWARD
     errors: dict[str, Code] = {}
     hidden = yield from access.hidden_groups(call, [c.group_id for c in managed])
-    for event in managed:
+    for i, event in enumerate(managed):
+        yield from slices.turns(i)
         code = Code.GROUP_AUTHORIZATION_FAILED
         if event.group_id not in hidden:
             check: CheckReply = yield from coordinate(event)

@@ -14,7 +14,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at
-from sidecar.core.errors import Code
+from sidecar.core.errors import Code, fitting
 from sidecar.core.events import Answer, DeleteGroup, KnownGroups, KnownReply, Standing, StandingReply
 from sidecar.link.messages import WhoseGroup
 from sidecar.wire.apis import Api
@@ -40,7 +40,7 @@ def share_group_heartbeat(call: Call) -> Handler:
         return FORWARD
     if code != Code.GROUP_ID_NOT_FOUND:
         return sh.ShareGroupHeartbeatResponse(error_code=code).encode(call.version)
-    told = f"Group {req.group_id} is not a share group."
+    told = fitting(f"Group {req.group_id} is not a share group.")
     return sh.ShareGroupHeartbeatResponse(error_code=Code.GROUP_ID_NOT_FOUND, error_message=told).encode(call.version)
 
 
@@ -51,7 +51,7 @@ def streams_group_heartbeat(call: Call) -> Handler:
         return FORWARD
     if code != Code.GROUP_ID_NOT_FOUND:
         return st.StreamsGroupHeartbeatResponse(error_code=code).encode(call.version)
-    told = f"Group {req.group_id} is not a streams group."
+    told = fitting(f"Group {req.group_id} is not a streams group.")
     return st.StreamsGroupHeartbeatResponse(error_code=Code.GROUP_ID_NOT_FOUND, error_message=told).encode(call.version)
 
 

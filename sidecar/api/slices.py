@@ -18,6 +18,7 @@ SLICE = 4_096
 """Elements that are read or written before the loop turns."""
 CHECKED = 1_024
 """The same of what takes longer: names that are compared with the patterns of groups."""
+TALKED = 64
 STRIDE = 256
 """Elements between two looks at their number; that of the generated codec."""
 
@@ -101,6 +102,12 @@ def _parts(items: Iterable[T]) -> Iterator[list[T]]:
     left = iter(items)
     while part := list(islice(left, CHECKED)):
         yield part
+
+
+def turns(count: int) -> Generator[Want, Any, None]:
+    """A pause after each `TALKED` of the things for which the coordinator is asked one by one."""
+    if count % TALKED == TALKED - 1:
+        yield PAUSE
 
 
 def chosen(items: Iterable[T], test: Callable[[T], Any]) -> Generator[Want, Any, list[T]]:

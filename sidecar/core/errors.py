@@ -58,6 +58,8 @@ class Code(IntEnum):
     INVALID_REGULAR_EXPRESSION = 128
 
 
+MESSAGE_CHARS = 8_000
+"""Of up to four bytes each."""
 TEXT: dict[Code, str] = {
     Code.UNSUPPORTED_VERSION: "The consumer group protocol is not enabled for this group.",
     Code.NOT_COORDINATOR: "This is not the correct coordinator.",
@@ -72,18 +74,18 @@ def name_of(code: int) -> str:
     return Code(code).name if code in Code._value2member_map_ else f"error {code}"
 
 
-MESSAGE_MAX = 8_000
-"""Characters of a message. It may quote what a client has sent, and must fit into 32,767 bytes of the wire."""
+def fitting(message: str) -> str:
+    """The message, as much of it as surely fits into a string of Kafka. An id in it may take 32,767 bytes alone."""
+    return message if len(message) <= MESSAGE_CHARS else f"{message[:MESSAGE_CHARS]}..."
 
 
 class CoordinatorError(Exception):
     """An answer to a peer, not a fault of ours: the handler stops and the reply carries `code` and `message`."""
 
     def __init__(self, code: Code, message: str) -> None:
-        message = message[:MESSAGE_MAX]
         super().__init__(message)
         self.code = code
-        self.message = message
+        self.message = fitting(message)
 
 
 class InvariantError(Exception):

@@ -24,6 +24,10 @@ CONSUMER_MEMBER = 1
 """Member type of those that speak the consumer protocol."""
 SEVERAL_SINCE, BY_NAME_UNTIL = 8, 9
 """Versions of OffsetFetch that ask about several groups, and name topics."""
+WITHOUT_WORDS = 5
+"""The last version of DescribeGroups whose answer has no message."""
+STRING_MAX = 32_767
+"""Bytes."""
 Owned = dict[bytes, tuple[int, ...]]
 
 
@@ -68,6 +72,12 @@ class Native:
         return self.state == "Stable" and all(m.epoch == self.epoch and _same(m.owned, m.target) for m in self.members)
 
 
+def _wordy(group_id: str) -> bool:
+    """Whether a broker that wants to say that there is no such group fails with UNKNOWN_SERVER_ERROR, because its words
+    with the id in them are too long for a string."""
+    return len(group_id.encode()) > STRING_MAX - len("Group  is not a consumer group.")
+
+
 def _same(a: Owned, b: Owned) -> bool:
     return {t: frozenset(ps) for t, ps in a.items() if ps} == {t: frozenset(ps) for t, ps in b.items() if ps}
 
@@ -75,7 +85,8 @@ def _same(a: Owned, b: Owned) -> bool:
 async def describe(conn: BrokerConnection, group_id: str, timeout_s: float) -> Native:
     """Without the sidecars' own placeholder. Raises ConnectionLost, TimeoutError, WireError."""
     req = dg.DescribeGroupsRequest(groups=[group_id])
-    (g,) = (await conn.request(dg, "DescribeGroups", req, low=4, timeout_s=timeout_s)).groups
+    high = WITHOUT_WORDS if _wordy(group_id) else None
+    (g,) = (await conn.request(dg, "DescribeGroups", req, high, timeout_s, low=4)).groups
     if g.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
         raise ConnectionLost(f"DescribeGroups: {name_of(g.error_code)}")
     members = tuple(
@@ -104,6 +115,8 @@ async def _consumer(conn: BrokerConnection, group_id: str, timeout_s: float) -> 
     except WireError:
         return None
     if g.error_code in (Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION):
+        return None
+    if g.error_code == Code.UNKNOWN_SERVER_ERROR and _wordy(group_id):
         return None
     if g.error_code != Code.NONE:
         raise ConnectionLost(f"ConsumerGroupDescribe: {name_of(g.error_code)}")

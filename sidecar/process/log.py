@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, Protocol
 
 import structlog
@@ -17,6 +18,20 @@ class Logger(Protocol):
 
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+TEXT_CHARS, ELEMENTS = 1_000, 100
+"""Of one value in a line. Ids come from clients and may have 32,767 characters, and lists have one for each member."""
+
+
+def shortened(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """No line is as long as a client says."""
+    for name, value in fields.items():
+        if isinstance(value, str) and len(value) > TEXT_CHARS:
+            fields[name] = f"{value[:TEXT_CHARS]}... ({len(value)} characters)"
+        elif isinstance(value, list | tuple) and len(value) > ELEMENTS:
+            fields[name] = [*value[:ELEMENTS], f"{len(value) - ELEMENTS} more"]
+    return fields
 
 
 def make_logger(level: str, form: str, **bound: Any) -> Logger:
@@ -33,6 +48,7 @@ def make_logger(level: str, form: str, **bound: Any) -> Logger:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            shortened,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
