@@ -26,8 +26,9 @@ no topic has: so it commits nothing.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Set
+from collections.abc import Generator, Mapping, Set
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace as replace_struct
@@ -59,7 +60,8 @@ def offset_commit(call: Call) -> Handler:
     req = yield from slices.request(call, oc.OffsetCommitRequest)
     if not call.scope.managed(req.group_id):
         return FORWARD
-    places = tuple((t.name, t.topic_id, p.partition_index) for t in req.topics for p in t.partitions)
+    named = yield from slices.made(req.topics, _places)
+    places = tuple(chain.from_iterable(named))
     event = CommitCheck(
         req.group_id,
         req.member_id,
@@ -95,14 +97,16 @@ def offset_commit(call: Call) -> Handler:
     yield from _not_sent(check)
     code = check.code or Code.COORDINATOR_NOT_AVAILABLE
     call.scope.committed(code)
-    return (yield from slices.encoded(_failed(req, code, hidden), call.version))
+    topics = yield from slices.made(req.topics, lambda t: _failed(t, code, hidden))
+    return (yield from slices.encoded(oc.OffsetCommitResponse(topics=topics), call.version))
 
 
 def txn_offset_commit(call: Call) -> Handler:
     req = yield from slices.request(call, tc.TxnOffsetCommitRequest)
     if not call.scope.managed(req.group_id):
         return FORWARD
-    places = tuple((t.name, ZERO_UUID, p.partition_index) for t in req.topics for p in t.partitions)
+    named = yield from slices.made(req.topics, _txn_places)
+    places = tuple(chain.from_iterable(named))
     who = (req.group_id, req.member_id, req.generation_id, req.group_instance_id)
     event = CommitCheck(*who, call.version, True, places, connection=call.client.number)
     check = yield from _check(call, event)
@@ -131,8 +135,16 @@ def txn_offset_commit(call: Call) -> Handler:
     # A transaction stands or falls as a whole.
     code = check.code or check.partition_code or Code.COORDINATOR_NOT_AVAILABLE
     call.scope.committed(code)
-    res = tc.TxnOffsetCommitResponse(topics=_txn_failed(req.topics, code) + hidden)
-    return (yield from slices.encoded(res, call.version))
+    failed = yield from slices.made(req.topics, lambda t: _txn_failed(t, code))
+    return (yield from slices.encoded(tc.TxnOffsetCommitResponse(topics=failed + hidden), call.version))
+
+
+def _places(t: oc.OffsetCommitRequestTopic) -> list[Place]:
+    return [(t.name, t.topic_id, p.partition_index) for p in t.partitions]
+
+
+def _txn_places(t: tc.TxnOffsetCommitRequestTopic) -> list[Place]:
+    return [(t.name, ZERO_UUID, p.partition_index) for p in t.partitions]
 
 
 def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:
@@ -248,7 +260,8 @@ def _refused_topics(
         return {}
     yield from _owe_nothing_sent(check)
     version = _broker_version(call)
-    probe = [replace(t, partitions=[oc.OffsetCommitRequestPartition(NOWHERE)]) for t in req.topics]
+    nowhere = [oc.OffsetCommitRequestPartition(NOWHERE)]
+    probe = yield from slices.made(req.topics, lambda t: replace(t, partitions=nowhere))
     shown = yield from slices.encoded(replace(req, topics=probe), version)
     body = yield from store_at(call, call.scope.node_id, version, shown)
     res = yield from slices.response(oc.OffsetCommitResponse, version, body)
@@ -266,12 +279,14 @@ def _txn_refused_topics(
     if not _in_doubt(call, req.group_id, check.code or check.partition_code):
         return []
     yield from _owe_nothing_sent(check)
-    probe = [replace(t, partitions=[tc.TxnOffsetCommitRequestPartition(NOWHERE)]) for t in req.topics]
+    nowhere = [tc.TxnOffsetCommitRequestPartition(NOWHERE)]
+    probe = yield from slices.made(req.topics, lambda t: replace(t, partitions=nowhere))
     shown = yield from slices.encoded(replace(req, topics=probe), call.version)
     body = yield from store_at(call, call.scope.node_id, call.version, shown)
     res = yield from slices.response(tc.TxnOffsetCommitResponse, call.version, body)
     told = {t.name: p.error_code for t in res.topics for p in t.partitions if p.error_code in BEFORE_ALL_ELSE}
-    return [a for t in req.topics if t.name in told for a in _txn_failed([t], told[t.name])]
+    refused = (t for t in req.topics if t.name in told)
+    return (yield from slices.made(refused, lambda t: _txn_failed(t, told[t.name])))
 
 
 def _owe_nothing_sent(check: CheckReply) -> Generator[Want, Any, None]:
@@ -280,19 +295,12 @@ def _owe_nothing_sent(check: CheckReply) -> Generator[Want, Any, None]:
         yield Owe(CommitEnded(check.ticket, sure=True))
 
 
-def _failed(req: oc.OffsetCommitRequest, code: int, hidden: Mapping[Place, int]) -> oc.OffsetCommitResponse:
-    topics = []
-    for t in req.topics:
-        codes = ((p.partition_index, hidden.get((t.name, t.topic_id, p.partition_index), code)) for p in t.partitions)
-        parts = [oc.OffsetCommitResponsePartition(*c) for c in codes]
-        topics.append(oc.OffsetCommitResponseTopic(name=t.name, topic_id=t.topic_id, partitions=parts))
-    return oc.OffsetCommitResponse(topics=topics)
+def _failed(t: oc.OffsetCommitRequestTopic, code: int, hidden: Mapping[Place, int]) -> oc.OffsetCommitResponseTopic:
+    codes = ((p.partition_index, hidden.get((t.name, t.topic_id, p.partition_index), code)) for p in t.partitions)
+    parts = [oc.OffsetCommitResponsePartition(*c) for c in codes]
+    return oc.OffsetCommitResponseTopic(name=t.name, topic_id=t.topic_id, partitions=parts)
 
 
-def _txn_failed(topics: Iterable[tc.TxnOffsetCommitRequestTopic], code: int) -> list[tc.TxnOffsetCommitResponseTopic]:
-    return [
-        tc.TxnOffsetCommitResponseTopic(
-            t.name, [tc.TxnOffsetCommitResponsePartition(p.partition_index, code) for p in t.partitions]
-        )
-        for t in topics
-    ]
+def _txn_failed(t: tc.TxnOffsetCommitRequestTopic, code: int) -> tc.TxnOffsetCommitResponseTopic:
+    parts = [tc.TxnOffsetCommitResponsePartition(p.partition_index, code) for p in t.partitions]
+    return tc.TxnOffsetCommitResponseTopic(t.name, parts)

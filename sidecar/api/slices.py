@@ -29,6 +29,7 @@ class Message(Protocol):
 
 
 T = TypeVar("T")
+Made = TypeVar("Made")
 Read = TypeVar("Read", covariant=True)
 
 
@@ -108,6 +109,16 @@ def turns(count: int) -> Generator[Want, Any, None]:
     """A pause after each `TALKED` of the things for which the coordinator is asked one by one."""
     if count % TALKED == TALKED - 1:
         yield PAUSE
+
+
+def made(items: Iterable[T], make: Callable[[T], Made]) -> Generator[Want, Any, list[Made]]:
+    """What `make` makes of each item."""
+    found: list[Made] = []
+    for i, part in enumerate(_parts(items)):
+        if i:
+            yield PAUSE
+        found += map(make, part)
+    return found
 
 
 def chosen(items: Iterable[T], test: Callable[[T], Any]) -> Generator[Want, Any, list[T]]:

@@ -289,8 +289,8 @@ class LimitsSection(Section):
     list_frame_bytes: int = Field(
         2_097_152,
         ge=1_024,
-        description="Of these, all requests but SyncGroup from version 4. To read one that is full of the smallest elements "
-        "takes a quarter of a second for each MB.",
+        description="Of these, all requests but SyncGroup from version 4. They are read element by element, the longer "
+        "ones in slices.",
     )
     response_bytes: int = Field(
         268_435_456,

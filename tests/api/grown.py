@@ -10,8 +10,9 @@ import gc
 import importlib
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from sidecar.api.call import Ask, Call, Client, Coordinate, Scope, Store
@@ -141,23 +142,17 @@ def _element(hint: Any) -> Any:
 # ---- a handler at work ------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class Taken:
-    """CPU of one request in ms: all together, and the longest stretch without a pause. `request_bytes`, `answer_bytes`:
-    what was sent, and what it was answered."""
+    """CPU of one request in ms: all together, and the longest stretch without a pause. `request_bytes`: what was
+    sent."""
 
     total_ms: float = 0.0
     stretch_ms: float = 0.0
     request_bytes: int = 0
-    answer_bytes: int = 0
 
 
 def play(case: Case, n: int) -> Taken:
     """Drive the handler to its end, or for nobody to the first question to the broker, which answers nothing then."""
-    request = grown(request_class(case.api), case.path, n, case.repeated)
-    return play_frame(case, request.encode(case.version))
-
-
-def play_frame(case: Case, body: bytes) -> Taken:
-    call = _call(case, body)
+    call = _call(case, _body(case.api, case.version, case.path, n, case.repeated))
     handler = HANDLERS[case.api](call)
     taken = Taken(request_bytes=len(call.frame))
     value: Any = None
@@ -167,8 +162,7 @@ def play_frame(case: Case, body: bytes) -> Taken:
             began = time.process_time_ns()
             try:
                 want = handler.send(value)
-            except StopIteration as ended:
-                taken.answer_bytes = len(ended.value) if isinstance(ended.value, bytes) else 0
+            except StopIteration:
                 return taken
             finally:
                 ms = (time.process_time_ns() - began) / 1e6
@@ -180,6 +174,11 @@ def play_frame(case: Case, body: bytes) -> Taken:
     finally:
         handler.close()
         gc.enable()
+
+
+@lru_cache(maxsize=4)
+def _body(api: int, version: int, path: Path, n: int, repeated: bool) -> bytes:
+    return bytes(grown(request_class(api), path, n, repeated).encode(version))
 
 
 def _call(case: Case, body: bytes) -> Call:
@@ -283,9 +282,3 @@ def _refuse(answer: Any) -> None:
         elif _element(hint) is not None and is_dataclass(_element(hint)):
             for x in value:
                 _refuse(x)
-
-
-# ---- how much -----------------------------------------------------------------------------------------------------
-def least(measure: Callable[[], float], tries: int) -> float:
-    """What else the machine does only adds to it."""
-    return min(measure() for _ in range(tries))
