@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 STARTED = time.monotonic()
@@ -42,8 +41,6 @@ app.command()(owner)
 app.command()(top)
 app.command()(doctor)
 app.command()(drill)
-ANEW = "--anew"
-"""Not for users: a sidecar that starts anew (StartAnew) tells its successor so."""
 
 
 def _version(wanted: bool) -> None:
@@ -69,47 +66,31 @@ def main(version: Version = False) -> None:
 ConfigPath = Annotated[Path | None, typer.Option(help="A YAML file of settings. It is optional.")]
 
 
-def again(executable: str, argv: list[str]) -> list[str]:
-    """The command that starts this process anew, in the interpreter and with the options that it has."""
-    return [executable, *(a for a in argv[1:] if a != ANEW), ANEW]
-
-
 @app.command()
 def run(
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect.")] = None,
     broker: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The broker's own listener.")] = None,
     node_id: Annotated[int | None, typer.Option(help="The broker's node id.")] = None,
     config: ConfigPath = None,
-    anew: Annotated[bool, typer.Option(ANEW, hidden=True)] = False,
 ) -> None:
     """Run one sidecar. Settings can also come from the environment: SIDECAR_LISTEN, SIDECAR_GROUPS__INCLUDE, ..."""
     import asyncio
-    import os
-    import traceback
 
-    from sidecar.process.build import App, StartAnew, StartError
-    from sidecar.process.tasks import Broken
+    from sidecar.process.build import App, StartError
 
     settings = loaded(config, {"listen": listen, "broker": broker, "node_id": node_id})
 
     async def main() -> None:
-        await App(settings, STARTED, anew=anew).run()
+        await App(settings, STARTED).run()
 
     try:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main())
-    except StartAnew:
-        # In the same process, so that it needs nobody who would start it again. Its sockets close with it.
-        os.execv(sys.executable, again(sys.executable, sys.orig_argv))
     except StartError as exc:
         then = "Mend that and start it again; `sidecar doctor` checks the rest of the cluster."
         raise Failed(Code.FINDINGS, f"sidecar: {exc}", then) from None
-    except Broken as exc:
-        traceback.print_exception(exc)
-        echo(f"sidecar: ended by a bug in {exc}", err=True)
-        sys.exit(int(Code.BROKEN))
 
 
 @app.command()

@@ -62,6 +62,10 @@ class Ahead:
             self._thread = threading.Thread(target=self._guarded, name="state-ahead", daemon=True)
             self._thread.start()
 
+    def secure(self, security: Mapping[str, Any]) -> None:
+        """The next consumer takes these credentials."""
+        self._config = {**self._config, **security}
+
     def stop(self) -> None:
         self._stopping = True
         self._wants.put(None)
@@ -76,7 +80,7 @@ class Ahead:
                     self._serve(want)
                 except KafkaException as exc:
                     self._trouble(str(exc))
-        except Exception as exc:  # noqa: BLE001 - the thread's end must be seen: the process ends with it
+        except Exception as exc:  # noqa: BLE001 - the thread's end must be seen: the coordinator ends with it
             self._broke(exc)
 
     def _serve(self, want: Want | None) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
+from sidecar.coordinator.asked import Known
 from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
@@ -83,6 +84,7 @@ class Follower:
         self.state_topic = StateTopic(s.topic, control.view.topics, log)
         coordinator.pin_state_topic(self.state_topic.id)
         coordinator.appender.found_another = self._found_another_topic
+        self._known = Known(control.view.topics)
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
         self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks, peers)
@@ -209,9 +211,9 @@ class Follower:
         try:
             await self._control.look(s.broker_gone_s)
             self._broker_seen = time.monotonic()
-            self.state_topic.look(self._control.view.topics)
+            await self.state_topic.look(self._control.view.topics, self._cluster)
             self._coordinator.pin_state_topic(self.state_topic.id)
-            self._coordinator.topics(self._control.view.topics)
+            self._coordinator.topics(await self._known.next(self._control.view.topics, self._control))
             self.ownership.resume()
         except (ConnectionLost, TimeoutError, WireError) as exc:
             self._log.debug("metadata not refreshed", problem=str(exc) or "timed out")
@@ -247,11 +249,11 @@ class Follower:
         if self.ownership.withdrawn:
             return [f"the broker {self._settings.broker} does not answer; this sidecar owns nothing until it does"]
         service = self._coordinator.service
-        found = []
+        found = [self.state_topic.problem] if self.state_topic.problem else []
         if self.ownership.double:
             found.append(f"another sidecar, beside the broker at {self.ownership.double}, has the same node id")
         if not self.ownership.takes_part:
-            return [f"{len(self._unread)} partitions of the state topic are being read"]
+            return [*found, f"{len(self._unread)} partitions of the state topic are being read"]
         if not service.map:
             found.append("no owner is known yet")
         elif not self._coordinator.leased():

@@ -23,7 +23,6 @@ from sidecar.coordinator.assignment import Assignment, OwnPatterns, Said
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.confirming import Confirming
 from sidecar.coordinator.peers import Answers, Peer, Peers, PeerSettings
-from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
 from sidecar.core.turn import Now
@@ -44,8 +43,6 @@ news then. Its own broker may be the one that died, and what was owned there is 
 BRISK_FOR_S = 2.0
 WATCH_S = 1.0
 """So often it is asked, while a request waits at the coordinator of the owners' group, whether that is another one."""
-DOUBLE_S = 30.0
-"""Two sidecars with one node id: the older one ends after so long."""
 NEVER = Now(-(1 << 62), -(1 << 62))
 PROTOCOL_TYPE, PROTOCOL = "sidecar", "beside-leader-v1"
 JOIN_LANE = -1
@@ -115,7 +112,6 @@ class Ownership:
         """When the last request was sent that a broker answered, as to a member that was alive when it last heard."""
         self.double = ""
         """Where another sidecar is that has this node id, and was started later."""
-        self._double_since_s = 0.0
         self._started_ms = int(time.time() * 1000)
         self._removed: dict[str, int] = {}
         """Member ids of peers that this sidecar has had removed since it last joined, and by which broker."""
@@ -358,19 +354,9 @@ class Ownership:
         if member_id == self.member_id:
             self.double = ""
             return a
-        if not self.double:
-            self._double_since_s = time.monotonic()
         self.double = f"{host}:{port}"
         self.log.error("another sidecar has this node id; this one owns nothing", node_id=self.node_id, at=self.double)
         return replace(a, owners=tuple(-1 if n == self.node_id else n for n in a.owners))
-
-    def _check_double(self) -> None:
-        """Raises StartError when the other one has not gone for long."""
-        if self.double and time.monotonic() - self._double_since_s > DOUBLE_S:
-            raise StartError(
-                f"another sidecar has node id {self.node_id} and was started later (its broker is at {self.double}). "
-                "Give each sidecar the node id of the broker beside it."
-            )
 
     def _place(self, members: list[Any]) -> bytes:
         alive: dict[int, tuple[str, str, int]] = {}
@@ -415,7 +401,6 @@ class Ownership:
         brisk_until_s = 0.0
         while True:
             await asyncio.sleep(min(beat_s, BRISK_S) if time.monotonic() < brisk_until_s else beat_s)
-            self._check_double()
             if self._live_member() is None:
                 continue
             try:

@@ -7,12 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sidecar.coordinator.asked import State, ask_for
 from sidecar.coordinator.writer import BATCH_BYTES
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
+from sidecar.kafka.credentials import Login
+from sidecar.kafka.denials import TOPIC
 from sidecar.kafka.net import BrokerConnection
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.security import OPEN
 from sidecar.link.ports import Logger
+from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import WireError
 
 OFFSETS = "__consumer_offsets"
@@ -22,11 +26,19 @@ NO_LEADERS = "it has partitions without a leader, or this principal may not DESC
 
 
 class StartError(Exception):
-    """The sidecar cannot start; the text says why and what to do."""
+    """The sidecar, or its coordinator alone, cannot start; the text says why and what to do."""
 
 
 class StartAnew(StartError):
-    """Nothing that this process knows counts any more: it ends, and starts again in its own place."""
+    """Nothing that the coordinator knows counts any more: it ends, and another one starts in its place."""
+
+
+Tell = Callable[[str], None]
+"""Told what is being waited for."""
+
+
+def nobody(problem: str) -> None:
+    """Nobody is told."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class StartSettings:
     replicas: int
     min_compaction_lag_ms: int
     max_message_bytes: int = 2 * BATCH_BYTES
-    security: Security = OPEN
+    security: Login = OPEN
     """Of the broker's listener for clients."""
 
 
@@ -69,6 +81,21 @@ class Control:
         self.view = await self._reader.read(self._conn, self._cluster if s.same_listener else None, timeout_s)
         self.address = self.view.brokers.get(s.node_id, self.address)
         return self.view
+
+    async def ask(self, topics: list[md.MetadataRequestTopic], low: int = 0) -> md.MetadataResponse:
+        """Metadata of these, as `look` sees it. Raises ConnectionLost, TimeoutError, WireError."""
+        if self._conn is None:
+            raise ConnectionLost("no connection yet")
+        req = md.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        res: md.MetadataResponse = await self._conn.request(md, "Metadata", req, low=low)
+        return res
+
+    def denied(self, topic: str, code: int) -> None:
+        self._settings.security.outcome("Metadata", TOPIC, topic, code)
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
 
 
 class _Again:
@@ -106,9 +133,16 @@ async def find_broker(s: StartSettings, control: Control, log: Logger) -> None:
         await asyncio.sleep(RETRY_S)
 
 
-async def offsets_leaders(s: StartSettings, control: Control, cluster: Cluster, log: Logger) -> tuple[int, ...]:
+async def offsets_leaders(
+    s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody
+) -> tuple[int, ...]:
     """The leaders of `__consumer_offsets`: its partition count is ours. Asking for a coordinator makes the topic."""
-    tell = _Again(lambda problem: log.warning(f"waiting for {OFFSETS}", problem=problem), first=False)
+    again = _Again(lambda problem: log.warning(f"waiting for {OFFSETS}", problem=problem), first=False)
+
+    def tell(problem: str) -> None:
+        waits(f"waiting for {OFFSETS}: {problem}")
+        again(problem)
+
     while not (leaders := control.view.leaders.get(OFFSETS, ())) or -1 in leaders:
         try:
             await cluster.coordinator(s.owners_group, 0)
@@ -128,36 +162,48 @@ async def _look_again(control: Control, tell: Callable[[str], None]) -> None:
         tell(str(exc) or "timed out")
 
 
-async def state_topic(s: StartSettings, control: Control, cluster: Cluster, partitions: int, log: Logger) -> None:
-    """Make it if it is not there. Raises StartError if it does not fit."""
-    tell = _Again(lambda problem: log.warning("waiting for the state topic", problem=problem), first=False)
-    while True:
-        have = control.view.leaders.get(s.topic)
-        if have is not None:  # its partitions may still be without a leader: writers and tail wait for that
-            if len(have) != partitions:
-                raise StartError(
-                    f"{s.topic} has {len(have)} partitions, {OFFSETS} has {partitions}: they must be equal. "
-                    "Name another topic by state.topic, or delete this one while no sidecar runs."
-                )
-            return
-        await _create(s, len(control.view.brokers), cluster, partitions, log)
+async def state_topic(
+    s: StartSettings, control: Control, cluster: Cluster, partitions: int, log: Logger, waits: Tell = nobody
+) -> None:
+    """Make it if it is not there. A topic that is not in the listing may be one that this principal may not describe:
+    the brokers are asked for it by its name. Raises StartError if it does not fit."""
+    again = _Again(lambda problem: log.warning("waiting for the state topic", problem=problem), first=True)
+
+    def tell(problem: str) -> None:
+        waits(f"waiting for the state topic: {problem}")
+        again(problem)
+
+    while (have := control.view.leaders.get(s.topic)) is None:
+        found = await ask_for(cluster, s.topic)
+        if found.state is State.MISSING:
+            await _create(s, len(control.view.brokers), cluster, partitions, log, tell)
+        elif found.state is State.THERE and len(found.leaders) > 0:
+            have = found.leaders
+            break
+        else:
+            tell(found.problem)
+            await asyncio.sleep(0.5)
         await asyncio.sleep(0.03)
         await _look_again(control, tell)
+    if len(have) != partitions:  # one of them may still be without a leader: writers and tail wait for that
+        raise StartError(
+            f"{s.topic} has {len(have)} partitions, {OFFSETS} has {partitions}: they must be equal. "
+            "Name another topic by state.topic, or delete this one while no sidecar runs."
+        )
 
 
-async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: int, log: Logger) -> None:
+async def _create(s: StartSettings, brokers: int, cluster: Cluster, partitions: int, log: Logger, tell: Tell) -> None:
     replicas = s.replicas or min(3, brokers)
     configs = topic_configs(replicas, s.min_compaction_lag_ms, s.max_message_bytes)
     try:
         code = await create_state_topic(cluster, s.topic, partitions, replicas, configs)
+        problem = name_of(code)
     except (ConnectionLost, TimeoutError, WireError) as exc:
-        log.warning("could not create the state topic, trying again", topic=s.topic, error=str(exc) or "timed out")
-        await asyncio.sleep(0.5)
-        return
+        code, problem = int(Code.UNKNOWN_SERVER_ERROR), str(exc) or "timed out"
     if code == Code.NONE:
         log.info("created the state topic", topic=s.topic, partitions=partitions, replicas=replicas)
     elif code != Code.TOPIC_ALREADY_EXISTS:
-        log.warning("could not create the state topic, trying again", topic=s.topic, error=name_of(code))
+        tell(f"{s.topic} cannot be created: {problem}")
         await asyncio.sleep(0.5)
 
 

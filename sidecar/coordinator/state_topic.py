@@ -1,15 +1,18 @@
 """Is the state topic still the one whose records are in memory, and is it set so that it keeps them?
 
 A topic that was deleted, or made anew, holds nothing of what this sidecar knows; the next owner would know nothing of
-any group. So the sidecar starts anew, as if it had just been started: members join again, and their offsets are the
-brokers' as before.
+any group. So the coordinator starts anew, as if the sidecar had just been started: members join again, and their
+offsets are the brokers' as before. A topic that this sidecar may not see any more, or that no broker answers for, has
+lost nothing: the coordinator goes on, as far as it can.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 
 from sidecar.assign.topic import Topic
+from sidecar.coordinator.asked import Found, State, ask_for
 from sidecar.coordinator.start import StartAnew
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -22,6 +25,14 @@ TOPIC = 2
 POLICY, MIN_ISR, UNCLEAN = "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"
 LOOKS = 3
 """A topic that is missing so often in a row is gone: the list of a broker that has just started may be an old one."""
+TELL_AGAIN_S = 60.0
+REMEDIES = {
+    State.DENIED: "give the sidecar's user its rights at that topic back (`sidecar acls` prints the commands); "
+    "nothing is lost, and nothing else is to be done",
+    State.MISSING: "find out who deleted it; if it stays away, it is made anew, and members join again",
+    State.UNREACHABLE: "look at the brokers and at the network between",
+    State.ANOTHER: "find out who deleted it: members join again",
+}
 
 
 def policy_fault(topic: str, configs: Mapping[str, str]) -> str:
@@ -56,30 +67,53 @@ async def read_configs(cluster: Cluster, topic: str) -> dict[str, str]:
 
 
 class StateTopic:
-    """`faults`: what was found wrong with its settings when they were last read."""
+    """`faults`: what was found wrong with its settings when they were last read; `problem`: why it is of no use now,
+    empty while it is there."""
 
     def __init__(self, name: str, topics: Iterable[Topic], log: Logger) -> None:
         self.faults: list[str] = []
+        self.problem = ""
         self._name = name
         self._log = log
         self.id = self._find(topics)
         """ZERO_UUID: it was made just now."""
         self._missing = 0
         self._said = False
+        self._state = State.THERE
+        self._told_s = 0.0
 
     def _find(self, topics: Iterable[Topic]) -> bytes:
         return next((t.id for t in topics if t.name == self._name), ZERO_UUID)
 
-    def look(self, topics: Iterable[Topic]) -> None:
-        """After each listing of all topics. Raises StartAnew."""
-        found = self._find(topics)
-        self._missing = self._missing + 1 if found == ZERO_UUID else 0
-        if self.id == ZERO_UUID:
-            self.id = found  # as it was made just before the start
-        elif self._missing >= LOOKS:
-            raise self._anew("has been deleted")
-        elif found not in (ZERO_UUID, self.id):
+    async def look(self, topics: Iterable[Topic], cluster: Cluster) -> None:
+        """After each listing of all topics. Where it is not in that, the brokers are asked for it: one that may not be
+        described is not one that is gone. Raises StartAnew."""
+        listed = self._find(topics)
+        if listed != ZERO_UUID and self.id == ZERO_UUID:
+            self.id = listed  # as it was made just before the start
+        if listed == self.id and listed != ZERO_UUID:
+            self._is(Found(State.THERE))
+        elif listed != ZERO_UUID:
             raise self.made_anew()
+        else:
+            self._is(await ask_for(cluster, self._name, self.id))
+            if self._state is State.ANOTHER:
+                raise self.made_anew()
+            if self._missing >= LOOKS and self.id != ZERO_UUID:
+                raise self._anew("has been deleted")
+
+    def _is(self, found: Found) -> None:
+        before, self._state, self.problem = self._state, found.state, found.problem
+        self._missing = self._missing + 1 if found.state is State.MISSING else 0
+        now_s = time.monotonic()
+        if found.state is not State.THERE and (before is not found.state or now_s - self._told_s >= TELL_AGAIN_S):
+            self._told_s = now_s
+            what = {"state": found.state.value, "problem": found.problem, "remedy": REMEDIES[found.state]}
+            # A broker that has just started may not have heard of it, and that is over in a moment.
+            say = self._log.error if found.state is State.DENIED else self._log.warning
+            say("no use of the state topic", topic=self._name, **what)
+        elif found.state is State.THERE and before is not State.THERE:
+            self._log.info("the state topic is there again", topic=self._name, before=before.value)
 
     def made_anew(self) -> StartAnew:
         return self._anew("was deleted and made anew")

@@ -32,6 +32,7 @@ LOOKED_AT = 64
 NOTE_ENDS_S = 0.5
 LATE_S, FAR = 0.1, 10_000
 """Who has waited for so long is helped (ahead.py), but not over so many records."""
+DENIED = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 Item = tuple[int, int, StateKey | None, bytes | None, int]
 """Partition, offset, key, value, and of a tombstone the owner epoch, else -1. Partition -1: nothing to apply; offset
 END: there is nothing more for now, and the last one is where that is."""
@@ -187,12 +188,17 @@ class Tail:
         listener: Listener,
         security: Mapping[str, Any] | None = None,
         group: str = "",
+        denied: Callable[[int, str], None] = lambda code, text: None,
     ) -> None:
         """`security`: properties of librdkafka; `group`: one that this principal may READ. It is never joined, but
-        librdkafka asks for its coordinator, again and again where it is refused."""
+        librdkafka asks for its coordinator, again and again where it is refused. `denied`: told, on the loop, the code
+        and text of each refusal."""
         self.topic = topic
         self._log = log
         self._listener = listener
+        self._denied = denied
+        self._newly: dict[str, Any] | None = None
+        """Properties of credentials that the next consumer takes."""
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._room = threading.Semaphore(AHEAD)
@@ -232,6 +238,13 @@ class Tail:
         self._ahead.stop()
         self._thread.join(timeout=2)
 
+    def secure(self, security: Mapping[str, Any]) -> None:
+        """Credentials were read again. The thread goes on with another consumer where this one had read to."""
+        before = {name: self._config.get(name) for name in security}
+        if any(before[name] != value and not callable(value) for name, value in security.items()):
+            self._newly = dict(security)
+            self._ahead.secure(security)
+
     def _late(self, partition: int, offset: int) -> None:
         position = self._log.partitions[partition].position
         if position <= offset < position + FAR:
@@ -241,14 +254,18 @@ class Tail:
     def _guarded(self) -> None:
         try:
             self._run()
-        except Exception as exc:  # noqa: BLE001 - the thread's end must be seen: the process ends with it
+        except Exception as exc:  # noqa: BLE001 - the thread's end must be seen: the coordinator ends with it
             self._post(self._listener.tail_broke, exc)
 
     def _run(self) -> None:
-        consumer = Consumer(self._config)
-        partitions = range(len(self._log.partitions))
-        consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in partitions])
+        at = [TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in range(len(self._log.partitions))]
+        consumer = self._consumer(at)
         while not self._stop.is_set():
+            if self._newly is not None:
+                at = self._where(consumer, at)
+                consumer.close()
+                self._config, self._newly = self._config | self._newly, None
+                consumer = self._consumer(at)
             try:
                 messages = some(consumer, 0.2)
             except KafkaException as exc:
@@ -262,6 +279,16 @@ class Tail:
                         break
                 self._post(self._taken, items)
         consumer.close()
+
+    def _consumer(self, at: list[TopicPartition]) -> Consumer:
+        consumer = Consumer(self._config)
+        consumer.assign(at)
+        return consumer
+
+    def _where(self, consumer: Consumer, at: list[TopicPartition]) -> list[TopicPartition]:
+        """Where the next consumer goes on: where nothing was read yet, where this one was to begin."""
+        read = {p.partition: p.offset for p in consumer.position(at)}
+        return [p if read[p.partition] < 0 else TopicPartition(self.topic, p.partition, read[p.partition]) for p in at]
 
     def _note_ends(self, consumer: Consumer) -> None:
         """From what librdkafka has kept of the brokers' last answers; nobody is asked. Only this thread may look: while
@@ -289,6 +316,8 @@ class Tail:
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
                 self._post(self._listener.tail_trouble, str(error))
+                if (code := error.code()) in DENIED:
+                    self._post(lambda text: self._denied(code, text), error.str())
             elif partition is not None:
                 end = m.offset()
                 return (partition, END, None, None, -1 if end is None else end)

@@ -11,8 +11,9 @@ from typing import Any
 
 from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
+from sidecar.kafka.credentials import Login
 from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost, Request
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.security import OPEN
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_body
 from sidecar.wire.generated import create_topics as ct
@@ -80,7 +81,7 @@ class Cluster:
         client_id: str,
         direct: Mapping[int, Address],
         response_bytes: int = RESPONSE_BYTES,
-        security: Security = OPEN,
+        security: Login = OPEN,
     ) -> None:
         self.bootstrap = bootstrap
         self.security = security
@@ -158,14 +159,14 @@ class Cluster:
                 task.cancel()
         raise ConnectionLost(f"no broker answers: {last}")
 
-    async def ask_anyone(self, module: Any, name: str, req: Request, high: int | None = None) -> Any:
+    async def ask_anyone(self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0) -> Any:
         """The answer of whichever broker gives one. One that is silent is asked no more while there are others. Raises
         ConnectionLost, TimeoutError and WireError."""
         for last_try in (False, True):
             conn = await self.anyone()
             address = self._any_at
             try:
-                return await conn.request(module, name, req, high=high, timeout_s=SILENT_S)
+                return await conn.request(module, name, req, high=high, timeout_s=SILENT_S, low=low)
             except (ConnectionLost, TimeoutError):
                 self._failures += 1
                 self._failed[address] = self._failures

@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from sidecar.core.errors import Code, name_of
+from sidecar.kafka.credentials import Login
 from sidecar.kafka.errors import SecurityError
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.security import OPEN
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
 from sidecar.wire.generated import api_versions as av
@@ -28,9 +29,11 @@ OPEN_S = 2.0
 AGAIN_AFTER = 0.85
 """Part of a session's life after which the client authenticates again, as Java's does."""
 NO_TLS = "the broker's listener does not speak TLS: look at security.protocol"
-NO_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNKNOWN_CA")
+NO_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "UNKNOWN_CA")
 """Alerts of a listener that wants a certificate, and is given none or one that it does not trust. Java sends the second
 where TLS 1.3 has the first."""
+DATES, NAMES = (9, 10), (62, 64)
+"""What OpenSSL's X509_V_ERR_ codes say of a certificate: not yet valid or expired; of another host or address."""
 HANDSHAKE, TELLS_LIFE = 1, 1
 """The version of SaslHandshake behind which tokens are in requests; the first of SaslAuthenticate that tells how long a
 session lives (KIP-368)."""
@@ -52,7 +55,7 @@ class BrokerConnection(asyncio.Protocol):
     """One pipelined connection; responses come in the order of requests. Each API uses the newest version that both
     sides know."""
 
-    def __init__(self, client_id: str, response_bytes: int = RESPONSE_BYTES, security: Security = OPEN) -> None:
+    def __init__(self, client_id: str, response_bytes: int = RESPONSE_BYTES, security: Login = OPEN) -> None:
         self._client_id = client_id
         self._response_bytes = response_bytes
         self._security = security
@@ -77,35 +80,38 @@ class BrokerConnection(asyncio.Protocol):
         client_id: str,
         timeout_s: float = OPEN_S,
         response_bytes: int = RESPONSE_BYTES,
-        security: Security = OPEN,
+        security: Login = OPEN,
     ) -> BrokerConnection:
         """A connection whose broker has answered, and knows who this is. Raises ConnectionLost."""
+        if why := security.refusal(host, port):
+            raise NotAuthenticated(f"{host}:{port}: {why}")
         loop = asyncio.get_running_loop()
         conn: BrokerConnection | None = None
         ready = False
         try:
             tls: dict[str, Any] = {}
-            if (context := security.ssl_context()) is not None:
+            if (context := security.now.ssl_context()) is not None:
                 tls = {"ssl": context, "server_hostname": host}
             await _token_at_hand(security)
             async with asyncio.timeout(timeout_s):
                 make = partial(cls, client_id, response_bytes, security)
                 _, conn = await loop.create_connection(make, host, port, **tls)
                 await conn._negotiate()
-                if security.sasl:
+                if security.now.sasl:
                     await conn._authenticate()
             ready = True
-        except (ssl.SSLError, SecurityError) as exc:
-            raise NotAuthenticated(f"{host}:{port}: {_plain(exc)}") from exc
-        except NotAuthenticated as exc:
-            raise NotAuthenticated(f"{host}:{port}: {exc}") from None
+        except (ssl.SSLError, SecurityError, NotAuthenticated) as exc:
+            security.refused(host, port, why := _plain(exc))
+            raise NotAuthenticated(f"{host}:{port}: {why}") from exc
         except (OSError, TimeoutError, WireError) as exc:
-            if security.tls and conn is None and isinstance(exc, ConnectionResetError):
+            if security.now.tls and conn is None and isinstance(exc, ConnectionResetError):
+                security.refused(host, port, NO_TLS, sure=False)
                 raise NotAuthenticated(f"{host}:{port}: {NO_TLS}") from exc
             raise ConnectionLost(f"{host}:{port}: {str(exc) or 'timed out'}") from exc
         finally:
             if conn is not None and not ready:
                 conn.close()  # nobody else will
+        security.accepted(host, port)
         return conn
 
     async def _negotiate(self) -> None:
@@ -116,7 +122,7 @@ class BrokerConnection(asyncio.Protocol):
     # ---- SASL ---------------------------------------------------------------------------------------------
     async def _authenticate(self) -> None:
         """Raises NotAuthenticated, ConnectionLost, WireError, SecurityError."""
-        security = self._security
+        security = self._security.now
         hello = sh.SaslHandshakeRequest(mechanism=security.mechanism)
         _, told = await self._at_once(sh, "SaslHandshake", hello, low=HANDSHAKE, high=HANDSHAKE)
         if told.error_code != Code.NONE:
@@ -159,6 +165,8 @@ class BrokerConnection(asyncio.Protocol):
             await self._authenticate()
         except (OSError, TimeoutError, WireError, SecurityError) as exc:
             self._why = _plain(exc)
+            if isinstance(exc, NotAuthenticated | SecurityError) and not self.closed:
+                self._security.refused(*self.peer(), self._why)
             self.close()
             return
         held, self._held = self._held or [], None
@@ -184,7 +192,9 @@ class BrokerConnection(asyncio.Protocol):
         """Send `req` and await the decoded response. `module` is the generated module and `name` the message's name,
         such as "JoinGroup"."""
         version, flexible, raw = await self.exchange(module, name, req, high, timeout_s, low)
-        return _decoded(module, name, version, flexible, raw)
+        res = _decoded(module, name, version, flexible, raw)
+        self._security.answered(name, req, res)
+        return res
 
     async def exchange(
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
@@ -299,21 +309,30 @@ class BrokerConnection(asyncio.Protocol):
             self._transport.close()
 
 
-async def _token_at_hand(security: Security) -> None:
+async def _token_at_hand(security: Login) -> None:
     """To get a token may take a while. Raises SecurityError."""
-    if security.tokens is not None and not security.tokens.fresh:
-        await asyncio.to_thread(security.tokens.current)
+    tokens = security.now.tokens
+    if tokens is not None and not tokens.fresh:
+        await asyncio.to_thread(tokens.current)
 
 
 def _plain(exc: Exception) -> str:
     """With what may be wrong, where OpenSSL's words do not say it."""
     if isinstance(exc, ssl.SSLCertVerificationError):
-        return f"the broker's certificate is not accepted: {exc.verify_message}; look at ssl.truststore.location"
+        return f"the broker's certificate is not accepted: {exc.verify_message}; {_look_at(exc.verify_code)}"
     if isinstance(exc, ssl.SSLError) and exc.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
         return NO_TLS
     if isinstance(exc, ssl.SSLError) and any(alert in str(exc.reason) for alert in NO_CERTIFICATE):
         return "the broker's listener wants a certificate that it can trust: look at ssl.keystore.location"
     return str(exc) or "timed out"
+
+
+def _look_at(verify_code: int) -> str:
+    if verify_code in DATES:
+        return "look at the broker's ssl.keystore.location, and at the clocks of both"
+    if verify_code in NAMES:
+        return "the broker needs a certificate with the name or address that it is reached by"
+    return "look at ssl.truststore.location"
 
 
 @lru_cache(maxsize=16)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.denials import TOPIC
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_body
@@ -141,6 +142,7 @@ class _Leader:
             self.idle.append(conn)
             self.busy -= 1
             for i, (code, offset) in zip(items, told, strict=True):
+                self.cluster.security.outcome("Produce", TOPIC, i.topic, code)
                 i.done(code, offset, None)
             self._flush()
 

@@ -138,6 +138,23 @@ class Security:
         """For people: the protocol and the user."""
         return f"{self.protocol} {self.mechanism} as {self.user or 'a token says'}" if self.sasl else self.protocol
 
+    # ---- as credentials that nobody reads again (Login in credentials.py) ---------------------------------
+    @property
+    def now(self) -> Security:
+        return self
+
+    def refusal(self, host: str, port: int) -> str:
+        return ""
+
+    def refused(self, host: str, port: int, why: str, sure: bool = True) -> None:
+        """Whoever made the connection says it."""
+
+    def accepted(self, host: str, port: int) -> None: ...
+
+    def answered(self, api: str, req: object, res: object) -> None: ...
+
+    def outcome(self, api: str, kind: str, name: str, code: int) -> None: ...
+
     # ---- our own client -----------------------------------------------------------------------------------
     def ssl_context(self, own: bool = True) -> ssl.SSLContext | None:
         """None without TLS. `own`: with the client's own certificate, if there is one. Files that have changed are

@@ -18,6 +18,7 @@ from sidecar.kafka.errors import SecurityError
 
 TIMEOUT_S = 10.0
 KEPT = 0.8
+FORGET_S = 30.0
 LIFE_S = 3_600.0
 """Of an unsecured token, and of one that does not tell."""
 
@@ -35,6 +36,7 @@ class Tokens:
     _token: str = field(default="", repr=False, compare=False)
     _renew_s: float = field(default=0.0, repr=False, compare=False)
     _ends_s: float = field(default=0.0, repr=False, compare=False)
+    _forgot_s: float = field(default=0.0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.url = without_user(self.url)
@@ -51,6 +53,11 @@ class Tokens:
     def fresh(self) -> bool:
         """Whether `current` answers at once."""
         return time.time() < self._renew_s
+
+    def forget(self) -> None:
+        """A broker has refused it; another one is fetched, but not more often than every FORGET_S."""
+        if time.time() > self._forgot_s + FORGET_S:
+            self._forgot_s, self._renew_s = time.time(), 0.0
 
     def current(self) -> tuple[str, float]:
         """A token, and when it ends, in seconds since 1970. Raises SecurityError. It may take TIMEOUT_S."""

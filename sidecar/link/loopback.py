@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from sidecar.link.messages import Reply, ToCoordinator, ToFront
-from sidecar.link.ports import CoordinatorEnd, FrontEnd
+from sidecar.link.ports import CoordinatorEnd, LinkedFront
 
 IN_A_ROW = 64
 """Messages that pass before the loop turns: a few milliseconds of work."""
@@ -25,7 +25,7 @@ class Loopback:
 
     def __init__(self, soon: Soon) -> None:
         self._coordinator: CoordinatorEnd | None = None
-        self._front: FrontEnd | None = None
+        self._front: LinkedFront | None = None
         self._soon = soon
         self._asks: deque[ToCoordinator] = deque()
         self._asks_left = IN_A_ROW
@@ -35,7 +35,7 @@ class Loopback:
         self._replies: deque[Reply] = deque()
         self._replies_left = IN_A_ROW
 
-    def attach(self, front: FrontEnd) -> Callable[[ToCoordinator], None]:
+    def attach(self, front: LinkedFront) -> Callable[[ToCoordinator], None]:
         """Connect a front; returns how it sends. It sends nothing before it has been shown a `View`."""
         self._front = front
         return self.to_coordinator
@@ -44,6 +44,16 @@ class Loopback:
         """The coordinator is there: from now on requests reach it."""
         self._coordinator = coordinator
         coordinator.connect(self)
+
+    def lose(self) -> None:
+        """The coordinator is gone, and with it what it was asked and has not answered."""
+        coordinator, self._coordinator = self._coordinator, None
+        self._asks.clear()
+        self._replies.clear()
+        if coordinator is not None:
+            if self._front is not None:
+                self._front.link_lost()
+            coordinator.disconnect(self)
 
     # ---- to the coordinator -------------------------------------------------------------------------------
     def to_coordinator(self, message: ToCoordinator) -> None:

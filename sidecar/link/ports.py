@@ -31,7 +31,8 @@ class Figures(Protocol):
 
 
 class Tasks(Protocol):
-    """Work in the background that must not fail unseen: an exception nobody expected ends the process."""
+    """Work in the background that must not fail unseen: an exception nobody expected ends all that it may have left in
+    doubt (process/tasks.py)."""
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> Any:
         """Returns the task, an `asyncio.Task`."""

@@ -164,6 +164,25 @@ FRONT: dict[str, Metric] = {
         "sidecar_handler_faults",
         "Requests whose handler broke, which is a bug: the connection was closed, and the log names the handler.",
     ),
+    "task_faults": Metric(
+        Counter,
+        "sidecar_task_faults",
+        "Background tasks of the process that broke, which is a bug: the log names the task. Ports stay open.",
+    ),
+    "coordinator_ends": Metric(
+        Counter,
+        "sidecar_coordinator_ends",
+        "Coordinators that ended and were started again in this process, by cause: bug; state_topic, which was deleted, "
+        "made anew or has lost records; start, something that it needs is not as it must be. Ports stay open.",
+        ("cause",),
+    ),
+    "denials": Metric(
+        Gauge,
+        "sidecar_denials",
+        "What brokers refuse to the sidecar itself now: credentials (authentication) or rights (authorization). The log "
+        "and /readyz name each.",
+        ("kind",),
+    ),
 }
 
 GROUPS: dict[str, Metric] = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Protocol
 
 from sidecar.coordinator.peers import PeerListener
@@ -44,14 +44,16 @@ def _has_ipv6() -> bool:
     return True
 
 
-async def listen(s: Settings, front: Front, figures: Figures, log: Logger, tasks: Tasks) -> Listener:
-    """Raises StartError."""
+async def listen(
+    s: Settings, front: Front, figures: Figures, log: Logger, tasks: Tasks, reloads: list[Callable[[], None]]
+) -> Listener:
+    """`reloads`: what SIGHUP calls; files that are read here are added. Raises StartError."""
     settings = tls_settings(s)
     inherited = inherited_socket(s.listen)
     try:
         if settings is None:
             return await _plain(s, inherited, front, log)
-        return await _tls(s, settings, inherited, front, figures, log, tasks)
+        return await _tls(s, settings, inherited, front, figures, log, tasks, reloads)
     except OSError as exc:
         raise StartError(f"cannot listen on {s.listen}: {exc.strerror or exc}") from None
 
@@ -81,6 +83,7 @@ async def _tls(
     figures: Figures,
     log: Logger,
     tasks: Tasks,
+    reloads: list[Callable[[], None]],
 ) -> Listener:
     try:
         certificates = Certificates(settings, figures, log)
@@ -89,7 +92,7 @@ async def _tls(
     listener = TlsListener(front, certificates, figures, log, tasks)
     await listener.open(*listens_at(s.listen), s.limits.accept_backlog, inherited)
     tasks.spawn(certificates.watch(), "TLS files")
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificates.reload)
+    reloads.append(certificates.reload)
     log.info("listening", listen=s.listen, broker=s.broker, tls=s.tls.min_version, inherited=inherited is not None)
     return listener
 

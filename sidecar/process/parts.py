@@ -20,7 +20,8 @@ from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
 from sidecar.front.front import FrontSettings
 from sidecar.kafka.cluster import Address, Cluster
-from sidecar.kafka.security import OPEN, Security
+from sidecar.kafka.credentials import Login
+from sidecar.kafka.security import OPEN
 from sidecar.link.ports import Logger
 from sidecar.process.sections import LimitsSection, split
 from sidecar.process.settings import Settings
@@ -87,7 +88,7 @@ def front_settings(
     )
 
 
-def own_cluster(s: Settings, client_id: str, security: Security = OPEN) -> Cluster:
+def own_cluster(s: Settings, client_id: str, security: Login = OPEN) -> Cluster:
     """With one listener for everything the broker's own address would lead back through this process."""
     direct = {} if s.bootstrap else {s.node_id: split(s.broker)}
     return Cluster(s.own_bootstrap(), client_id, direct, s.limits.response_bytes, security)

@@ -1,63 +1,86 @@
 """How this process reaches brokers: over `bootstrap` for its own purposes, and over `broker`, the listener for clients,
-to see what clients see. The files of properties are read once, at the start."""
+to see what clients see. The files of properties are read again when a broker refuses what they say, and on SIGHUP."""
 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaError
+
 from sidecar.coordinator.start import StartError
+from sidecar.kafka.credentials import Credentials, Login
+from sidecar.kafka.denials import TOPIC, Denials
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.security import OPEN, Security
 from sidecar.link.ports import Logger
 from sidecar.process.settings import Settings
 
 
-@dataclass(frozen=True)
 class Reach:
     """`own`: of `bootstrap`; `broker`: of `broker`. With one listener for everything they are the same."""
 
-    own: Security = OPEN
-    broker: Security = OPEN
+    def __init__(self, own: Credentials, broker: Credentials, denials: Denials) -> None:
+        self.own, self.broker = own, broker
+        self.changed: Callable[[], None] = lambda: None
+        """Called when the file of `own` was read again."""
+        self._denials = denials
+        own.changed = lambda: self.changed()
 
     @classmethod
-    def of(cls, s: Settings) -> Reach:
+    def of(cls, s: Settings, denials: Denials, log: Logger) -> Reach:
         """Raises StartError."""
-        own = _read("command_config", s.command_config)
+        own = _credentials("command_config", s.command_config, denials, log)
         if s.broker_command_config is None:
-            return cls(own, own)
-        broker = _read("broker_command_config", s.broker_command_config)
-        return cls(own if s.bootstrap else broker, broker)
+            return cls(own, own, denials)
+        broker = _credentials("broker_command_config", s.broker_command_config, denials, log)
+        return cls(own if s.bootstrap else broker, broker, denials)
+
+    def again(self) -> None:
+        """Read the files again."""
+        for credentials in dict.fromkeys((self.own, self.broker)):
+            credentials.again()
 
     def librdkafka(self) -> dict[str, Any]:
         """Raises StartError."""
         try:
-            return self.own.librdkafka()
+            return self.own.now.librdkafka()
         except SecurityError as exc:
             raise StartError(f"command_config: {exc}") from None
+
+    def tail_denied(self, topic: str, code: int, text: str) -> None:
+        """librdkafka, which reads the state topic, is refused."""
+        if code in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.own.refused("tail", 0, text, sure=False)
+        else:
+            self._denials.outcome("Fetch", TOPIC, topic, code)
 
 
 class ClientsTls:
     """TLS of the clients' connections to the broker: never with the sidecar's own certificate, as every client would
     have its principal. A truststore that has changed counts for new connections."""
 
-    def __init__(self, broker: Security, log: Logger) -> None:
+    def __init__(self, broker: Login, log: Logger) -> None:
         self._broker = broker
         self._log = log
-        self._last = broker.ssl_context(own=False)
+        self._last = broker.now.ssl_context(own=False)
         self._failed = ""
 
     def __call__(self) -> ssl.SSLContext | None:
         """The former one while the files cannot be read."""
         try:
-            self._last, self._failed = self._broker.ssl_context(own=False), ""
+            self._last, self._failed = self._broker.now.ssl_context(own=False), ""
         except SecurityError as exc:
             if str(exc) != self._failed:
                 self._failed = str(exc)
                 self._log.error("truststore for the broker not read: the former one counts", problem=self._failed)
         return self._last
+
+
+def _credentials(name: str, path: Path | None, denials: Denials, log: Logger) -> Credentials:
+    return Credentials(name, path, _read(name, path), denials, log)
 
 
 def _read(name: str, path: Path | None) -> Security:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sidecar.coordinator.start import StartError
 from sidecar.link.ports import Logger
@@ -14,6 +14,7 @@ from sidecar.process.sections import split
 
 FIRST_FD = 3
 """Where handed over sockets begin: SD_LISTEN_FDS_START."""
+EXTEND_S = 10.0
 CLIENTS = "clients"
 """The name of the clients' socket: FileDescriptorName= of the socket unit."""
 
@@ -61,6 +62,10 @@ class Notifier:
     def ready(self) -> None:
         self._send("READY=1\nSTATUS=ready")
 
+    def starting(self, problem: str) -> None:
+        """More time for the start: ports are open, and what is missing may take long to come."""
+        self._send(f"EXTEND_TIMEOUT_USEC={int(3e6 * EXTEND_S)}\nSTATUS={problem}")
+
     def stopping(self) -> None:
         self._send("STOPPING=1\nSTATUS=stopping")
 
@@ -78,6 +83,13 @@ class Notifier:
             except OSError as exc:
                 told = text.partition("\n")[0]
                 self._log.warning("service manager not reached", told=told, problem=exc.strerror or str(exc))
+
+
+async def keep_starting(notifier: Notifier, problem: Callable[[], str]) -> None:
+    """For as long as the start takes: a manager that ended the process would close the ports, too."""
+    while True:
+        notifier.starting(problem())
+        await asyncio.sleep(EXTEND_S)
 
 
 async def keep_alive(notifier: Notifier) -> None:

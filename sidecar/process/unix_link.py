@@ -13,6 +13,7 @@ import asyncio
 import socket
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -101,9 +102,12 @@ class _FrontLink(_Link):
 class _CoordinatorLink(_Link):
     """The coordinator's end: to the coordinator it is the front."""
 
-    def __init__(self, codec: LinkCodec, frame_bytes: int, log: Logger, coordinator: CoordinatorEnd) -> None:
+    def __init__(
+        self, codec: LinkCodec, frame_bytes: int, log: Logger, coordinator: CoordinatorEnd, links: set[_CoordinatorLink]
+    ) -> None:
         super().__init__(codec, frame_bytes, log)
         self._coordinator = coordinator
+        self._links = links
 
     def greeted(self) -> None:
         self._coordinator.connect(self)
@@ -114,8 +118,13 @@ class _CoordinatorLink(_Link):
     def from_coordinator(self, message: ToFront) -> None:
         self.send(message)
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._links.add(self)
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._links.discard(self)
         if self.met:
             self._coordinator.disconnect(self)
 
@@ -161,14 +170,33 @@ class UnixClient:
                 await asyncio.sleep(STRANGER_S if link.stranger else RETRY_S)
 
 
+class UnixServer:
+    """The coordinator's socket and the fronts at it."""
+
+    def __init__(self, server: asyncio.Server, links: set[_CoordinatorLink]) -> None:
+        self._server, self._links = server, links
+
+    def close(self) -> None:
+        self._server.close()
+
+    def lose(self) -> None:
+        """No front reaches this coordinator any more."""
+        self._server.close()
+        for link in self._links:
+            if link.transport is not None:
+                link.transport.close()
+
+
 async def serve_unix(
     path: Path, coordinator: CoordinatorEnd, log: Logger, frame_bytes: int = FRAME_BYTES
-) -> asyncio.Server:
+) -> UnixServer:
     """The coordinator's side: every connection is a front. The caller must keep the server."""
     codec = LinkCodec()
     sock = _bind(path)
+    links: set[_CoordinatorLink] = set()
     loop = asyncio.get_running_loop()
-    return await loop.create_unix_server(lambda: _CoordinatorLink(codec, frame_bytes, log, coordinator), sock=sock)
+    made = partial(_CoordinatorLink, codec, frame_bytes, log, coordinator, links)
+    return UnixServer(await loop.create_unix_server(made, sock=sock), links)
 
 
 def _bind(path: Path) -> socket.socket:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,6 @@ from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.ownership import PROTOCOL, PROTOCOL_TYPE, Ownership, OwnershipSettings
 from sidecar.coordinator.peers import Answers, PeerSettings
-from sidecar.coordinator.start import StartError
 from sidecar.core.errors import Code
 from sidecar.core.turn import Now
 from sidecar.process.tasks import Supervisor
@@ -222,10 +222,9 @@ def test_members_that_are_no_sidecars_and_doubles_get_nothing() -> None:
     run(test)
 
 
-def test_of_two_sidecars_with_one_node_id_the_one_that_was_started_last_owns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_sidecars_with_one_node_id_the_one_that_was_started_last_owns() -> None:
     """Symptom: each of the two took the partitions from the other, every second, for ever. Cause: what was assigned to
     a node id was everybody's who had it (S8 of the safety review)."""
-    monkeypatch.setattr(module, "DOUBLE_S", 0.3)
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
         first = make(1)
@@ -236,10 +235,9 @@ def test_of_two_sidecars_with_one_node_id_the_one_that_was_started_last_owns(mon
         await until(lambda: first.owners == (-1, -1, -1, -1))
         assert "another sidecar has this node id; this one owns nothing" in first.lines.events("error")
         assert first.ownership.double == "127.0.0.1:9092" and second.ownership.double == ""
-        await until(first.tasks.failed.done)
-        with pytest.raises(StartError, match="another sidecar has node id 1 and was started later"):
-            first.tasks.failed.result()
-        first.tasks = second.tasks
+        long_after_s = time.monotonic() + 60
+        await until(lambda: time.monotonic() > long_after_s)
+        assert not first.tasks.failed.done(), "the ports of both stay open"
 
     run(test)
 

@@ -230,10 +230,18 @@ def _versions(b: FakeBrokers, node_id: int, req: av.ApiVersionsRequest, version:
 
 def _metadata(b: FakeBrokers, node_id: int, req: md.MetadataRequest, version: int, answer: Answer) -> None:
     up = [n for n in b.nodes if n not in b.down]
-    names = list(b.topics) if req.topics is None else [t.name or "" for t in req.topics]
+    names = [n for n in b.topics if n not in b.no_describe]
     topics = []
-    for name in names:
+    if req.topics is not None:
+        by_id = {t.topic_id: name for name, t in b.topics.items()}
+        names = [t.name or by_id.get(t.topic_id, "") for t in req.topics]
+        unknown = [t.topic_id for t in req.topics if t.name is None and t.topic_id not in by_id]
+        topics = [md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, topic_id) for topic_id in unknown]
+    for name in filter(None, names):
         there = b.topics.get(name)
+        if name in b.no_describe:
+            topics.append(md.MetadataResponseTopic(Code.TOPIC_AUTHORIZATION_FAILED, name))
+            continue
         if there is None:
             topics.append(md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_OR_PARTITION, name))
             continue

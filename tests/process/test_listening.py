@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +68,14 @@ def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
             ({"certificate": papers.certificate}, "no certificate and key"),
         ):
             with pytest.raises(StartError, match=words):
-                await listen(told(tls), desk.front, desk.metrics, desk.lines, desk.tasks)
+                await listen(told(tls), desk.front, desk.metrics, desk.lines, desk.tasks, [])
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             where = f"127.0.0.1:{taken.getsockname()[1]}"
             for given in ({}, {"certificate": papers.store}):
                 with pytest.raises(StartError, match=f"cannot listen on {where}: .*ddress already in use"):
-                    await listen(told(given, where), desk.front, desk.metrics, desk.lines, desk.tasks)
+                    await listen(told(given, where), desk.front, desk.metrics, desk.lines, desk.tasks, [])
 
     asyncio.run(whole())
 
@@ -87,9 +86,12 @@ def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
         port = free_port()
         papers = Authority(tmp_path).issue("sidecar")
         given = {"certificate": papers.certificate, "key": papers.key, "reload_ms": 0}
-        listener = await listen(told(given, f"127.0.0.1:{port}"), desk.front, desk.metrics, desk.lines, desk.tasks)
+        reloads: list[Callable[[], None]] = []
+        where = told(given, f"127.0.0.1:{port}")
+        listener = await listen(where, desk.front, desk.metrics, desk.lines, desk.tasks, reloads)
         assert desk.lines.fields("listening")["tls"] == "TLSv1.2"
-        os.kill(os.getpid(), signal.SIGHUP)
+        for reload in reloads:
+            reload()
         await until(lambda: desk.metrics.value("tls_reloads", "done") == 1)
         context = ssl.create_default_context(cafile=str(papers.authority))
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)

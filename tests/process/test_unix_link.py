@@ -66,10 +66,11 @@ def test_a_coordinator_of_another_version_is_not_believed(
         assert lines.events("info") == [] and set(lines.events("error")) == {CLOSED}
         server.close()
         # Its successor is of this version.
-        server = await serve_unix(path, ends, lines)
+        successor = await serve_unix(path, ends, lines)
         await until(lambda: len(ends.fronts) == 1)
         await until(lambda: "linked to the coordinator" in lines.events("info"))
-        server.close()
+        successor.lose()
+        await until(lambda: ends.lost == 1)  # as when the coordinator ends alone
 
     asyncio.run(whole())
 

@@ -17,7 +17,6 @@ from sidecar.core.owner import Owner
 from sidecar.front.front import STORE_LANES
 from sidecar.process.build import App, Coordination, Edges
 from sidecar.process.settings import Settings
-from sidecar.process.tasks import Broken
 from tests.inprocess.tail import Polled
 from tests.whole.kafka import Kafka
 from tests.whole.loop import SimLoop
@@ -218,8 +217,6 @@ class Sidecar:
         self.ended: BaseException | None = None
         self.app: App | None = None
         self._settings = settings
-        self.began_anew = False
-        """In the place of a process that ended with StartAnew."""
         self.tail: SimTail | None = None
         self.reads_after_ms = 0.0
         """So late its tail begins to read."""
@@ -245,9 +242,9 @@ class Sidecar:
 
     async def _main(self) -> None:
         try:
-            self.app = App(self._settings, self.proc.mono_s(), self._edges(), self.began_anew)
+            self.app = App(self._settings, self.proc.mono_s(), self._edges())
             await self.app.run()
-        except (Broken, Exception) as exc:  # noqa: BLE001 - the simulation judges it
+        except Exception as exc:  # noqa: BLE001 - the simulation judges it
             if self.loop.buried:
                 return
             self.ended = exc

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.whole.run import Plant, on_stage
-from tests.whole.scenes import failures, fences, moves, offsets, state, topic
+from tests.whole.scenes import denied, failures, fences, moves, offsets, state, topic
 from tests.whole.scenes.parts import Scene
 from tests.whole.world import ID_EXPIRATION, PARTITIONS, WEEK_MS, World
 
@@ -48,6 +48,9 @@ SCENES: Mapping[str, Scene] = {
         moves.leader_of_the_patterns_dies,
         topic.made_anew,
         topic.set_to_forget,
+        denied.rights_are_made_anew,
+        denied.a_right_is_taken_away,
+        denied.a_bug_ends_the_coordinator,
         fences.twins,
         fences.fences_go_down,
         fences.fences_are_renewed,
@@ -72,9 +75,12 @@ SIDECARS: Mapping[Scene, Mapping[str, Any]] = {
 """Settings of the sidecars in some scenes."""
 
 
+WITH_AUTHORIZER = (state.strangers_come, denied.rights_are_made_anew, denied.a_right_is_taken_away)
+
+
 def act(scene: Scene, seed: int, plant: Plant | None = None, tell: Callable[[str], None] | None = None) -> Counter[str]:
     """What has happened how often. Raises Violation."""
-    world = World(seed, tell, BROKERS.get(scene), PARTITIONS, scene is state.strangers_come)
+    world = World(seed, tell, BROKERS.get(scene), PARTITIONS, scene in WITH_AUTHORIZER)
     world.more.update(SIDECARS.get(scene, {}))
     if plant is not None:
         plant(world)

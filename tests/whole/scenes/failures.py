@@ -7,6 +7,7 @@ import asyncio
 from sidecar.coordinator.ownership import JOIN_LANE
 from sidecar.core.errors import Code
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
+from sidecar.process.build import Coordination
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_fetch as of
@@ -156,7 +157,8 @@ def coordinator_falls_silent_in_a_join(world: World) -> None:
     world.sidecars[dies].proc.crash()
 
     def joining() -> bool:
-        lanes = [s.app.cluster._nodes.get((n, JOIN_LANE)) for s in world.sidecars.values() if s.app is not None]
+        halves = [s.app.half for s in world.sidecars.values() if s.app is not None]
+        lanes = [h.cluster._nodes.get((n, JOIN_LANE)) for h in halves if isinstance(h, Coordination)]
         return any(c is not None and c._waiting for c in lanes)
 
     if not watch(world, TAKEN_MS, joining):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sidecar.front.front import STORE_LANES
 from sidecar.kafka.net import BrokerConnection
+from sidecar.process.build import Coordination
 from tests.whole.client import Client, Habits, Place
 from tests.whole.faults import GROUPS
 from tests.whole.net import End, SimTransport
@@ -142,7 +143,9 @@ def commit_of_the_former_owner_is_on_its_way(world: World) -> None:
     assert app is not None
 
     def of_seats(end: End) -> bool:
-        lanes = [c for (n, lane), c in app.cluster._nodes.items() if n == lost.keeper and lane < -1]
+        half = app.half
+        assert isinstance(half, Coordination)
+        lanes = [c for (n, lane), c in half.cluster._nodes.items() if n == lost.keeper and lane < -1]
         return any(end is _end(c) for c in lanes if c._transport is not None)
 
     world.net.loses = lambda end: end is former or of_seats(end)

@@ -1,0 +1,108 @@
+"""How the sidecar's own clients say who they are, as a file says it now.
+
+The file is read again when a broker refuses what it said before, and on SIGHUP. Connections that are open go on. A
+broker that has refused is left alone for PAUSE_S, so a wrong password locks no account by its sheer number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from sidecar.kafka.denials import Denials
+from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.security import OPEN, Security
+from sidecar.link.ports import Logger
+
+PAUSE_S = 1.0
+UNSURE_MAX = 3
+"""A connection that is reset so often in a row was refused; once, it may be a broker that ends."""
+
+
+class Login(Protocol):
+    """What a connection asks: a Security as it is, or Credentials."""
+
+    @property
+    def now(self) -> Security: ...
+
+    def refusal(self, host: str, port: int) -> str:
+        """Why that address is not to be asked right now; empty if it may be."""
+
+    def refused(self, host: str, port: int, why: str, sure: bool = True) -> None: ...
+
+    def accepted(self, host: str, port: int) -> None: ...
+
+    def answered(self, api: str, req: object, res: object) -> None: ...
+
+    def outcome(self, api: str, kind: str, name: str, code: int) -> None: ...
+
+
+class Credentials:
+    """`name`: of the setting that names the file; without a file nothing is read again."""
+
+    def __init__(self, name: str, path: Path | None, now: Security, denials: Denials, log: Logger) -> None:
+        self.now = now
+        self.changed: Callable[[], None] = lambda: None
+        """Called when the file was read again; what it says may be the same, and what is in its stores not."""
+        self._name, self._path = name, path
+        self._denials, self._log = denials, log
+        self._refused: dict[tuple[str, int], tuple[float, str]] = {}
+        """Address -> when it last refused, and why."""
+        self._unsure: dict[tuple[str, int], int] = {}
+
+    def again(self) -> None:
+        """Read the file again."""
+        if self._path is not None:
+            from sidecar.kafka.properties import read
+
+            try:
+                found = read(self._path)
+                found.ssl_context()
+            except SecurityError as exc:
+                self._denials.refused(self._name, str(exc), f"mend the file that {self._name} names")
+                return
+            if found != self.now:
+                self.now = found
+                self._refused.clear()
+                self._log.info("credentials read again", setting=self._name, now=found.shown())
+        self.changed()
+
+    # ---- what connections tell ----------------------------------------------------------------------------
+    def refusal(self, host: str, port: int) -> str:
+        at_s, why = self._refused.get((host, port), (float("-inf"), ""))
+        return why if time.monotonic() - at_s < PAUSE_S else ""
+
+    def refused(self, host: str, port: int, why: str, sure: bool = True) -> None:
+        address = (host, port)
+        self._unsure[address] = self._unsure.get(address, 0) + 1
+        if not sure and self._unsure[address] < UNSURE_MAX:
+            return
+        self._refused[address] = (time.monotonic(), why)
+        if self.now.tokens is not None:
+            self.now.tokens.forget()
+        self._denials.refused(self._name, f"{host}:{port}: {why}", self._remedy())
+        self.again()
+
+    def _remedy(self) -> str:
+        if self._path is None:
+            return f"the listener wants credentials: name a file of client properties in {self._name}"
+        return f"mend {self._path} ({self._name}): it is read again by itself. Open connections go on"
+
+    def accepted(self, host: str, port: int) -> None:
+        self._refused.pop((host, port), None)
+        self._unsure.pop((host, port), None)
+        if not self._refused:
+            self._denials.accepted(self._name)
+
+    def answered(self, api: str, req: object, res: object) -> None:
+        self._denials.answered(api, req, res)
+
+    def outcome(self, api: str, kind: str, name: str, code: int) -> None:
+        self._denials.outcome(api, kind, name, code)
+
+
+def opened(denials: Denials, log: Logger) -> Credentials:
+    """Without a file."""
+    return Credentials("command_config", None, OPEN, denials, log)

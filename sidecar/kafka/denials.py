@@ -1,0 +1,183 @@
+"""What brokers refuse to the sidecar itself: who it says it is (authentication), what it wants to do (authorization).
+
+Each cause has one line in the log, at once and then every REPEAT_S while it lasts, and one when it is over; /readyz,
+`sidecar health` and `sidecar doctor` show the same. A cause is a right at a resource: all managed groups that the
+sidecar may not read are one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sidecar.core.errors import Code, name_of
+from sidecar.link.ports import Logger
+
+AUTHENTICATION, AUTHORIZATION = "authentication", "authorization"
+REPEAT_S = 60.0
+LASTS_S = 120.0
+"""A refusal that was not repeated for so long is not taken for one that lasts."""
+NAMES_MAX = 100
+"""Of one cause; the others are only counted."""
+DENIED = frozenset(
+    (
+        Code.TOPIC_AUTHORIZATION_FAILED,
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
+)
+TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "topic", "group", "transactional-id", "cluster"
+KIND = {
+    Code.TOPIC_AUTHORIZATION_FAILED: TOPIC,
+    Code.GROUP_AUTHORIZATION_FAILED: GROUP,
+    Code.CLUSTER_AUTHORIZATION_FAILED: CLUSTER,
+    Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TRANSACTIONAL_ID,
+}
+OPERATION = {
+    "Metadata": "Describe",
+    "FindCoordinator": "Describe",
+    "DescribeGroups": "Describe",
+    "DescribeConfigs": "DescribeConfigs",
+    "CreateTopics": "Create",
+    "InitProducerId": "Write",
+    "Produce": "Write",
+}
+"""By API, as kafka-acls names it; of all others it is Read."""
+RIGHTS = "give it that right (`sidecar acls` prints the commands for all that it needs)"
+Cause = tuple[str, str, str]
+Outcome = tuple[str, str, int]
+
+
+@dataclass(slots=True)
+class Denial:
+    """`at_ms`, `since_ms`: Unix time of the last and of the first refusal."""
+
+    kind: str
+    problem: str
+    remedy: str
+    since_ms: int
+    at_ms: int
+    times: int = 0
+    over: bool = False
+    names: set[str] = field(default_factory=set)
+    said_s: float = float("-inf")
+    heard_s: float = 0.0
+
+    def shown(self) -> dict[str, object]:
+        found = {"kind": self.kind, "problem": self.problem, "remedy": self.remedy, "over": self.over}
+        return {**found, "since_ms": self.since_ms, "at_ms": self.at_ms, "times": self.times}
+
+    def told(self) -> str:
+        """For people."""
+        at = time.strftime("%H:%M:%S", time.localtime(self.at_ms / 1000))
+        return f"{self.kind}: {self.problem} ({self.times} times, last at {at}). What to do: {self.remedy}"
+
+
+class Denials:
+    """`own`: names of topics and groups each of which is a cause of its own."""
+
+    def __init__(self, log: Logger, own: Collection[str] = ()) -> None:
+        self.last: Denial | None = None
+        self._log = log
+        self._own = frozenset(own)
+        self._lasting: dict[Cause, Denial] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._lasting)
+
+    def lasting(self) -> list[Denial]:
+        """Those that are repeated, authentication first: without it nothing else is known."""
+        now_s = time.monotonic()
+        for cause in [c for c, d in self._lasting.items() if now_s - d.heard_s > LASTS_S]:
+            del self._lasting[cause]
+        return sorted(self._lasting.values(), key=lambda d: (d.kind != AUTHENTICATION, d.since_ms))
+
+    def shown(self) -> dict[str, object]:
+        """For /readyz."""
+        last = self.last
+        return {"denials": [d.shown() for d in self.lasting()], "last_denial": None if last is None else last.shown()}
+
+    # ---- authorization ------------------------------------------------------------------------------------
+    def answered(self, api: str, req: Any, res: Any) -> None:
+        """A broker's answer to a request of the sidecar's own."""
+        for kind, name, code in outcomes(api, req, res):
+            self.outcome(api, kind, name, code)
+
+    def outcome(self, api: str, kind: str, name: str, code: int) -> None:
+        """`kind`, `name`: of the resource."""
+        if code == Code.NONE and not self._lasting:
+            return
+        operation = OPERATION.get(api, "Read")
+        if code in DENIED:
+            kind = KIND[Code(code)]
+            problem = f"{api}: {name_of(code)}: the sidecar's user lacks {operation} of {kind} {name}"
+            self._denied((operation, kind, self._named(name)), AUTHORIZATION, name, problem, RIGHTS)
+        elif code == Code.NONE and self._lasting:
+            self._allowed((operation, kind, self._named(name)), name)
+
+    def _named(self, name: str) -> str:
+        return name if name in self._own else ""
+
+    # ---- authentication -----------------------------------------------------------------------------------
+    def refused(self, settings: str, problem: str, remedy: str) -> None:
+        """`settings`: what names the file of credentials."""
+        self._denied((AUTHENTICATION, settings, ""), AUTHENTICATION, "", problem, remedy)
+
+    def accepted(self, settings: str) -> None:
+        if self._lasting:
+            self._allowed((AUTHENTICATION, settings, ""), "")
+
+    # ---- both ---------------------------------------------------------------------------------------------
+    def _denied(self, cause: Cause, kind: str, name: str, problem: str, remedy: str) -> None:
+        now_s, now_ms = time.monotonic(), int(time.time() * 1000)
+        denial = self._lasting.get(cause)
+        if denial is None:
+            denial = self._lasting[cause] = Denial(kind, problem, remedy, now_ms, now_ms)
+        if len(denial.names) < NAMES_MAX:
+            denial.names.add(name)
+        denial.problem, denial.remedy, denial.at_ms, denial.heard_s = problem, remedy, now_ms, now_s
+        denial.times += 1
+        self.last = denial
+        if now_s - denial.said_s >= REPEAT_S:
+            denial.said_s = now_s
+            told = {"kind": kind, "problem": problem, "remedy": remedy, "times": denial.times}
+            self._log.error("the broker refuses the sidecar", **told)
+
+    def _allowed(self, cause: Cause, name: str) -> None:
+        denial = self._lasting.get(cause)
+        if denial is None:
+            return
+        denial.names.discard(name)
+        if not denial.names:
+            del self._lasting[cause]
+            denial.over = True
+            lasted_ms = int(time.time() * 1000) - denial.since_ms
+            self._log.info("the broker refuses it no more", kind=denial.kind, problem=denial.problem, ms=lasted_ms)
+
+
+def outcomes(api: str, req: Any, res: Any) -> Iterator[Outcome]:
+    """Kind, name and error code of each resource that an answer speaks of."""
+    if api == "Metadata":
+        yield from ((TOPIC, t.name, t.error_code) for t in res.topics if req.topics and t.name)
+    elif api == "CreateTopics":
+        yield from ((TOPIC, t.name, t.error_code) for t in res.topics)
+    elif api == "DescribeConfigs":
+        yield from ((_of_type(r.resource_type), r.resource_name, r.error_code) for r in res.results)
+    elif api == "FindCoordinator":
+        kind = TRANSACTIONAL_ID if req.key_type else GROUP
+        yield kind, req.key, res.coordinators[0].error_code if res.coordinators else res.error_code
+    elif api == "DescribeGroups":
+        yield from ((GROUP, g.group_id, g.error_code) for g in res.groups)
+    elif api == "OffsetCommit":
+        yield from ((TOPIC, t.name, p.error_code) for t in res.topics for p in t.partitions)
+    elif api == "InitProducerId":
+        yield TRANSACTIONAL_ID, req.transactional_id or "", res.error_code
+    elif (group_id := getattr(req, "group_id", None)) is not None:
+        yield GROUP, group_id, getattr(res, "error_code", Code.NONE)
+
+
+def _of_type(resource_type: int) -> str:
+    return {2: TOPIC, 4: CLUSTER, 32: GROUP}.get(resource_type, CLUSTER)

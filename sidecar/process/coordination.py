@@ -1,0 +1,384 @@
+"""The coordinator's half of a process, and what keeps it: whatever ends it, another one is started from the log.
+
+Ports never depend on it. While there is none, produce, fetch and unmanaged groups go on; requests for managed groups
+wait for `takeover_hold_ms` and are then answered COORDINATOR_NOT_AVAILABLE, so clients look for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
+
+from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
+from sidecar.coordinator.census import Census
+from sidecar.coordinator.clock import now
+from sidecar.coordinator.configs import Configs, OwnSettings
+from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.exporter import Exporter, ExporterPorts
+from sidecar.coordinator.follower import Follower
+from sidecar.coordinator.live import live
+from sidecar.coordinator.past import Past
+from sidecar.coordinator.peers import PeerListener
+from sidecar.coordinator.picture import picture
+from sidecar.coordinator.rules import OwnRules, Rules
+from sidecar.coordinator.start import (
+    Control,
+    StartAnew,
+    StartError,
+    StartSettings,
+    find_broker,
+    offsets_leaders,
+    state_topic,
+)
+from sidecar.coordinator.state_topic import policy_fault, read_configs
+from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.views import Lag, Views
+from sidecar.coordinator.written import Written
+from sidecar.core.anew import Anew
+from sidecar.core.placement import partition_for
+from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.process.listening import peer_listener
+from sidecar.process.parts import (
+    began_anew,
+    coordinator_settings,
+    follower_settings,
+    managed_by,
+    own_cluster,
+)
+from sidecar.process.sections import split
+from sidecar.process.seen import exporter_settings
+from sidecar.process.settings import Settings
+from sidecar.process.shared import Shared
+from sidecar.process.tasks import Broken, Supervisor
+from sidecar.state.codec import StateCodec
+from sidecar.wire.primitives import WireError
+
+READY_TICK_S = 0.05
+AGAIN_S, AGAIN_MOST_S = 1.0, 30.0
+"""Until a coordinator that has ended is started again; each time twice as long, at most the latter."""
+CAUSES: dict[type[Exception], str] = {Broken: "bug", StartAnew: "state_topic", StartError: "start"}
+CALM_S = 60.0
+"""One that has lasted for so long did not end by what it began with."""
+
+
+def _own_settings(s: Settings) -> OwnSettings:
+    values = {f: getattr(s.consumer, f) for f in type(s.consumer).model_fields}
+    defaults = {f: field.default for f, field in type(s.consumer).model_fields.items()}
+    classic = {f: getattr(s.classic, f) for f in type(s.classic).model_fields}
+    classic["stale_claims"] = s.groups.stale_claims
+    given = frozenset(s.consumer.model_fields_set)
+    return OwnSettings(s.node_id, values, given, defaults, classic, frozenset(s.classic.model_fields_set))
+
+
+class Coordination:
+    """The coordinator's half of a process: made when everything it needs is there."""
+
+    def __init__(
+        self,
+        s: Settings,
+        leaders: tuple[int, ...],
+        control: Control,
+        cluster: Cluster,
+        app: Shared,
+        tasks: Supervisor,
+        peers: PeerListener | None,
+        anew: Anew,
+    ) -> None:
+        self._peers = peers
+        self.cluster, self._control = cluster, control
+        self._codec = codec = StateCodec()
+        self._state = state = StateLog(len(leaders), codec, app.log, app.metrics)
+        if s.admin is not None:
+            state.past = Past(s.admin_access.rebalances_kept, codec)
+        own = _own_settings(s)
+        named = managed_by(s)
+        rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
+        written = Written(cluster, s.state.topic, state, max(s.takeover_hold_ms, 1_000) / 1000, tasks)
+        configs = Configs(own, codec, state, written, rules, app.log)
+        settings = coordinator_settings(s, control.address, anew)
+        self.coordinator = Coordinator(
+            settings,
+            cluster,
+            codec,
+            state,
+            configs,
+            rules,
+            app.assignors,
+            app.background,
+            app.metrics,
+            app.log,
+            tasks,
+        )
+        tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
+        follow = follower_settings(s, cluster.client_id, rules)
+        made, new_tail = self.coordinator, app.edges.new_tail
+        if secured := app.reach.librdkafka():
+            denied = partial(app.reach.tail_denied, s.state.topic)
+            new_tail = partial(new_tail, security=secured, group=s.ownership.group, denied=denied)
+        self.follower = Follower(
+            follow, leaders, control, cluster, configs, state, made, app.log, tasks, new_tail, peers
+        )
+
+        if secured:
+            app.reach.changed = lambda: self.follower.tail.secure(app.reach.librdkafka())
+        self._census = Census(made.service, app.metrics)
+        ports = ExporterPorts(made.leader_of, lambda: control.view)
+        self._exporter = told = Exporter(exporter_settings(s), made.service, cluster, ports, app.metrics, app.log)
+        self.views: Views | None = None
+        if state.past is not None:
+            lag = Lag(lambda group_id: told.page.lags.get(group_id), lambda: told.page.at_s)
+            self.views = Views(s.node_id, state, codec, rules, state.past, lambda: made.assignment, lag)
+        if s.admin is not None and s.exporter.interval_ms:
+            tasks.spawn(self._exporter.rounds(), "exporter")
+
+    def _abandoned(self, s: Settings, configs: Configs, cluster: Cluster, app: Shared) -> Abandoned:
+        made, own_ms = self.coordinator, s.offsets.empty_group_check_ms
+        ports = AbandonedPorts(
+            check_s=lambda: (configs.retention_check_ms if own_ms is None else own_ms) / 1000,
+            leader_of=made.leader_of,
+            seat_given_up=made.placeholders.given_up,
+            ask=made.moves.ask,
+        )
+        return Abandoned(made.service, cluster, ports, app.metrics, app.log)
+
+    def problems(self) -> list[str]:
+        return self.follower.problems()
+
+    def told(self) -> dict[str, object]:
+        """For the log, when it is ready."""
+        settings = self.coordinator.settings
+        return {"partitions": len(self.coordinator.service.owners), "state_topic": settings.topic}
+
+    async def metrics(self) -> bytes:
+        """Bring what is counted only when somebody asks up to date; returns what the exporter has."""
+        await self._census.take()
+        return self._exporter.page.text
+
+    def owners(self, groups: list[str]) -> dict[str, object]:
+        service, assignment = self.coordinator.service, self.coordinator.assignment
+        return {
+            "generation": assignment.generation,
+            "owners": list(assignment.owners),
+            "active": service.serving(),
+            "groups": {g: node if (node := service.owner_node(g)) >= 0 else None for g in groups},
+        }
+
+    def group(self, group_id: str) -> Slices:
+        found = yield from picture(self._state, self._codec, self.coordinator.moves.rules, group_id)
+        owners = self.coordinator.service.owners
+        shard = owners[partition_for(group_id, len(owners))].shard
+        told = None if found is None else (yield from live(shard, group_id, now().mono_ms))
+        return found if found is None or told is None else {**found, "live": told}
+
+    async def stop(self, for_good: bool) -> None:
+        """`for_good`: no other coordinator comes in the place of this one."""
+        await self.coordinator.stop()
+        if await self.follower.stop() and for_good:
+            await self.coordinator.give_up_placeholders()
+
+    def close(self) -> None:
+        if self._peers is not None:
+            self._peers.close()
+        self._control.close()
+        self.cluster.close()
+
+
+class Starting:
+    """The coordinator's half while there is none. `problem`: why."""
+
+    views: Views | None = None
+
+    def __init__(self, problem: str = "starting: broker or topics not there yet") -> None:
+        self.problem = problem
+
+    def problems(self) -> list[str]:
+        return [self.problem]
+
+    def told(self) -> dict[str, object]:
+        return {}
+
+    async def metrics(self) -> bytes:
+        return b""
+
+    def owners(self, groups: list[str]) -> dict[str, object]:
+        return {"generation": -1, "owners": [], "active": [], "groups": dict.fromkeys(groups)}
+
+    def group(self, group_id: str) -> Slices:
+        return nothing()
+
+    async def stop(self, for_good: bool) -> None:
+        """There is nothing to stop."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Way(Protocol):
+    """From the fronts to the coordinator."""
+
+    async def serve(self, coordinator: Coordinator) -> None: ...
+
+    def lose(self) -> None:
+        """The coordinator is gone: fronts forget what it granted, and refuse what it has not answered."""
+
+    def close(self) -> None:
+        """The process ends."""
+
+
+class Keeper:
+    """Runs a coordinator, and after it the next one. `half` is the present one."""
+
+    def __init__(self, s: Settings, app: Shared, brokers: Cluster, way: Way) -> None:
+        """`brokers`: the fronts' cluster, which learns the addresses that coordinators find."""
+        self.half: Coordination | Starting = Starting()
+        self._settings, self._app, self._brokers, self._way = s, app, brokers, way
+        self._tasks: Supervisor | None = None
+        self._ended_s: float | None = None
+        """When the last coordinator ended; None: this is the first."""
+        self._anew: Anew | None = None
+        """For the next coordinator, when the last one knew nothing that still counts."""
+        app.metrics("state_topic_faults").set_function(self._faults)
+
+    def _faults(self) -> float:
+        half = self.half
+        return float(len(half.follower.state_topic.faults)) if isinstance(half, Coordination) else 0.0
+
+    async def first_look(self, check: Callable[[Cluster], Awaitable[None]]) -> None:
+        """Finds the broker. Raises StartError if that is none of ours; `check` may, too."""
+        s = self._settings
+        cluster = own_cluster(s, self._brokers.client_id, self._app.reach.own)
+        control = Control(self._start_settings(s.broker_wait_ms / 1000), cluster)
+        try:
+            await find_broker(self._start_settings(s.broker_wait_ms / 1000), control, self._app.log)
+            await check(cluster)
+        finally:
+            control.close()
+            cluster.close()
+
+    def _start_settings(self, wait_s: float) -> StartSettings:
+        s = self._settings
+        return StartSettings(
+            node_id=s.node_id,
+            broker=split(s.broker),
+            same_listener=not s.bootstrap,
+            client_id=self._brokers.client_id,
+            wait_s=wait_s,
+            owners_group=s.ownership.group,
+            topic=s.state.topic,
+            replicas=s.state.replicas,
+            min_compaction_lag_ms=s.state.min_compaction_lag_ms,
+            max_message_bytes=s.state.max_message_bytes,
+            security=self._app.reach.broker,
+        )
+
+    # ---- one after the other ------------------------------------------------------------------------------
+    async def rounds(self) -> None:
+        pause_s = AGAIN_S
+        while True:
+            began_s = time.monotonic()
+            why = await self._round()
+            if time.monotonic() - began_s > CALM_S:
+                pause_s = AGAIN_S
+            self._app.metrics("coordinator_ends", CAUSES[type(why)]).inc()
+            self.half = Starting(f"the coordinator has ended and is started again in {pause_s:g} s: {why}")
+            self._tell_end(why, round(pause_s * 1000))
+            self._ended_s = time.monotonic()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, AGAIN_MOST_S)
+
+    def _tell_end(self, why: Exception, again_ms: int) -> None:
+        told: dict[str, object] = {"problem": str(why), "again_ms": again_ms}
+        if isinstance(why, Broken):
+            trace = "".join(traceback.format_exception(why.__cause__))
+            self._app.log.error("a bug has ended the coordinator; it is started again", trace=trace, **told)
+        else:
+            self._app.log.error("the coordinator has ended and is started again; ports stay open", **told)
+
+    async def _round(self) -> Exception:
+        """Returns what has ended the coordinator."""
+        tasks = self._tasks = Supervisor()
+        self._app.tasks.coordination = tasks
+        begins = tasks.spawn(self._begin(tasks), "start of the coordinator")
+        try:
+            await tasks.failed
+        except (StartError, Broken) as exc:
+            why = exc
+        begins.cancel()
+        if isinstance(why, StartAnew):
+            self._anew = began_anew(self._settings, self._app.log)
+        self._app.tasks.coordination = None
+        half, self.half = self.half, Starting(f"the coordinator has ended: {why}")
+        await self._end(half, tasks, for_good=False)
+        return why
+
+    async def _begin(self, tasks: Supervisor) -> None:
+        """Find what must be there, then coordinate. Raises StartError."""
+        s, log = self._settings, self._app.log
+        self.half = waiting = Starting()
+        waits = partial(setattr, waiting, "problem")
+        start = self._start_settings(0.0)
+        cluster = own_cluster(s, self._brokers.client_id, self._app.reach.own)
+        cluster.brokers = self._brokers.brokers
+        control, peers = Control(start, cluster), None
+        try:
+            await find_broker(start, control, log)
+            leaders = await offsets_leaders(start, control, cluster, log, waits)
+            await state_topic(start, control, cluster, len(leaders), log, waits)
+            await self._keeps_records(cluster)
+            peers = await peer_listener(s)
+            made = Coordination(s, leaders, control, cluster, self._app, tasks, peers, self._quarantine())
+        except BaseException:
+            if peers is not None:
+                peers.close()
+            control.close()
+            cluster.close()
+            raise
+        self.half = made
+        await self._way.serve(made.coordinator)
+        if self._ended_s is not None:
+            tasks.spawn(self._ready_again(made, self._ended_s), "ready again")
+
+    async def _ready_again(self, made: Coordination, ended_s: float) -> None:
+        while made.problems():
+            await asyncio.sleep(READY_TICK_S)
+        self._app.log.info("ready", again=True, ms=round((time.monotonic() - ended_s) * 1000), **made.told())
+
+    def _quarantine(self) -> Anew:
+        """It counts for a coordinator that comes in the place of one in quarantine, too."""
+        if self._anew is None or self._anew.until_ms < now().mono_ms:
+            self._anew = None
+            return Anew()
+        return self._anew
+
+    async def _keeps_records(self, cluster: Cluster) -> None:
+        """Raises StartError if the state topic is set to forget. Where the brokers do not tell, nobody knows."""
+        topic = self._settings.state.topic
+        try:
+            fault = policy_fault(topic, await read_configs(cluster, topic))
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            self._app.log.warning("settings of the state topic not read", problem=str(exc) or "timed out")
+            return
+        if fault:
+            raise StartError(fault)
+
+    # ---- ending -------------------------------------------------------------------------------------------
+    async def stop(self) -> None:
+        """For good. Clients hear where to go before the way to the coordinator is closed."""
+        if self._tasks is not None:
+            self._app.tasks.coordination = None
+            await self._end(self.half, self._tasks, for_good=True)
+        self._way.close()
+
+    async def _end(self, half: Coordination | Starting, tasks: Supervisor, for_good: bool) -> None:
+        try:
+            if not for_good:
+                self._way.lose()
+            await half.stop(for_good)
+        except Exception as exc:  # noqa: BLE001 - what ended it may be a bug, and left anything behind
+            self._app.log.error("the coordinator could not end in order", error=repr(exc))
+        await tasks.end()
+        half.close()

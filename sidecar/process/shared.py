@@ -1,0 +1,73 @@
+"""What both halves of a process use: log, metrics, tasks, background threads; and where it meets what cannot be
+replayed."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from sidecar.coordinator.background import Background, BackgroundCollector
+from sidecar.coordinator.follower import NewTail
+from sidecar.coordinator.start import StartError
+from sidecar.coordinator.tail import Tail
+from sidecar.kafka.denials import Denials
+from sidecar.link.ports import Logger
+from sidecar.process.assignors import UnknownAssignor, load
+from sidecar.process.log import make_logger
+from sidecar.process.metrics import Metrics
+from sidecar.process.reach import Reach
+from sidecar.process.settings import Settings
+from sidecar.process.tasks import Lasting
+
+GC_THRESHOLDS = (700, 10, 10_000)
+
+
+def collect_rarely() -> None:
+    """What is there now stays. The state that comes has no cycles, and a full collection of a large one would stop the
+    loop for longer than an assignment does."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def freeze() -> None:
+    """What was read of the state stays, too. It is not searched for garbage first: clients are served already, and with
+    100,000 members that stops the loop for 0.1 s."""
+    gc.freeze()
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Where a process meets what cannot be replayed: threads, random ids, the collector, where its log goes. The
+    simulation of whole processes has its own."""
+
+    new_logger: Callable[..., Logger] = make_logger
+    new_background: Callable[[int], Background] = Background
+    new_tail: NewTail = Tail
+    new_id: Callable[[], str] = lambda: str(uuid4())
+    starts: Callable[[], None] = collect_rarely
+    started: Callable[[], None] = freeze
+
+
+REAL = Edges()
+
+
+class Shared:
+    """What both halves of a process use: log, metrics, tasks, background threads."""
+
+    def __init__(self, s: Settings, edges: Edges) -> None:
+        """Raises StartError."""
+        self.edges = edges
+        self.log = edges.new_logger(s.log.level, s.log.format, node_id=s.node_id)
+        self.metrics = Metrics()
+        self.tasks = Lasting(self.log, self.metrics)
+        self.denials = Denials(self.log, {s.state.topic, s.ownership.group})
+        self.reach = Reach.of(s, self.denials, self.log)
+        try:
+            self.assignors = load(s.consumer.assignors)
+        except UnknownAssignor as exc:
+            raise StartError(str(exc)) from None
+        self.background = edges.new_background(s.background_threads)
+        self.metrics.add(BackgroundCollector(self.background))
