@@ -19,6 +19,7 @@ from sidecar.cli.config import config as config_commands  # noqa: E402
 from sidecar.cli.config import loaded  # noqa: E402
 from sidecar.cli.connect import CommandConfig, client_of  # noqa: E402
 from sidecar.cli.doctor.command import doctor  # noqa: E402
+from sidecar.cli.doctor.refused import told_by  # noqa: E402
 from sidecar.cli.drill import drill  # noqa: E402
 from sidecar.cli.exits import Code, Failed  # noqa: E402
 from sidecar.cli.groups import groups  # noqa: E402
@@ -104,8 +105,9 @@ def health(
     For health checks of containers: any code but 0 means that it is not healthy."""
     found = Asking(token_file, ca).get(admin, "/readyz", 2)
     if not found["ready"]:
+        causes = [told_by(denial) for denial in found.get("denials", ())]
         then = "Wait, if it has just started. What stays for minutes is told, with its remedy, in that sidecar's log."
-        raise Failed(Code.FINDINGS, "\n".join(found["problems"]) or "not ready", then)
+        raise Failed(Code.FINDINGS, "\n".join([*causes, *found["problems"]]) or "not ready", then)
 
 
 @app.command()

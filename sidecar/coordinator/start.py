@@ -13,7 +13,7 @@ from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.denials import TOPIC
-from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.net import BrokerConnection, NotAuthenticated
 from sidecar.kafka.security import OPEN
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import metadata as md
@@ -111,8 +111,9 @@ class _Again:
             self._say(problem)
 
 
-async def find_broker(s: StartSettings, control: Control, log: Logger) -> None:
-    """Until the broker answers and is the one we are told it is. Raises StartError."""
+async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Tell = nobody) -> None:
+    """Until the broker answers and is the one we are told it is. One that refuses this sidecar's credentials is there:
+    clients, who have their own, go on meanwhile. Raises StartError."""
     until = time.monotonic() + s.wait_s if s.wait_s else float("inf")
     broker = f"{s.broker[0]}:{s.broker[1]}"
     tell = _Again(lambda problem: log.warning("waiting for the broker", broker=broker, problem=problem), first=True)
@@ -122,8 +123,11 @@ async def find_broker(s: StartSettings, control: Control, log: Logger) -> None:
             if s.node_id in view.brokers:
                 return
             problem = f"node id {s.node_id} is not among the brokers {sorted(view.brokers)}"
+        except NotAuthenticated as exc:
+            problem, until = str(exc), float("inf")
         except (ConnectionLost, TimeoutError, WireError) as exc:
             problem = str(exc) or "timed out"
+        waits(f"waiting for the broker: {problem}")
         if time.monotonic() > until:
             raise StartError(
                 f"no use of broker {broker} for {s.wait_s:g} s: {problem}. "

@@ -70,11 +70,6 @@ class Denial:
         found = {"kind": self.kind, "problem": self.problem, "remedy": self.remedy, "over": self.over}
         return {**found, "since_ms": self.since_ms, "at_ms": self.at_ms, "times": self.times}
 
-    def told(self) -> str:
-        """For people."""
-        at = time.strftime("%H:%M:%S", time.localtime(self.at_ms / 1000))
-        return f"{self.kind}: {self.problem} ({self.times} times, last at {at}). What to do: {self.remedy}"
-
 
 class Denials:
     """`own`: names of topics and groups each of which is a cause of its own."""
@@ -94,6 +89,9 @@ class Denials:
         for cause in [c for c, d in self._lasting.items() if now_s - d.heard_s > LASTS_S]:
             del self._lasting[cause]
         return sorted(self._lasting.values(), key=lambda d: (d.kind != AUTHENTICATION, d.since_ms))
+
+    def count(self, kind: str) -> int:
+        return sum(d.kind == kind for d in self.lasting())
 
     def shown(self) -> dict[str, object]:
         """For /readyz."""

@@ -35,7 +35,7 @@ Slices = Generator[None, None, Any]
 class Admin:
     """`problems()`: why the sidecar is not ready, and how long its start took; `owners(groups)`: who owns each
     partition, none while unknown; `group(id)`: what the state topic says of one, a little at a time, None if it is not
-    there; `about()`: this process (about.py)."""
+    there; `about()`: this process (about.py); `denied()`: what brokers refuse to the sidecar."""
 
     def __init__(
         self,
@@ -47,7 +47,9 @@ class Admin:
         about: Callable[[], dict[str, object]] = dict,
         access: Access | None = None,
         pages: Pages | None = None,
+        denied: Callable[[], dict[str, object]] = dict,
     ) -> None:
+        self._denied = denied
         self._address = address
         self._metrics_text = metrics
         self._problems = problems
@@ -198,7 +200,7 @@ class Admin:
 
         async def readyz(request: web.Request) -> web.Response:
             problems, start_ms = self._problems()
-            body = {"ready": not problems, "problems": problems, "start_ms": start_ms}
+            body = {"ready": not problems, "problems": problems, "start_ms": start_ms, **self._denied()}
             return web.json_response(body, status=503 if problems else 200)
 
         async def owners(request: web.Request) -> web.Response:

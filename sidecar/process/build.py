@@ -157,13 +157,15 @@ class App:
     def _admin(self) -> Admin:
         s = self.settings
         told = self.metrics, self.problems, self.owners, self.group, partial(about, s)
+        denied = self.shared.denials.shown
         if s.admin is None:
             return Admin(None, *told)
         try:
             access = Access(s.admin, s.admin_access, self.log, self.shared.metrics)
         except AdminFault as exc:
             raise StartError(f"admin_access: {exc}") from None
-        return Admin(s.admin, *told, access, Pages(s.node_id, s.role, self.problems, lambda: self.half.views))
+        pages = Pages(s.node_id, s.role, self.problems, lambda: self.half.views)
+        return Admin(s.admin, *told, access, pages, denied)
 
     async def _start(self) -> None:
         """Raises StartError."""

@@ -41,6 +41,7 @@ from sidecar.coordinator.written import Written
 from sidecar.core.anew import Anew
 from sidecar.core.placement import partition_for
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.process.admin import Slices, nothing
 from sidecar.process.listening import peer_listener
 from sidecar.process.parts import (
     began_anew,
@@ -253,7 +254,8 @@ class Keeper:
         cluster = own_cluster(s, self._brokers.client_id, self._app.reach.own)
         control = Control(self._start_settings(s.broker_wait_ms / 1000), cluster)
         try:
-            await find_broker(self._start_settings(s.broker_wait_ms / 1000), control, self._app.log)
+            waits = partial(setattr, self.half, "problem")
+            await find_broker(self._start_settings(s.broker_wait_ms / 1000), control, self._app.log, waits)
             await check(cluster)
         finally:
             control.close()
@@ -325,7 +327,7 @@ class Keeper:
         cluster.brokers = self._brokers.brokers
         control, peers = Control(start, cluster), None
         try:
-            await find_broker(start, control, log)
+            await find_broker(start, control, log, waits)
             leaders = await offsets_leaders(start, control, cluster, log, waits)
             await state_topic(start, control, cluster, len(leaders), log, waits)
             await self._keeps_records(cluster)

@@ -6,13 +6,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import uuid4
 
 from sidecar.coordinator.background import Background, BackgroundCollector
 from sidecar.coordinator.follower import NewTail
 from sidecar.coordinator.start import StartError
 from sidecar.coordinator.tail import Tail
-from sidecar.kafka.denials import Denials
+from sidecar.kafka.denials import AUTHENTICATION, AUTHORIZATION, Denials
 from sidecar.link.ports import Logger
 from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.log import make_logger
@@ -64,6 +65,8 @@ class Shared:
         self.metrics = Metrics()
         self.tasks = Lasting(self.log, self.metrics)
         self.denials = Denials(self.log, {s.state.topic, s.ownership.group})
+        for kind in (AUTHENTICATION, AUTHORIZATION):
+            self.metrics("denials", kind).set_function(partial(self.denials.count, kind))
         self.reach = Reach.of(s, self.denials, self.log)
         try:
             self.assignors = load(s.consumer.assignors)

@@ -117,7 +117,7 @@ def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> 
         desk, port = Desk(), free_port()
         papers = Authority(tmp_path).issue("sidecar")
         for tls in ({}, {"certificate": papers.certificate, "key": papers.key}):
-            listener = await listen(told(tls, f"{host}:{port}"), desk.front, desk.metrics, desk.lines, desk.tasks)
+            listener = await listen(told(tls, f"{host}:{port}"), desk.front, desk.metrics, desk.lines, desk.tasks, [])
             for address in ("127.0.0.1", "::1") if two_families() else ("127.0.0.1",):
                 _, writer = await asyncio.open_connection(address, port)
                 assert writer.get_extra_info("peername")[0] == address

@@ -174,7 +174,6 @@ def test_no_secret_is_told(sidecar: tuple[LocalKafka, Secured]) -> None:
     [
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI"),
         ({"security.protocol": "SSL", "ssl.truststore.location": "/no/such.pem"}, "/no/such.pem: No such file"),
-        (WRONG, "refuses SASL_PLAINTEXT PLAIN as admin"),
     ],
 )
 def test_a_start_that_cannot_succeed_says_why(

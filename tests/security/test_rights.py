@@ -324,7 +324,7 @@ SAYS = (
     "'state tail' .*Topic authorization failed",
     "'partitions cannot be taken over' .*TOPIC_AUTHORIZATION_FAILED",
     "'settings of the state topic not read' .*TOPIC_AUTHORIZATION_FAILED",
-    "'could not create the state topic, trying again' .*TOPIC_AUTHORIZATION_FAILED",
+    "'waiting for the state topic' .* cannot be created: TOPIC_AUTHORIZATION_FAILED",
     "'partitions cannot be taken over' .*TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "coordinator of owners-.*GROUP_AUTHORIZATION_FAILED",
     "the broker does not tell its settings; .*Cluster authorization failed",

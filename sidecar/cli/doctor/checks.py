@@ -8,6 +8,7 @@ from typing import Any
 
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
 from sidecar.cli.doctor.needs import NEEDS, acls, covers, missing, writers
+from sidecar.cli.doctor.refused import refused
 from sidecar.coordinator.state_topic import MIN_ISR, POLICY, UNCLEAN, faults
 from sidecar.process.rights import Right, commands
 
@@ -369,6 +370,7 @@ def foreign_writers(f: Facts) -> Check:
 
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (
+    refused,
     listeners,
     ready,
     beside_each_broker,

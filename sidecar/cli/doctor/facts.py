@@ -148,6 +148,8 @@ def about(admin: str, asking: Asking) -> About | Unknown:
             tuple(ready["problems"]),
             tuple(owners.get("owners", ())),
             told["kernel"],
+            tuple(ready.get("denials", ())),
+            ready.get("last_denial"),
         )
     except Failed as failed:
         return Unknown(failed.what)

@@ -60,7 +60,8 @@ class Topic:
 @dataclass(frozen=True, slots=True)
 class About:
     """A sidecar as its admin address tells of it. `skew_ms`: its clock minus this machine's; `problems`: of /readyz;
-    `owners`: node ids by partition of the state topic."""
+    `owners`: node ids by partition of the state topic; `denials`: what brokers refuse to it now, `last_denial`: and
+    did last."""
 
     admin: str
     version: str
@@ -70,6 +71,8 @@ class About:
     problems: tuple[str, ...] = ()
     owners: tuple[int, ...] = ()
     kernel: str = ""
+    denials: tuple[Mapping[str, Any], ...] = ()
+    last_denial: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

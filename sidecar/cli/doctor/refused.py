@@ -1,0 +1,36 @@
+"""What brokers refuse to the sidecars themselves, as /readyz of each tells it: credentials and rights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sidecar.cli.doctor.model import Check, Facts, Status, Unknown
+
+NAME = "what brokers refuse"
+
+
+def told_by(denial: Mapping[str, Any]) -> str:
+    """One refusal, with when it was and what to do. It may be of another version, which has other fields."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(denial.get("at_ms", 0) / 1000))
+    told = f"{denial.get('kind')}: {denial.get('problem')} ({denial.get('times')} times, last at {at})"
+    return f"{told}. {denial.get('remedy')}"
+
+
+def refused(f: Facts) -> Check:
+    """Authentication first: without it nothing else is known. It stands before the checks that follow from it."""
+    if not f.told():
+        return Check(NAME, Status.UNKNOWN, "No sidecar was asked.", "Name the admin address of each in --admin.")
+    lasting = {f"sidecar {s.node_id}: {told_by(d)}": d.get("remedy", "") for s in f.told() for d in s.denials}
+    if lasting:
+        return Check(NAME, Status.FAIL, "; ".join(lasting), "; ".join(dict.fromkeys(filter(None, lasting.values()))))
+    past = [f"sidecar {s.node_id}, which is over: {told_by(s.last_denial)}" for s in f.told() if s.last_denial]
+    silent = [s for s in f.sidecars if isinstance(s, Unknown)]
+    if past:
+        return Check(NAME, Status.OK, "Nothing now. The last refusal: " + "; ".join(past))
+    return Check(
+        NAME,
+        Status.OK,
+        f"Nothing, to {len(f.told())} sidecars" + (f"; {len(silent)} gave no answer." if silent else "."),
+    )
