@@ -88,8 +88,8 @@ class Notifier:
 async def keep_starting(notifier: Notifier, problem: Callable[[], str]) -> None:
     """For as long as the start takes: a manager that ended the process would close the ports, too."""
     while True:
-        notifier.starting(problem())
         await asyncio.sleep(EXTEND_S)
+        notifier.starting(problem())
 
 
 async def keep_alive(notifier: Notifier) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from sidecar.cli.asking import Asking
 from sidecar.cli.main import app
 from tests.page.browser import Served
 from tests.process.admin_ground import OTHER, TOKEN, Ground, given
@@ -35,6 +36,15 @@ def test_health_by_https(served: tuple[Served, Path]) -> None:
     running.ground.problems.append("no owner is known yet")
     told = CliRunner().invoke(app, ["health", where, "--ca", str(folder / "ca.pem")])
     assert (told.exit_code, "no owner is known yet" in told.output) == (1, True)
+
+
+def test_health_names_what_brokers_refuse_before_what_follows_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    denial = {"kind": "authorization", "problem": "the user lacks Read of topic s", "remedy": "give it", "at_ms": 0}
+    body = {"ready": False, "problems": ["no owner is known yet"], "denials": [{**denial, "times": 3}]}
+    monkeypatch.setattr(Asking, "get", lambda *args: body)
+    told = CliRunner().invoke(app, ["health", "h:1"])
+    assert told.exit_code == 1
+    assert -1 < told.output.find("lacks Read of topic s") < told.output.find("no owner is known yet")
 
 
 def test_describe_with_a_token(served: tuple[Served, Path]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from sidecar.cli.doctor import checks as c
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
 from sidecar.cli.doctor.needs import NEEDS, Need, missing
+from sidecar.cli.doctor.refused import refused
 from sidecar.process.rights import Scope, commands, rights_of
 
 STATE = "__group_state"
@@ -30,6 +31,15 @@ BROKER = {
     c.BROKER_SESSION: "9000",
     c.EXPIRATION: "604800000",
     c.TXN_REPLICAS: "3",
+}
+
+
+DENIAL = {
+    "kind": "authentication",
+    "problem": "h1:9094: the broker refuses SASL_SSL SCRAM-SHA-512 as sidecar: no",
+    "remedy": "mend /etc/client.properties (command_config)",
+    "at_ms": 1_790_000_000_000,
+    "times": 7,
 }
 
 
@@ -115,6 +125,8 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.listeners, with_(nodes=[node(1), node(2, False)]), Status.FAIL, "The broker itself answers at node 2 (h2:9092)"),
     (c.listeners, with_(nodes=[node(1, False), node(2, False)]), Status.FAIL, "No sidecar answers at node 1"),
     (c.listeners, with_(nodes=[node(1), node(2, None)]), Status.FAIL, "Nobody answers at node 2 (h2:9092): refused"),
+    (refused, with_(sidecars=[replace(side(1), denials=(DENIAL,))]), Status.FAIL, "h1:9094: the broker refuses"),
+    (refused, with_(sidecars=[]), Status.UNKNOWN, "No sidecar was asked"),
     (c.ready, with_(sidecars=[side(1), Unknown("h2:8080: refused")]), Status.FAIL, "h2:8080: refused"),
     (c.ready, with_(sidecars=[replace(side(1), problems=("no owner",))]), Status.FAIL, "sidecar 1: no owner"),
     (c.ready, with_(sidecars=[side(1), replace(side(2), owners=(1, 1, 3))]), Status.WARN, "do not agree"),
@@ -329,3 +341,13 @@ def test_the_remedy_is_the_setting_that_is_wrong() -> None:
 def test_no_remedy_needs_a_checkout() -> None:
     checked = [check(facts) for check, facts, _, _ in CASES]
     assert [x for x in checked if ".md" in x.remedy or "..." in x.remedy] == []
+
+
+def test_what_brokers_refuse_stands_first_with_when_and_what_to_do() -> None:
+    """Finding 6: the first line of a sidecar with a wrong password was that its clients bypass it."""
+    troubled = replace(side(1), denials=(DENIAL,), last_denial=DENIAL)
+    first = c.examine(with_(sidecars=[troubled, side(2)]))[0]
+    assert first.status is Status.FAIL and first.remedy == DENIAL["remedy"]
+    assert "sidecar 1: authentication: h1:9094: the broker refuses" in first.finding and "7 times" in first.finding
+    over = c.examine(with_(sidecars=[replace(side(1), last_denial=DENIAL)]))[0]
+    assert over.status is Status.OK and "which is over" in over.finding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from sidecar.coordinator import start as module
 from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
 from sidecar.core.errors import Code
+from sidecar.kafka.net import NotAuthenticated
 from sidecar.process.make_topic import made_by_default
 from sidecar.process.sections import State
 from sidecar.wire.apis import Api
@@ -72,6 +74,44 @@ def test_a_broker_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch
             StartError, match=r"no use of broker broker-1:9092 for 0\.05 s: .* refused\. Check --broker"
         ):
             await b.find()
+
+    run(test, monkeypatch)
+
+
+def test_one_that_refuses_these_credentials_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients have credentials of their own: their port must not close because those of the sidecar are wrong."""
+
+    async def test(b: Bench) -> None:
+        opens, refuses = b.cluster.connections.open, True
+
+        async def refused(*args: Any, **given: Any) -> Any:
+            if refuses:
+                raise NotAuthenticated("broker-1:9092: the broker refuses SASL_SSL PLAIN as s: no")
+            return await opens(*args, **given)
+
+        monkeypatch.setattr(b.cluster.connections, "open", refused)
+        waits: list[str] = []
+        work = asyncio.get_running_loop().create_task(find_broker(b.settings, b.control, b.lines, waits.append))
+        long_after_s = time.monotonic() + 100 * b.settings.wait_s
+        await until(lambda: time.monotonic() > long_after_s)
+        assert not work.done() and "refuses SASL_SSL" in waits[-1]
+        refuses = False
+        await work
+
+    run(test, monkeypatch)
+
+
+def test_a_state_topic_that_may_not_be_described_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        b.brokers.no_describe.add(STATE)
+        await b.control.look()
+        waits: list[str] = []
+        topic = state_topic(b.settings, b.control, b.cluster, 4, b.lines, waits.append)
+        work = asyncio.get_running_loop().create_task(topic)
+        await until(lambda: len(waits) > 3)
+        assert "may not DESCRIBE topic __group_state" in waits[-1] and b.brokers.count(Api.CREATE_TOPICS) == 0
+        b.brokers.no_describe.clear()
+        await work
 
     run(test, monkeypatch)
 

@@ -18,6 +18,8 @@ class Ends:
         self.asked: list[int] = []
         self.heard: list[ToFront] = []
         self.at_once = at_once
+        self.lost = 0
+        self.disconnected = 0
         self.link = Loopback(self.soon.append)
         self.send = self.link.attach(self)
         self.link.serve(self)
@@ -26,10 +28,10 @@ class Ends:
         pass
 
     def disconnect(self, front: FrontEnd) -> None:
-        pass
+        self.disconnected += 1
 
     def link_lost(self) -> None:
-        pass
+        self.lost += 1
 
     def from_front(self, front: FrontEnd, message: ToCoordinator) -> None:
         assert isinstance(message, Request)
@@ -101,3 +103,20 @@ def test_a_lease_counts_at_once_and_overtakes_no_reply() -> None:
     assert ends.told() == list(range(3 * IN_A_ROW)) and isinstance(ends.heard[-1], Lease)
     ends.turn()
     assert len(ends.heard) == 3 * IN_A_ROW + 1
+
+
+def test_a_coordinator_that_is_gone_hears_and_says_nothing_more() -> None:
+    ends = Ends()
+    ends.ask(0, 2 * IN_A_ROW)
+    ends.reply(0, 2 * IN_A_ROW)
+    asked, told = len(ends.asked), len(ends.told())
+    ends.link.lose()
+    ends.link.lose()
+    assert (ends.lost, ends.disconnected) == (1, 1)
+    ends.ask(500, 501)
+    ends.turn()
+    assert (len(ends.asked), len(ends.told())) == (asked, told), "what waited has gone with it"
+    ends.link.serve(ends)
+    ends.turn()
+    ends.ask(600, 601)
+    assert ends.asked[-1] == 600

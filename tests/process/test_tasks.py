@@ -1,4 +1,5 @@
-"""A background task or a callback that breaks ends the process; a task that is cancelled does not."""
+"""A task of the coordinator or a callback that breaks ends all that belong to it; a task of the process that breaks is
+told and started again."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from sidecar.process.tasks import Broken, Supervisor
+from sidecar.process.tasks import Broken, Lasting, Supervisor
+from tests.inprocess import clock
+from tests.inprocess.house import Counted, Lines
 
 
 def test_an_unexpected_exception_is_not_lost() -> None:
@@ -30,6 +33,71 @@ def test_an_unexpected_exception_is_not_lost() -> None:
     with pytest.raises(Broken, match="breaks: KeyError") as exc:
         asyncio.run(run())
     assert isinstance(exc.value.__cause__, KeyError)
+
+
+def test_tasks_that_belong_together_end_together_and_none_begins_later() -> None:
+    async def run() -> None:
+        tasks = Supervisor()
+        begun: list[str] = []
+
+        async def lasts(name: str) -> None:
+            begun.append(name)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                tasks.spawn(lasts(f"after {name}"), "after")
+
+        task = tasks.spawn(lasts("one"), "one")
+        await asyncio.sleep(0)
+        await tasks.end()
+        assert task.cancelled() and begun == ["one"]
+        await asyncio.wait([tasks.spawn(lasts("late"), "late")])
+        assert begun == ["one"]
+
+    asyncio.run(run())
+
+
+def test_what_should_last_is_started_again_and_told() -> None:
+    async def run() -> None:
+        lines, metrics = Lines(), Counted()
+        tasks = Lasting(lines, metrics)
+        goes_on = asyncio.Event()
+        times = 0
+
+        async def works() -> None:
+            nonlocal times
+            times += 1
+            if times < 3:
+                raise KeyError("a bug")
+            goes_on.set()
+
+        tasks.keep(works, "works")
+        await goes_on.wait()
+        assert lines.events("error") == ["a background task broke; ports stay open"] * 2
+        assert lines.fields("a background task broke; ports stay open")["task"] == "works"
+        assert metrics.value("task_faults") == 2
+
+    clock.run(run())
+
+
+def test_a_callback_that_breaks_ends_the_coordinator_while_there_is_one() -> None:
+    async def run() -> None:
+        lines = Lines()
+        tasks = Lasting(lines, Counted())
+        tasks.watch(asyncio.get_running_loop())
+
+        def breaks() -> None:
+            raise KeyError("a bug")
+
+        asyncio.get_running_loop().call_soon(breaks)
+        await asyncio.sleep(0.01)
+        assert lines.events("error") == ["a background task broke; ports stay open"]
+        coordination = tasks.coordination = Supervisor()
+        asyncio.get_running_loop().call_soon(breaks)
+        with pytest.raises(Broken, match="KeyError"):
+            await coordination.failed
+
+    clock.run(run())
 
 
 class Raises(asyncio.Protocol):

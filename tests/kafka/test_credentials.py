@@ -1,0 +1,88 @@
+"""Credentials are read again when a broker refuses them, and a broker that refuses is not hammered."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from sidecar.kafka.credentials import PAUSE_S, UNSURE_MAX, Credentials
+from sidecar.kafka.denials import Denials
+from sidecar.kafka.net import BrokerConnection, NotAuthenticated
+from sidecar.kafka.properties import read
+from tests.inprocess import clock
+from tests.inprocess.house import Lines, until
+
+
+def text(password: str) -> str:
+    return f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=s\nsasl.password={password}\n"
+
+
+class Bench:
+    def __init__(self, folder: Path) -> None:
+        self.path, self.lines = folder / "client.properties", Lines()
+        self.path.write_text(text("old"))
+        self.denials = Denials(self.lines)
+        self.it = Credentials("command_config", self.path, read(self.path), self.denials, self.lines)
+        self.changes = 0
+        self.it.changed = self._changed
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+
+def test_what_the_file_says_now_counts_when_the_broker_refuses_what_it_said(tmp_path: Path) -> None:
+    b = Bench(tmp_path)
+    b.path.write_text(text("new"))
+    assert b.it.now.password == "old", "connections that are open go on"
+    b.it.refused("h", 1, "no")
+    assert b.it.now.password == "new" and b.changes == 1
+    assert b.it.refusal("h", 1) == "", "it may be asked at once with the new ones"
+    assert "new" not in str(b.lines.lines) and "credentials read again" in b.lines.events("info")
+
+
+def test_a_broker_that_refuses_is_left_alone_for_a_while(tmp_path: Path) -> None:
+    """A user can be locked out by the number of wrong passwords."""
+
+    async def test() -> None:
+        b = Bench(tmp_path)
+        b.it.refused("h", 1, "wrong password")
+        assert b.it.refusal("h", 1) == "wrong password" and b.it.refusal("h", 2) == ""
+        with pytest.raises(NotAuthenticated, match="h:1: wrong password"):
+            await BrokerConnection.open("h", 1, "c", security=b.it)
+        then_s = time.monotonic() + PAUSE_S
+        await until(lambda: time.monotonic() > then_s)
+        assert b.it.refusal("h", 1) == ""
+        assert len(b.lines.events("error")) == 1
+        b.it.accepted("h", 1)
+        assert not b.denials
+
+    clock.run(test())
+
+
+def test_one_address_that_accepts_says_nothing_of_another_that_refuses(tmp_path: Path) -> None:
+    b = Bench(tmp_path)
+    b.it.refused("h", 1, "no")
+    b.it.accepted("h", 2)
+    assert b.denials.lasting()
+    b.it.accepted("h", 1)
+    assert b.denials.lasting() == []
+
+
+def test_a_reset_is_taken_for_a_refusal_only_when_it_comes_again(tmp_path: Path) -> None:
+    b = Bench(tmp_path)
+    for _ in range(UNSURE_MAX - 1):
+        b.it.refused("h", 1, "no TLS", sure=False)
+        assert not b.denials and b.it.refusal("h", 1) == ""
+    b.it.refused("h", 1, "no TLS", sure=False)
+    assert b.denials.lasting()
+
+
+def test_a_file_that_is_of_no_use_leaves_what_was_read_before(tmp_path: Path) -> None:
+    b = Bench(tmp_path)
+    b.path.write_text("security.protocol=NONE\n")
+    b.it.again()
+    assert b.it.now.password == "old" and b.changes == 0
+    (denial,) = b.denials.lasting()
+    assert "security.protocol is 'NONE'" in denial.problem and "command_config" in denial.remedy
