@@ -6,14 +6,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import sidecar.coordinator.ownership as ownership_module
 import sidecar.coordinator.proofs as proofs_module
 import sidecar.coordinator.state_topic as state_topic_module
 import sidecar.front.front as front_module
-import sidecar.process.build as build
+import sidecar.process.coordination as coordination
 from sidecar.api.call import Call
 from sidecar.coordinator import clock
 from sidecar.coordinator.coordinator import Coordinator
@@ -31,6 +31,7 @@ from sidecar.core.events import FOR_EVER_MS
 from sidecar.core.owner import Owner
 from sidecar.core.placement import partition_for
 from sidecar.core.shard import Shard
+from sidecar.core.topics import Topic
 from sidecar.core.turn import Now
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
@@ -193,7 +194,11 @@ def goes_on_after_a_turn_that_broke(patch: Patch, world: World) -> None:
 # ---- the state topic ------------------------------------------------------------------------------------------
 def goes_on_without_its_topic(patch: Patch, world: World) -> None:
     """S6: what is in memory is served, though it is in no log any more."""
-    patch.setattr(StateTopic, "look", lambda self, topics: None)
+
+    async def never(self: StateTopic, topics: Iterable[Topic], cluster: Cluster) -> None:
+        """It is not looked at."""
+
+    patch.setattr(StateTopic, "look", never)
     patch.setattr(Follower, "tail_went_back", lambda self, partition: None)
 
 
@@ -209,7 +214,7 @@ def believes_that_the_topic_is_kept(patch: Patch, world: World) -> None:
         return ""
 
     patch.setattr(state_topic_module, "policy_fault", nothing)
-    patch.setattr(build, "policy_fault", nothing)
+    patch.setattr(coordination, "policy_fault", nothing)
 
 
 # ---- clocks ---------------------------------------------------------------------------------------------------

@@ -50,7 +50,6 @@ USUAL_ERRORS = (
     "another sidecar has this node id",  # a wall clock that went back makes the one before it look younger
     "sidecars have different patterns",
     "a group cannot be read",
-    "the coordinator has ended and is started again",  # not by a bug, which has a line of its own
     "the state topic is another one",
     "no use of the state topic",
     "the broker refuses the sidecar",
@@ -106,8 +105,8 @@ class Inside:
         """By host and partition: until when its sidecar has a lease on it, as it was last seen."""
         self._rebalances: dict[tuple[str, str], tuple[int, float]] = {}
         """By host and group: the generation that ends, and since when its members are to join, as the owner has it."""
-        self.expected = ""
-        """How a line of the level error begins that is not usual, and is what the scene is about."""
+        self.expected: tuple[str, ...] = ()
+        """How lines of the level error begin that are not usual, and are what the scene is about."""
         self._of_another_topic: dict[Proc, float] = {}
         """Who has read a state topic that is gone, and until when it may not know."""
 
@@ -215,7 +214,7 @@ class Inside:
     # ---- one sidecar ----------------------------------------------------------------------------------------
     def _errors(self, s: Sidecar) -> None:
         for line in s.lines.errors:
-            if not line.startswith(USUAL_ERRORS) and not (self.expected and line.startswith(self.expected)):
+            if not line.startswith((*USUAL_ERRORS, *self.expected)):
                 raise Violation(f"sidecar {s.node_id} says: {line}")
 
     def _lease(self, s: Sidecar, half: Coordination) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from sidecar.process.build import Coordination
 from tests.whole.broker.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
+from tests.whole.client import Habits
+from tests.whole.faults import GROUPS
 from tests.whole.judge import STATE_TOPIC
 from tests.whole.run import BOUND_MS, until
 from tests.whole.scenes.parts import come, goes_on, run_ms, start
@@ -37,7 +39,10 @@ def rights_are_made_anew(world: World) -> None:
     come(world, 2)
     before = [part.owner for part in world.judge.fold.parts]
     _deny(world, TOPIC, STATE_TOPIC)
-    goes_on(world, world.clients, FLAP_MS, FLAP_MS + BACK_MS)
+    known = list(world.clients)
+    for group_id, kind in GROUPS.items():  # somebody has something written meanwhile
+        world.add_client(kind, Habits(group_id, ("t1", "t2")))
+    goes_on(world, known, FLAP_MS, FLAP_MS + BACK_MS)
     _allow(world, TOPIC, STATE_TOPIC)
     goes_on(world, world.clients, 2 * FLAP_MS, FLAP_MS + BACK_MS)
     _same_lives(world)
@@ -45,6 +50,9 @@ def rights_are_made_anew(world: World) -> None:
     if after != before:
         raise Violation(f"the partitions of the state are owned by {after}; they were by {before}")
     _told(world, "denied")
+    dropped = [line for s in world.sidecars.values() for line in s.lines.errors if line.startswith("shard dropped")]
+    if dropped:
+        raise Violation(f"what was to be written did not wait: {dropped}")
 
 
 def _same_lives(world: World) -> None:
@@ -95,7 +103,7 @@ def a_bug_ends_the_coordinator(world: World) -> None:
     assert app is not None and isinstance(app.half, Coordination)
     sessions = len(app.fronts[0].sessions)
     world.say(FAULT, f"a bug in sidecar {victim.node_id}")
-    world.judge.inside.expected = "a bug has ended the coordinator"
+    world.judge.inside.expected = ("a bug has ended the coordinator",)
     tasks = app.shared.tasks.coordination
     assert tasks is not None
     world.universe.enter(victim.proc, lambda: tasks.broken("planted", KeyError("planted")))

@@ -13,6 +13,7 @@ from tests.whole.world import NODES, PARTITIONS, World
 TOPIC = 2
 """The resource type."""
 CALM_MS, NOTICED_MS, LOOK_MS = 3_000, 20_000, 20
+ENDS = "the coordinator has ended and is started again"
 CONFIGS = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
 
 
@@ -20,6 +21,7 @@ def made_anew(world: World) -> None:
     """It is deleted, and in half of the seeds made anew at once. What sidecars have in memory is in no log then: they
     start anew, members join again, and offsets are what they were. No member works on what another one has been given
     before it has heard that it owns nothing. Nobody is about to write when it is deleted."""
+    world.judge.inside.expected = (ENDS,)
     start(world)
     come(world, 2)
     run_ms(world, CALM_MS)
@@ -59,6 +61,7 @@ def nobody_owns_twice(world: World) -> None:
 def set_to_forget(world: World) -> None:
     """Brokers that delete its records by their age, and one replica that may acknowledge alone: the first is refused at
     the start, both are told while a sidecar runs."""
+    world.judge.inside.expected = (ENDS,)
     start(world)
     come(world)
     cluster = world.kafka.cluster
