@@ -11,7 +11,7 @@ import uvloop
 
 from sidecar.process.tasks import Broken, Lasting, Supervisor
 from tests.inprocess import clock
-from tests.inprocess.house import Counted, Lines
+from tests.inprocess.house import Counted, Lines, until
 
 
 def test_an_unexpected_exception_is_not_lost() -> None:
@@ -90,8 +90,7 @@ def test_a_callback_that_breaks_ends_the_coordinator_while_there_is_one() -> Non
             raise KeyError("a bug")
 
         asyncio.get_running_loop().call_soon(breaks)
-        await asyncio.sleep(0.01)
-        assert lines.events("error") == ["a background task broke; ports stay open"]
+        await until(lambda: lines.events("error") == ["a background task broke; ports stay open"])
         coordination = tasks.coordination = Supervisor()
         asyncio.get_running_loop().call_soon(breaks)
         with pytest.raises(Broken, match="KeyError"):

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
-from sidecar.drill.processes import wait_until
+from sidecar.drill.processes import Process, free_ports, wait_until
 from sidecar.kafka.net import BrokerConnection, ConnectionLost, NotAuthenticated
 from sidecar.kafka.properties import of
 from sidecar.kafka.security import Security
@@ -195,3 +196,39 @@ def test_a_start_that_cannot_succeed_says_why(
     assert done.returncode == 1
     tells_none(done.stderr + done.stdout, said)
     assert "Traceback" not in done.stderr
+
+
+def test_a_start_with_wrong_credentials_keeps_its_port_open_and_serves_when_they_are_right(
+    sidecar: tuple[LocalKafka, Secured],
+) -> None:
+    """Clients have their own: they pass meanwhile, for longer than `broker_wait_ms`, which is for brokers that do not
+    answer at all."""
+    kafka, ground = sidecar
+    node = kafka.nodes[0]
+    (listen,) = free_ports(1)
+    file = ground.file("late", WRONG)
+    env = {
+        **kafka.sidecar_settings(node),
+        "SIDECAR_BROKER_COMMAND_CONFIG": str(file),
+        "SIDECAR_BROKER_WAIT_MS": "1000",
+        "SIDECAR_LISTEN": f"127.0.0.1:{listen}",
+        "SIDECAR_STATE__TOPIC": "late-state",
+        "SIDECAR_OWNERSHIP__GROUP": "late-owners",
+    }
+    del env["SIDECAR_ADMIN"]
+    log = kafka.folder / "late.log"
+    process = Process("late", [sys.executable, "-m", kafka.sidecar_main, "run"], log, env).start()
+    try:
+        said = "refuses SASL_PLAINTEXT PLAIN as admin"
+        wait_until("the refusal", lambda: log.exists() and said in log.read_text(), 60, [process])
+        client = ground.client(ADMIN, "SASL_PLAINTEXT", "SCRAM-SHA-512")
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{listen}", "log_level": 2, **client})
+        began = time.monotonic()
+        while time.monotonic() < began + 3:
+            assert admin.list_topics(timeout=30).topics
+        assert process.alive
+        assert log.read_text().count("the broker refuses the sidecar") == 1
+        ground.file("late", ground.java(ADMIN, ground.clients, "SCRAM-SHA-256"))
+        wait_until("ready", lambda: "event='ready'" in log.read_text(), 60, [process])
+    finally:
+        process.kill()
