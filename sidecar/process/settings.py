@@ -54,7 +54,7 @@ class Settings(BaseSettings):
     command_config: Path | None = Field(
         None,
         description="A file of Kafka's client properties, as its tools take it: how the sidecar's own clients reach `bootstrap` "
-        "(security.protocol, sasl.*, ssl.*). Unset: PLAINTEXT.",
+        "(security.protocol, sasl.*, ssl.*). Read again when a broker refuses what it said, and on SIGHUP. Unset: PLAINTEXT.",
     )
     broker_command_config: Path | None = Field(
         None,

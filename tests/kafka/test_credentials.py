@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from sidecar.kafka.credentials import PAUSE_S, UNSURE_MAX, Credentials
 from sidecar.kafka.denials import Denials
-from sidecar.kafka.net import BrokerConnection, NotAuthenticated
+from sidecar.kafka.net import BrokerConnection, NotAuthenticated, _plain
 from sidecar.kafka.properties import read
 from tests.inprocess import clock
 from tests.inprocess.house import Lines, until
@@ -86,3 +87,19 @@ def test_a_file_that_is_of_no_use_leaves_what_was_read_before(tmp_path: Path) ->
     assert b.it.now.password == "old" and b.changes == 0
     (denial,) = b.denials.lasting()
     assert "security.protocol is 'NONE'" in denial.problem and "command_config" in denial.remedy
+
+
+@pytest.mark.parametrize(
+    ("verify_code", "look_at"),
+    [
+        (10, "the broker's ssl.keystore.location, and at the clocks of both"),
+        (9, "the broker's ssl.keystore.location"),
+        (62, "a certificate with the name or address that it is reached by"),
+        (19, "ssl.truststore.location"),
+    ],
+)
+def test_a_certificate_that_is_refused_names_what_to_look_at(verify_code: int, look_at: str) -> None:
+    """Symptom: of an expired certificate the text said to look at the truststore."""
+    exc = ssl.SSLCertVerificationError(1, "no")
+    exc.verify_code, exc.verify_message = verify_code, "no"
+    assert look_at in _plain(exc)
