@@ -13,13 +13,9 @@ from sidecar.wire.apis import Api, message_name
 
 SIMULATED = "answered by the simulated brokers of the tests"
 OWN = {
-    "AddOffsetsToTxn": SIMULATED,
-    "AddPartitionsToTxn": SIMULATED,
     "DeleteTopics": SIMULATED,
-    "EndTxn": SIMULATED,
     "CreateTopics": "sent by the sidecar's own client",
     "DescribeCluster": "sent by the sidecar's own client",
-    "InitProducerId": "sent by the sidecar's own client",
     "ListOffsets": "sent on a client's connection: it asks whether the client may describe these topics",
     "Metadata": "sent by the sidecar's own client",
     "Produce": "sent by the sidecar's own client",

@@ -9,6 +9,8 @@ A broker without an authorizer is asked all the same, so that nothing is served 
 authenticated: once per connection and group where clients authenticate. An answer on a connection that has not shows
 that the listener wants nobody to, and counts for all such connections, as long as any answer is kept.
 
+To the sidecars' own group no client has a right, so the broker is not asked.
+
 An authorizer that fails has said nothing: a broker answers UNKNOWN_SERVER_ERROR then, or REQUEST_TIMED_OUT. That is no
 right, and is not kept.
 """
@@ -54,6 +56,8 @@ def lets_in(correlation_id: int) -> bytes:
 
 def kept_read(call: Call, group_id: str) -> Code | None:
     """What `refused_read` would say without asking the broker; None: it would have to ask, or to look further."""
+    if call.scope.own.is_group(group_id):
+        return Code.GROUP_AUTHORIZATION_FAILED
     known = call.client.readable.get(group_id)
     if known is None or known[1] <= call.now_ms:
         return None
@@ -84,6 +88,8 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
 
 def refused_delete(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     """As `refused_read`. It is asked so rarely that the answer is not kept."""
+    if call.scope.own.is_group(group_id):
+        return Code.GROUP_AUTHORIZATION_FAILED
     probe = od.OffsetDeleteRequest(group_id=group_id)
     frame = yield from ask(call, Api.OFFSET_DELETE, 0, probe.encode(0), flexible=False)
     res = yield from slices.response(od.OffsetDeleteResponse, 0, frame, response_body(frame, False))
@@ -98,7 +104,9 @@ def _verdict(answered: int) -> Code:
 
 def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Those of the groups that the principal may not DESCRIBE."""
-    groups = list(dict.fromkeys(group_ids))
+    wanted = list(dict.fromkeys(group_ids))
+    own = {g for g in wanted if call.scope.own.is_group(g)}
+    groups = [g for g in wanted if g not in own]
     if groups and not call.view.authorizer:
         groups = groups[:1]  # one probe: the broker turns away a client that has not authenticated
     said = _known(call, call.client.describable, groups)
@@ -108,7 +116,7 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
         frame = yield from ask(call, Api.DESCRIBE_GROUPS, 0, probe, flexible=False)
         res = yield from slices.response(dg.DescribeGroupsResponse, 0, frame, response_body(frame, False))
         said |= _told(call, call.client.describable, missing, {g.group_id: g.error_code for g in res.groups})
-    return {g for g in groups if said[g] in (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)}
+    return own | {g for g in groups if said[g] in (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)}
 
 
 def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:

@@ -157,11 +157,30 @@ class Sizes:
     member_protocols: int = 100
 
 
+@dataclass(frozen=True, slots=True)
+class OwnNames:
+    """What belongs to the sidecars alone: their group, and the transactional ids of the partitions of `topic`. A client
+    has no rights to these, whatever the broker's authorizer says. Empty: nothing is kept from this client.
+    `brokers_come`: the listener serves brokers as well, which verify transactions for each other."""
+
+    group: str = ""
+    topic: str = ""
+    brokers_come: bool = False
+
+    def is_group(self, group_id: str) -> bool:
+        return group_id == self.group and group_id != ""
+
+    def is_transactional(self, transactional_id: str | None) -> bool:
+        topic, _, partition = (transactional_id or "").rpartition("-")
+        return topic == self.topic and topic != "" and partition.isdecimal()
+
+
 @dataclass(slots=True)
 class Scope:
     """What all calls of one front have in common. `managed` says whether the sidecars coordinate a group, `managing`
     whether they may coordinate any: both change while the sidecar runs. `new_id` makes a member id;
-    `modern_as_classic`: DescribeGroups shows consumer groups, too."""
+    `modern_as_classic`: DescribeGroups shows consumer groups, too. The group in `own` is among the managed ones, and
+    nobody has a right to it: so each handler refuses it where it refuses any group (access.py)."""
 
     node_id: int
     managed: Callable[[str], bool]
@@ -177,6 +196,7 @@ class Scope:
     sizes: Sizes = field(default_factory=Sizes)
     cut: Callable[[str], None] = lambda limit: None
     """Told of each request that has come to one of the limits of `sizes`, with the name of the setting."""
+    own: OwnNames = OwnNames()
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Forward, Handler, Tell, Want, ask, coordinate, upstream, who
+from sidecar.api.own_group import keeps_own_group
 from sidecar.core import config as cf
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.link.messages import (
@@ -69,6 +70,9 @@ class Change:
 
 
 # ---- changes ----------------------------------------------------------------------------------------------------
+@keeps_own_group(
+    ia.IncrementalAlterConfigsRequest, ia.IncrementalAlterConfigsResponse, "responses", ia.AlterConfigsResourceResponse
+)
 def incremental_alter_configs(call: Call) -> Handler:
     req = yield from slices.request(call, ia.IncrementalAlterConfigsRequest)
     groups = _groups(call, req.resources)
@@ -86,6 +90,7 @@ def incremental_alter_configs(call: Call) -> Handler:
     return (yield from slices.encoded(res, call.version))
 
 
+@keeps_own_group(al.AlterConfigsRequest, al.AlterConfigsResponse, "responses", al.AlterConfigsResourceResponse)
 def alter_configs(call: Call) -> Handler:
     """The old way, from before KIP-339: what is not named goes back to its default."""
     req = yield from slices.request(call, al.AlterConfigsRequest)
@@ -250,6 +255,7 @@ def _check_operation(c: ia.AlterableConfig) -> None:
 
 
 # ---- descriptions -----------------------------------------------------------------------------------------------
+@keeps_own_group(dc.DescribeConfigsRequest, dc.DescribeConfigsResponse, "results", dc.DescribeConfigsResult)
 def describe_configs(call: Call) -> Handler:
     req = yield from slices.request(call, dc.DescribeConfigsRequest)
     wanted = {
@@ -313,12 +319,18 @@ def list_config_resources(call: Call) -> Handler:
     """Managed groups that have settings of their own stand beside the broker's resources."""
     req = yield from slices.request(call, lr.ListConfigResourcesRequest)
     concerns_groups = not req.resource_types or cf.GROUP in req.resource_types
-    if call.version < GROUP_SINCE or not concerns_groups or not call.scope.managing:
+    own = call.scope.own
+    if call.version < GROUP_SINCE or not concerns_groups or not (call.scope.managing or own.group):
         return FORWARD
     body = yield from upstream(call)
     res = yield from slices.response(lr.ListConfigResourcesResponse, call.version, body)
     if res.error_code != Code.NONE:
         return body
+    res.config_resources = [
+        r for r in res.config_resources if not (r.resource_type == cf.GROUP and own.is_group(r.resource_name))
+    ]
+    if not call.scope.managing:
+        return res.encode(call.version)
     ours: ConfiguredReply = yield from coordinate(ConfiguredGroups(""))
     if ours.code != Code.NONE:
         return lr.ListConfigResourcesResponse(error_code=ours.code).encode(call.version)

@@ -37,7 +37,7 @@ def describe_groups(call: Call) -> Handler:
         return FORWARD
     known: KnownReply = yield from coordinate(KnownGroups(candidates=tuple(dict.fromkeys(local))))
     if known.code == Code.NONE:
-        local = [g for g in local if g in known.groups]
+        local = [g for g in local if g in known.groups or call.scope.own.is_group(g)]
     ours = set(local)
     theirs = _by_keeper(call, [g for g in req.groups if g not in ours])
     home = theirs.pop(call.scope.node_id, [])

@@ -7,7 +7,7 @@ v5: TRANSACTION_ABORTABLE may be answered (KIP-890).
 v6: key type 2 is a share partition, with the key `group:topicId:partition` (KIP-932).
 
 A managed group's coordinator is the broker beside the sidecar that owns the group. What the broker's authorizer
-refused stays refused.
+refused stays refused. The sidecars' own group and transactional ids have no coordinator for a client.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ from sidecar.api.call import FORWARD, Call, Handler, Settle, upstream
 from sidecar.core.errors import Code
 from sidecar.wire.generated import find_coordinator as fc
 
-GROUP = 0
-"""The key type of a group."""
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+"""Key types."""
+REFUSED_TEXT = {
+    Code.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
 BATCHED = 4
 """The first version that takes several keys."""
 
@@ -26,19 +30,40 @@ BATCHED = 4
 def find_coordinator(call: Call) -> Handler:
     req = yield from slices.request(call, fc.FindCoordinatorRequest)
     names = [req.key] if call.version < BATCHED else req.coordinator_keys
-    managed = tuple((yield from slices.chosen(names, call.scope.managed)))
-    if req.key_type != GROUP or not managed:
+    refused = yield from slices.made(names, lambda name: _refused(call, req.key_type, name))
+    own = {name: code for name, code in zip(names, refused, strict=True) if code != Code.NONE}
+    groups = names if req.key_type == GROUP else []
+    managed = tuple((yield from slices.chosen(groups, lambda g: g not in own and call.scope.managed(g))))
+    if not own and not managed:
         return FORWARD
     body = yield from upstream(call)
-    if call.view.suspects:
+    if managed and call.view.suspects:
         yield Settle(managed)
     res = yield from slices.response(fc.FindCoordinatorResponse, call.version, body)
-    if call.version < BATCHED:
-        _point(call, req.key, res)
-    for found in res.coordinators:
-        if call.scope.managed(found.key):
-            _point(call, found.key, found)
+    told = [(req.key, res)] if call.version < BATCHED else [(found.key, found) for found in res.coordinators]
+    ours = set(managed)
+    for key, found in told:
+        if key in own:
+            _place(found, own[key], REFUSED_TEXT[own[key]], -1, ("", -1))
+        elif key in ours:
+            _point(call, key, found)
     return (yield from slices.encoded(res, call.version))
+
+
+def _refused(call: Call, key_type: int, key: str) -> Code:
+    """Why a client may not know this coordinator."""
+    own = call.scope.own
+    if key_type == TRANSACTION:
+        return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if own.is_transactional(key) else Code.NONE
+    group_id = key.rsplit(":", 2)[0] if key_type == SHARE else key
+    return Code.GROUP_AUTHORIZATION_FAILED if own.is_group(group_id) else Code.NONE
+
+
+def _place(
+    found: fc.FindCoordinatorResponse | fc.Coordinator, code: Code, text: str | None, node_id: int, at: tuple[str, int]
+) -> None:
+    found.error_code, found.error_message, found.node_id = code, text, node_id
+    found.host, found.port = at
 
 
 def _point(call: Call, group_id: str, found: fc.FindCoordinatorResponse | fc.Coordinator) -> None:
@@ -50,8 +75,6 @@ def _point(call: Call, group_id: str, found: fc.FindCoordinatorResponse | fc.Coo
     node_id = call.owner_of(group_id)
     address = call.view.brokers.get(node_id)
     if address is None:
-        found.error_code, found.error_message = Code.COORDINATOR_NOT_AVAILABLE, "The group's owner is not known yet."
-        found.node_id, found.host, found.port = -1, "", -1
+        _place(found, Code.COORDINATOR_NOT_AVAILABLE, "The group's owner is not known yet.", -1, ("", -1))
     else:
-        found.error_code = Code.NONE
-        found.node_id, (found.host, found.port) = node_id, address
+        _place(found, Code.NONE, found.error_message, node_id, address)

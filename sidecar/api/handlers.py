@@ -19,6 +19,14 @@ from sidecar.api.offset_delete import offset_delete
 from sidecar.api.offset_fetch import offset_fetch
 from sidecar.api.one_name import share_group_heartbeat, streams_group_heartbeat
 from sidecar.api.sasl import sasl_authenticate
+from sidecar.api.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+)
 from sidecar.wire.apis import Api
 
 HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
@@ -44,6 +52,12 @@ HANDLERS: Mapping[int, Callable[[Call], Handler]] = {
     Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     Api.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
     Api.STREAMS_GROUP_HEARTBEAT: streams_group_heartbeat,
+    Api.INIT_PRODUCER_ID: init_producer_id,
+    Api.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+    Api.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,
+    Api.END_TXN: end_txn,
+    Api.DESCRIBE_TRANSACTIONS: describe_transactions,
+    Api.LIST_TRANSACTIONS: list_transactions,
 }
 READ_THEIR_HEADER = frozenset({Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.SYNC_GROUP, Api.HEARTBEAT})
 """Their handlers read header and body in one go; their calls begin at the header."""

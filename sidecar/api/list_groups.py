@@ -5,8 +5,9 @@ v3: it is flexible.
 v4: the client may choose by state, and the answer tells it (KIP-518).
 v5: the client may choose by type, and the answer tells it (KIP-848).
 
-The answer has the broker's groups, without those that the state topic knows, and the managed groups that are owned
-here: all of them if the client may DESCRIBE the cluster, else those that it may DESCRIBE. Each group is listed once.
+The answer has the broker's groups, without the sidecars' own and those that the state topic knows, and the managed
+groups that are owned here: all of them if the client may DESCRIBE the cluster, else those that it may DESCRIBE. Each
+group is listed once.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from sidecar.wire.generated import list_groups as lg
 
 
 def list_groups(call: Call) -> Handler:
-    if not call.scope.managing:
+    if not call.scope.managing and not call.scope.own.group:
         return FORWARD
     req = yield from slices.request(call, lg.ListGroupsRequest)
     body = yield from upstream(call)
     res = yield from slices.response(lg.ListGroupsResponse, call.version, body)
     if res.error_code != Code.NONE:
         return body
+    res.groups = [g for g in res.groups if not call.scope.own.is_group(g.group_id)]
+    if not call.scope.managing:
+        return res.encode(call.version)
     here: ListReply = yield from coordinate(ListGroups())
     if here.code != Code.NONE:
         return _failed(call, here.code)

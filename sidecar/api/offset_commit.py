@@ -103,6 +103,9 @@ def offset_commit(call: Call) -> Handler:
 
 def txn_offset_commit(call: Call) -> Handler:
     req = yield from slices.request(call, tc.TxnOffsetCommitRequest)
+    if (own := _own(call, req)) != Code.NONE:
+        failed = yield from slices.made(req.topics, lambda t: _txn_failed(t, own))
+        return (yield from slices.encoded(tc.TxnOffsetCommitResponse(topics=failed), call.version))
     if not call.scope.managed(req.group_id):
         return FORWARD
     named = yield from slices.made(req.topics, _txn_places)
@@ -145,6 +148,13 @@ def _places(t: oc.OffsetCommitRequestTopic) -> list[Place]:
 
 def _txn_places(t: tc.TxnOffsetCommitRequestTopic) -> list[Place]:
     return [(t.name, ZERO_UUID, p.partition_index) for p in t.partitions]
+
+
+def _own(call: Call, req: tc.TxnOffsetCommitRequest) -> Code:
+    """Why a client may not commit in the name of the sidecars, or to their group."""
+    if call.scope.own.is_transactional(req.transactional_id):
+        return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return Code.GROUP_AUTHORIZATION_FAILED if call.scope.own.is_group(req.group_id) else Code.NONE
 
 
 def _check(call: Call, event: CommitCheck) -> Generator[Want, Any, CheckReply]:

@@ -67,6 +67,8 @@ def _taken(call: Call, group_id: str, topics: Iterable[str], streams: bool = Fal
     """Why the request does not go on; NONE: it does. Rights come first, as at the broker."""
     if not call.scope.managed(group_id):
         return Code.NONE
+    if call.scope.own.is_group(group_id):
+        return Code.GROUP_AUTHORIZATION_FAILED
     known: KnownReply = yield from coordinate(KnownGroups(candidates=(group_id,)))
     if group_id not in known.groups:
         return Code.NONE

@@ -23,6 +23,7 @@ from sidecar.api.call import (
     Forward,
     Handler,
     Owe,
+    OwnNames,
     Pause,
     Scope,
     Settle,
@@ -101,7 +102,8 @@ class FrontSettings:
     one session; `unproven_bytes`: of a request that is looked into before the broker has let its client in;
     `remembered_bytes`: of rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions
     that are not handled yet, 0: no limit. `upstream_tls()`: for a client's connection to the broker, whose certificate
-    is to name `upstream_host` ("": the host of `broker`)."""
+    is to name `upstream_host` ("": the host of `broker`). `own`: what is the sidecars' alone, but for the principals in
+    `own_principals`, which are the sidecars'."""
 
     node_id: int
     broker: Address
@@ -126,6 +128,8 @@ class FrontSettings:
     member_protocols: int = 100
     upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
     upstream_host: str = ""
+    own: OwnNames = OwnNames()
+    own_principals: frozenset[str] = frozenset()
 
 
 def now_ms() -> int:
@@ -181,7 +185,7 @@ class Front:
         self._steady = Shared(settings.remembered_bytes - self._rights.limit_bytes)
         """What is remembered of all connections."""
         self._took = {api: figures("request_seconds", Api(api).name.lower()).observe for api in SERVED}
-        self._managed = Managed(settings.managed, settings.managing)
+        self._managed = Managed(settings.managed, settings.managing, settings.own.group)
         self._scope = Scope(
             settings.node_id,
             self._managed.managed,
@@ -193,7 +197,10 @@ class Front:
             committed=lambda code: figures("commits", name_of(code).lower() if code else "accepted").inc(),
             sizes=Sizes(settings.answer_bytes, settings.request_elements, settings.member_protocols),
             cut=lambda limit: figures("cut", limit).inc(),
+            own=settings.own,
         )
+        self._trusted = replace(self._scope, managed=self._managed_but_own, own=OwnNames())
+        """For the other sidecars, where they come over this listener."""
         self._doubtful = replace(self._scope, managed=lambda group_id: True, moved=lambda group_id: False)
         """For requests that have waited in vain for the word on which groups are managed: any group may be."""
         self._grants = Grants()
@@ -222,6 +229,9 @@ class Front:
         for api in SERVED:
             seen = partial(self._seen.__getitem__, api)
             figures("requests", Api(api).name.lower(), SERVED[api].decision).set_function(seen)
+
+    def _managed_but_own(self, group_id: str) -> bool:
+        return not self.settings.own.is_group(group_id) and self._managed.managed(group_id)
 
     @property
     def linked(self) -> bool:
@@ -274,7 +284,7 @@ class Front:
         view = self._view or NO_VIEW
         session.facts.authenticates, session.facts.mechanism = session.conn.authenticates, session.conn.mechanism
         run = _Run(
-            self._scope,
+            self._trusted if session.facts.principal in self.settings.own_principals else self._scope,
             session.facts,
             view,
             api_key,
@@ -421,7 +431,8 @@ class Front:
             self._advance(run, None)
 
     def _doubt(self, run: _Run) -> None:
-        run.scope = self._doubtful
+        if run.scope is not self._trusted:
+            run.scope = self._doubtful
         self._go_on(run)
 
     def _refuse(self, token: int, code: Code) -> None:
@@ -440,7 +451,7 @@ class Front:
             self._looked(message)
         elif isinstance(message, GroupRules):
             self._managed.follow(message)
-            self._scope.managing = self._managed.managing
+            self._scope.managing = self._trusted.managing = self._managed.managing
             self._unsure.release()
         elif isinstance(message, AskAccess):
             self._may_see(message)

@@ -10,13 +10,15 @@ from sidecar.link.messages import GroupRules
 
 
 class Managed:
-    """`own`: what the settings say; `managing`: whether they name any group."""
+    """`own`: what the settings say; `managing`: whether they name any group; `refused`: the group of the sidecars
+    themselves, of which handlers say what they say of a managed one without rights."""
 
-    def __init__(self, own: Callable[[str], bool], managing: bool) -> None:
+    def __init__(self, own: Callable[[str], bool], managing: bool, refused: str = "") -> None:
         self.known = False
         """The coordinator has said which groups are its."""
         self.managing = managing
         self._own, self._own_managing = own, managing
+        self._refused = refused
         self._matches = own
         self._moved: dict[str, bool] = {}
         self._answers: BoundedCache[str, bool] = BoundedCache(make=self._managed)
@@ -24,6 +26,8 @@ class Managed:
         """Whether the sidecars coordinate this group."""
 
     def _managed(self, group_id: str) -> bool:
+        if group_id == self._refused and group_id:
+            return True
         moved = self._moved.get(group_id)
         return self._matches(group_id) if moved is None else moved
 

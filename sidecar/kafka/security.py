@@ -134,6 +134,11 @@ class Security:
         """Who this is, a certificate says."""
         return self.tls and not self.sasl and bool(self.stores.keys or self.stores.key_pem)
 
+    @property
+    def principal(self) -> str:
+        """As brokers know it by default; "": only a broker can tell."""
+        return f"User:{self.user}" if self.sasl and self.user else ""
+
     def shown(self) -> str:
         """For people: the protocol and the user."""
         return f"{self.protocol} {self.mechanism} as {self.user or 'a token says'}" if self.sasl else self.protocol

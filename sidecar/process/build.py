@@ -115,7 +115,8 @@ class App:
         s, shared = self.settings, self.shared
         most = s.limits.link_frame_bytes
         attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks, most).attach
-        settings = front_settings(s, shared.edges.new_id, ClientsTls(shared.reach.broker, self.log))
+        tls = ClientsTls(shared.reach.broker, self.log)
+        settings = front_settings(s, shared.edges.new_id, tls, shared.reach.own.now.principal)
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
 
     # ---- life ---------------------------------------------------------------------------------------------

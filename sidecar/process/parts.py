@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
+from sidecar.api.call import OwnNames
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.follower import FollowerSettings
 from sidecar.coordinator.ownership import OwnershipSettings
@@ -44,8 +45,12 @@ def per_address(limits: LimitsSection) -> int:
 
 
 def front_settings(
-    s: Settings, new_id: Callable[[], str], upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    s: Settings,
+    new_id: Callable[[], str],
+    upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+    own_principal: str = "",
 ) -> FrontSettings:
+    """`own_principal`: the sidecars', as far as it is known before a broker is asked."""
     return FrontSettings(
         node_id=s.node_id,
         broker=split(s.broker),
@@ -85,7 +90,17 @@ def front_settings(
         modern_as_classic=s.compat.describe_modern_as_classic,
         upstream_tls=upstream_tls,
         upstream_host=split(s.broker)[0],
+        own=own_names(s, own_principal),
+        own_principals=frozenset() if s.bootstrap else frozenset(filter(None, [own_principal])),
     )
+
+
+def own_names(s: Settings, own_principal: str) -> OwnNames:
+    """What clients may not touch. Where the sidecars themselves come over the listener for clients, only their
+    principal tells them from clients: without one nothing can be kept from anybody."""
+    if not s.bootstrap and not own_principal:
+        return OwnNames()
+    return OwnNames(s.ownership.group, s.state.topic, brokers_come=not s.bootstrap)
 
 
 def own_cluster(s: Settings, client_id: str, security: Login = OPEN) -> Cluster:

@@ -40,6 +40,8 @@ class Api(IntEnum):
     INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -76,6 +78,7 @@ class ApiSpec:
 
 
 TERMINATE, REWRITE = Decision.TERMINATE, Decision.REWRITE
+OWN_IDS = "It passes, except for the transactional ids of the sidecars."
 NEVER = 32767
 """`flexible_from` of an API whose versions have no tagged fields."""
 SERVED: dict[int, ApiSpec] = {
@@ -107,6 +110,12 @@ SERVED: dict[int, ApiSpec] = {
     Api.STREAMS_GROUP_HEARTBEAT: ApiSpec(
         REWRITE, Kind.ANY, 0, 0, 0, "It is refused where a managed group has the name."
     ),
+    Api.INIT_PRODUCER_ID: ApiSpec(REWRITE, Kind.NONE, 0, 6, 2, OWN_IDS),
+    Api.ADD_PARTITIONS_TO_TXN: ApiSpec(REWRITE, Kind.NONE, 0, 5, 3, OWN_IDS),
+    Api.ADD_OFFSETS_TO_TXN: ApiSpec(REWRITE, Kind.NONE, 0, 4, 3, OWN_IDS),
+    Api.END_TXN: ApiSpec(REWRITE, Kind.NONE, 0, 5, 3, OWN_IDS),
+    Api.DESCRIBE_TRANSACTIONS: ApiSpec(REWRITE, Kind.NONE, 0, 0, 0, OWN_IDS),
+    Api.LIST_TRANSACTIONS: ApiSpec(REWRITE, Kind.NONE, 0, 2, 0, OWN_IDS),
 }
 
 PRODUCE_FLEXIBLE_FROM = 9

@@ -35,10 +35,15 @@ def messages(name: str) -> tuple[int, ModuleType]:
 
 def of_groups() -> set[str]:
     """All APIs of Kafka whose requests name a group."""
+    return that_name('"entityType": "groupId"')
+
+
+def that_name(*words: str) -> set[str]:
+    """All APIs of Kafka whose requests have one of these words in their JSON."""
     found = set()
     with zipfile.ZipFile(_jar()) as jar:
         for name in jar.namelist():
             api = re.fullmatch(f"{PLACE}(.+)Request\\.json", name)
-            if api and '"entityType": "groupId"' in jar.read(name).decode():
+            if api and any(word in jar.read(name).decode() for word in words):
                 found.add(api[1])
     return found
