@@ -13,6 +13,13 @@ OwnPatterns = dict[str, list[str]]
 """`include` and `exclude` of a sidecar's own settings."""
 
 
+SAID_BYTES = 262_144
+"""What a member says is not looked at if it is longer."""
+NOT_SO = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, IndexError)
+"""What comes of JSON that is none, or that says something else than it should."""
+NODE_MAX = 0x7FFFFFFF
+
+
 def own_patterns(told: Any) -> OwnPatterns:
     """As a peer wrote it, which may be of another version."""
     return {name: sorted(map(str, told.get(name, ()))) for name in ("include", "exclude")}
@@ -30,18 +37,25 @@ class Said:
     peer_port: int = 0
     patterns: OwnPatterns = field(default_factory=dict)
 
+    def told(self) -> dict[str, Any]:
+        return asdict(self)
+
     def encode(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(self.told()).encode()
 
     @staticmethod
     def decode(raw: bytes) -> Said:
-        """Raises ValueError if a member of the owners' group that is no sidecar wrote it."""
+        """Raises ValueError, and nothing else, whatever a stranger wrote."""
+        if len(raw) > SAID_BYTES:
+            raise ValueError(f"{len(raw)} bytes")
         try:
             j = json.loads(raw)
             where = (int(j["node_id"]), str(j["host"]), int(j["port"]))
+            if not 0 <= where[0] <= NODE_MAX:
+                raise ValueError(f"no node has id {where[0]}")
             patterns = own_patterns(j["patterns"]) if j.get("patterns") else {}
             return Said(*where, int(j.get("started_ms", 0)), int(j.get("peer_port", 0)), patterns)
-        except (KeyError, TypeError, AttributeError) as exc:
+        except NOT_SO as exc:
             raise ValueError(repr(exc)) from None
 
 
@@ -66,11 +80,15 @@ class Assignment:
 
     @staticmethod
     def decode(generation: int, raw: bytes) -> Assignment:
-        j = json.loads(raw)
-        members = {int(n): (str(m[0]), str(m[1]), int(m[2])) for n, m in j["members"].items()}
-        patterns = {int(n): own_patterns(p) for n, p in j.get("patterns", {}).items()}
-        ports = {int(n): int(p) for n, p in j.get("peer_ports", {}).items()}
-        return Assignment(generation, tuple(j["owners"]), members, patterns, ports)
+        """Raises ValueError, and nothing else, whatever a stranger wrote who leads the group."""
+        try:
+            j = json.loads(raw)
+            members = {int(n): (str(m[0]), str(m[1]), int(m[2])) for n, m in j["members"].items()}
+            patterns = {int(n): own_patterns(p) for n, p in j.get("patterns", {}).items()}
+            ports = {int(n): int(p) for n, p in j.get("peer_ports", {}).items()}
+            return Assignment(generation, tuple(int(n) for n in j["owners"]), members, patterns, ports)
+        except NOT_SO as exc:
+            raise ValueError(repr(exc)) from None
 
     def peers(self) -> dict[int, Peer]:
         return {n: Peer(*member, self.peer_ports.get(n, 0)) for n, member in self.members.items()}

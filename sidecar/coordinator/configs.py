@@ -312,6 +312,10 @@ class Configs:
             return Answer(Code.NONE)
         return _not_available(event)
 
+    async def all_read(self) -> bool:
+        """Whether the tail knows everything that stands in the state topic now."""
+        return await self._written.is_read(range(len(self._state.partitions)))
+
     def _describe(self, group_id: str) -> tuple[SettingValue, ...]:
         own, effective = self.own(group_id), self.effective()
         out = []

@@ -13,8 +13,10 @@ from sidecar.coordinator.assignment import Assignment
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.leaders import Leaders
-from sidecar.coordinator.ownership import Ownership, OwnershipSettings
+from sidecar.coordinator.owners_ports import OwnershipSettings
+from sidecar.coordinator.ownership import Ownership
 from sidecar.coordinator.peers import PeerListener
+from sidecar.coordinator.roster import NAME, Roster
 from sidecar.coordinator.start import OFFSETS, Control
 from sidecar.coordinator.state_topic import StateTopic
 from sidecar.coordinator.tail import StateLog, Tail
@@ -87,7 +89,11 @@ class Follower:
         self._known = Known(control.view.topics)
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
-        self.ownership = Ownership(cluster, s.node_id, s.address, settings.ownership, self, log, tasks, peers)
+        self._roster = Roster(state, coordinator.append_unfenced, configs.all_read, log)
+        self.ownership = Ownership(
+            cluster, s.node_id, s.address, settings.ownership, self, self._roster, log, tasks, peers
+        )
+        self._roster.came_late = self.ownership.place_anew
         self._show()
         if not self._unread:
             self.ownership.take_part()
@@ -132,6 +138,9 @@ class Follower:
 
     # ---- the state topic ----------------------------------------------------------------------------------
     def setting_stored(self, group_id: str, name: str) -> None:
+        if not group_id and name.endswith(f"/{NAME}"):  # which is no setting
+            self._roster.record_read()
+            return
         self._coordinator.setting_stored(group_id, name)
 
     def claim_read(self, partition: int) -> None:

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import Any
 
-from sidecar.coordinator.assignment import Assignment, OwnPatterns, Said
+from sidecar.coordinator.assignment import Assignment, Said
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.confirming import Confirming
-from sidecar.coordinator.peers import Answers, Peer, Peers, PeerSettings
+from sidecar.coordinator.owners_ports import Listener, OwnershipSettings
+from sidecar.coordinator.peers import Answers, Peer, Peers
+from sidecar.coordinator.roster import REMEDY, Members, assignment_of
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
 from sidecar.core.turn import Now
@@ -43,44 +45,12 @@ news then. Its own broker may be the one that died, and what was owned there is 
 BRISK_FOR_S = 2.0
 WATCH_S = 1.0
 """So often it is asked, while a request waits at the coordinator of the owners' group, whether that is another one."""
+STABLE = "Stable"
 NEVER = Now(-(1 << 62), -(1 << 62))
 PROTOCOL_TYPE, PROTOCOL = "sidecar", "beside-leader-v1"
 JOIN_LANE = -1
 """The connection for JoinGroup and SyncGroup: a JoinGroup that the broker holds back holds up all that comes behind it
 on its connection, and a LeaveGroup for a lost peer is what it waits for."""
-
-
-@dataclass(frozen=True)
-class OwnershipSettings:
-    group_id: str
-    session_timeout_ms: int
-    heartbeat_ms: int
-    peers: PeerSettings = PeerSettings()
-    patterns: OwnPatterns = field(default_factory=dict)
-    proof_ms: int = 15_000
-    proof_topic: str = "__group_state"
-    """What the offset is committed for: any topic that is there."""
-
-
-class Listener(Protocol):
-    """Who is told of ownership."""
-
-    def owners_assigned(self, a: Assignment) -> None: ...
-
-    def owners_lost(self, why: str) -> None:
-        """This sidecar is no member of the owners' group any more."""
-
-    def lease_proved(self, until: Now) -> None:
-        """The brokers answered as to a live member; until when that counts."""
-
-    def peers_suspected(self, nodes: frozenset[int]) -> None:
-        """These may be gone; there will be a new assignment, or they are not."""
-
-    def offsets_leaders(self) -> Sequence[int]:
-        """Leader of each partition of `__consumer_offsets`, as known now."""
-
-    def new_leaders(self) -> Set[int]:
-        """Partitions of `__consumer_offsets` whose leaders are not to be followed yet."""
 
 
 class Ownership:
@@ -91,6 +61,7 @@ class Ownership:
         address: Address,
         settings: OwnershipSettings,
         listener: Listener,
+        roster: Members,
         log: Logger,
         tasks: Tasks,
         answers: Answers | None = None,
@@ -101,6 +72,9 @@ class Ownership:
         self.address = address
         self.settings = settings
         self.listener = listener
+        self._roster = roster
+        self._enrolled = ""
+        """The member id under which the state topic says who this sidecar is."""
         self.log = log
         self.tasks = tasks
         self.member_id = ""
@@ -206,6 +180,11 @@ class Ownership:
         it has read everything, and the owner that was there knew it all."""
         self._warm.set()
 
+    def place_anew(self) -> None:
+        """Another member counts than before."""
+        if self.is_leader:
+            self._rejoin.set()
+
     def placement_changed(self) -> None:
         """Leadership of `__consumer_offsets` moved: the group's leader asks for a new placement."""
         if self.is_leader and self.assignment.owners:
@@ -296,13 +275,16 @@ class Ownership:
 
     async def _join_at(self, conn: BrokerConnection) -> None:
         peer_port = 0 if self._answers is None else self._answers.port
-        meta = Said(self.node_id, *self.address, self._started_ms, peer_port, self.settings.patterns).encode()
-        sent = now()
+        said = Said(self.node_id, *self.address, self._started_ms, peer_port, self.settings.patterns)
+        meta, sent = said.encode(), now()
         timeout_ms = self.settings.session_timeout_ms
         # That there is a rebalance is told in answers to heartbeats, which wait until commits of the coordinator are
         # written: while a broker that died is in the in-sync set, for longer than a session.
         rebalance_ms = max(timeout_ms, self.settings.proof_ms)
         while True:
+            if self.member_id and self._enrolled != self.member_id:
+                await self._roster.enrol(self.member_id, said, self._present)
+                self._enrolled = self.member_id
             req = jg.JoinGroupRequest(
                 group_id=self.settings.group_id,
                 session_timeout_ms=timeout_ms,
@@ -323,8 +305,10 @@ class Ownership:
         self._prove(sent)
         self.is_leader = res.leader == res.member_id
         assignments: list[sg.SyncGroupRequestAssignment] = []
+        whole = b""
         if self.is_leader:
-            whole = self._place(res.members)
+            sidecars = await self._roster.sidecars({m.member_id: m.metadata for m in res.members})
+            whole = assignment_of(sidecars, self._owners_among, self.log)
             assignments = [sg.SyncGroupRequestAssignment(member_id=m.member_id, assignment=whole) for m in res.members]
         sync = sg.SyncGroupRequest(
             group_id=self.settings.group_id,
@@ -337,15 +321,49 @@ class Ownership:
         sent = now()
         out = await conn.request(sg, "SyncGroup", sync, timeout_s=timeout_ms / 1000 + 5)
         _check(out.error_code, "SyncGroup")
-        if self.member_id != res.member_id:
-            raise _Lost("lost while joining")
         if self.is_leader:
             self._committed = sent
         else:
             self._confirming.at_once()
         self._prove(sent)
-        self.assignment = Assignment.decode(res.generation_id, out.assignment)
+        found = await self._checked(res, out.assignment, whole)
+        if self.member_id != res.member_id:
+            raise _Lost("lost while joining")
+        self.assignment = found
         self.listener.owners_assigned(self._without_doubles(self.assignment))
+
+    async def _present(self) -> set[str]:
+        group = await self._look()
+        _check(group.error_code, "DescribeGroups")
+        return {m.member_id for m in group.members}
+
+    async def _checked(self, res: jg.JoinGroupResponse, told: bytes, whole: bytes) -> Assignment:
+        """The map of this generation. Raises ConnectionLost if it is a stranger's: whoever may READ the group can lead
+        it when the sidecars have left it, and can speak in the leader's name."""
+        if self.is_leader and told != whole:
+            if self._roster.due("forged"):
+                self.log.error("somebody has spoken in this sidecar's name in the owners' group", remedy=REMEDY)
+            raise ConnectionLost("the map is somebody else's")
+        if not self.is_leader and not self._roster.enrolled(res.leader):
+            await self._judge(res.leader)
+        try:
+            return Assignment.decode(res.generation_id, told)
+        except ValueError as exc:
+            if self._roster.due("unreadable"):
+                self.log.error("the map of owners cannot be read", leader=res.leader, remedy=REMEDY)
+            raise ConnectionLost(f"the map of owners cannot be read: {exc}") from None
+
+    async def _judge(self, leader: str) -> None:
+        """Raises ConnectionLost if this leader is a stranger, who is removed, or if that cannot be told."""
+        group = await self._look()
+        if group.group_state != STABLE:
+            raise ConnectionLost("the owners' group has changed already")
+        metadata = next((m.member_metadata for m in group.members if m.member_id == leader), b"")
+        if await self._roster.surely_none(leader, metadata):
+            if self._roster.due("leader"):
+                self.log.error("a stranger led the owners' group; it is removed", leader=leader, remedy=REMEDY)
+            await self._leave(leader)
+            raise ConnectionLost("a stranger leads the owners' group")
 
     def _without_doubles(self, a: Assignment) -> Assignment:
         """What is assigned to this node id is not this sidecar's, if another one has the same id. For a moment that may
@@ -357,29 +375,6 @@ class Ownership:
         self.double = f"{host}:{port}"
         self.log.error("another sidecar has this node id; this one owns nothing", node_id=self.node_id, at=self.double)
         return replace(a, owners=tuple(-1 if n == self.node_id else n for n in a.owners))
-
-    def _place(self, members: list[Any]) -> bytes:
-        alive: dict[int, tuple[str, str, int]] = {}
-        patterns: dict[int, OwnPatterns] = {}
-        ports: dict[int, int] = {}
-        started: dict[int, int] = {}
-        for m in sorted(members, key=lambda m: str(m.member_id)):
-            try:
-                said = Said.decode(m.metadata)
-            except ValueError as exc:
-                self.log.error("a member of the owners' group is no sidecar", member_id=m.member_id, error=str(exc))
-                continue
-            node = said.node_id
-            if node in alive:
-                self.log.warning("two sidecars with one node id; the one that was started last counts", node_id=node)
-                if said.started_ms < started[node]:
-                    continue
-            alive[node], started[node] = (m.member_id, said.host, said.port), said.started_ms
-            ports[node] = said.peer_port
-            patterns.pop(node, None)
-            if said.patterns:
-                patterns[node] = said.patterns
-        return Assignment(0, tuple(self._owners_among(set(alive))), alive, patterns, ports).encode()
 
     # ---- peers --------------------------------------------------------------------------------------------
     def _members(self) -> Mapping[int, Peer]:

@@ -56,7 +56,7 @@ class StateLog:
         self.ends = [0] * partitions
         """By partition: where the tail last came to an end. Behind the last record there may be a transaction's marker,
         which is no record and has an offset."""
-        self._codec = codec
+        self.codec = codec
         self._log = log
         self.told_ends: list[int] = []
         """By partition, as far as the brokers have told the tail."""
@@ -74,7 +74,7 @@ class StateLog:
         """In the order of a rebuild; None: only looked around so far. Raises InvariantError at a record that cannot be
         decoded: without it, the others say something else."""
         revisions = self.revisions[partition]
-        order_of = self._codec.registry.order
+        order_of = self.codec.registry.order
         found: dict[int, list[tuple[StateKey, bytes]]] = {}
         for i, item in enumerate(self.partitions[partition].groups.get(group_id, {}).items(), 1):
             found.setdefault(order_of(item[0].kind), []).append(item)
@@ -82,7 +82,7 @@ class StateLog:
                 yield None
         for key, value in (item for order in sorted(found) for item in found[order]):
             try:
-                record, revision = self._codec.decode(key, value)
+                record, revision = self.codec.decode(key, value)
             except StateError as exc:
                 raise InvariantError(f"{key}: {exc}") from exc
             revisions[(key.kind, key.group_id, key.sub_id)] = revision
@@ -129,7 +129,7 @@ class StateLog:
     def _learn(self, partition: int, offset: int, value: bytes) -> None:
         """Whoever has written a schema that cannot be read: only values that name it cannot be read either."""
         try:
-            self._codec.schemas.learn(value.decode())
+            self.codec.schemas.learn(value.decode())
         except (StateError, UnicodeDecodeError) as exc:
             self._log.error("a schema in the state topic cannot be read", at=f"{partition}@{offset}", error=str(exc))
 

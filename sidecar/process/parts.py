@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sidecar.api.call import OwnNames
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.follower import FollowerSettings
-from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.owners_ports import OwnershipSettings
 from sidecar.coordinator.peers import PeerSettings
 from sidecar.coordinator.placeholders import PlaceholderSettings
 from sidecar.coordinator.rules import Rules

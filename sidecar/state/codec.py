@@ -189,6 +189,14 @@ class StateCodec:
         except (KeyError, ValueError, TypeError) as exc:
             raise StateError(f"value of a claim does not fit: {exc!r}") from exc
 
+    def claimed_when(self, value: bytes) -> tuple[int, int]:
+        """Node id and time of a claim, Unix milliseconds. Raises StateError."""
+        body = self.schemas.decode(value)
+        try:
+            return int(body["node_id"]), round(body["time_ms"].timestamp() * 1000)
+        except (KeyError, ValueError, TypeError, AttributeError) as exc:
+            raise StateError(f"value of a claim does not fit: {exc!r}") from exc
+
     def config(self, group_id: str, name: str, value: str | None, time_ms: int, revision: int, why: str) -> Encoded:
         """A setting; None removes it. Not fenced: it does not come from the owner."""
         if value is None:

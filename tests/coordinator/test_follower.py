@@ -14,7 +14,7 @@ from sidecar.coordinator import follower as module
 from sidecar.coordinator import start
 from sidecar.coordinator import writer as writer_module
 from sidecar.coordinator.follower import Follower, FollowerSettings
-from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.owners_ports import OwnershipSettings
 from sidecar.coordinator.peers import PeerSettings
 from sidecar.coordinator.start import Control, StartSettings
 from sidecar.coordinator.tail import Listener, StateLog

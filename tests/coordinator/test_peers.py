@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.coordinator import ownership as module
 from sidecar.coordinator import peers as peers_module
-from sidecar.coordinator.ownership import OwnershipSettings
+from sidecar.coordinator.owners_ports import OwnershipSettings
 from sidecar.coordinator.peers import PeerListener, PeerSettings
 from sidecar.core.errors import Code
 from sidecar.wire.apis import Api

@@ -43,10 +43,13 @@ class ClassicGroup:
         """Sidecars call themselves by the node id that they tell."""
 
         def client_id(metadata: bytes) -> str:
-            return f"sidecar-{json.loads(metadata)['node_id']}" if metadata.startswith(b"{") else "stranger"
+            return f"sidecar-{json.loads(metadata)['node_id']}" if b"peer_port" in metadata else "stranger"
 
-        members = [dg.DescribedGroupMember(n, None, client_id(m.metadata)) for n, m in self.members.items()]
-        return dg.DescribedGroup(Code.NONE, None, group_id, "Stable", members=members)
+        members = [
+            dg.DescribedGroupMember(n, None, client_id(m.metadata), "", m.metadata) for n, m in self.members.items()
+        ]
+        state = "Stable" if self.stable else "CompletingRebalance"
+        return dg.DescribedGroup(Code.NONE, None, group_id, state, members=members)
 
     # ---- requests -----------------------------------------------------------------------------------------
     def join(self, req: jg.JoinGroupRequest, answer: Answer) -> None:

@@ -158,7 +158,7 @@ def leaves_out_what_it_cannot_read(patch: Patch, world: World) -> None:
 def _readable(self: Any, partition: int, group_id: str) -> Generator[Any, None, None]:
     for key, value in self.partitions[partition].groups.get(group_id, {}).items():
         try:
-            yield self._codec.decode(key, value)[0]
+            yield self.codec.decode(key, value)[0]
         except StateError:
             continue
 

@@ -1,0 +1,218 @@
+"""Which members of the owners' group are sidecars.
+
+Any client that may READ a group at a broker can join it and say anything there. So a sidecar writes who it is into the
+state topic, under the member id that the broker gave it, before it joins. Only a client that may write that topic can
+do that, and such a client decides everything anyway. A member counts if its record stands there. What counts is the
+record, and not what the member says in the group, because a stranger can speak in another member's name.
+
+The record is a setting of brokers that no broker has (`1/MEMBER/sidecar.member` for node 1), which needs no fence and
+which every version passes over. It goes into any partition that takes it. It removes those of the node's former
+members.
+
+A sidecar of a version before this one writes no such record. It counts by what it says as long as its node has no
+record and owns a partition, or has claimed one within a day, as each owner does every hour
+(`state.fence_interval_ms`). So a fleet can be upgraded one by one; once a node has its record, its word alone does not
+count any more (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from sidecar.coordinator.assignment import Assignment, OwnPatterns, Said
+from sidecar.coordinator.clock import wall_ms
+from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.writer import WriteLost
+from sidecar.kafka.net import ConnectionLost
+from sidecar.link.ports import Logger
+from sidecar.state.codec import Encoded
+from sidecar.state.schema import StateError
+
+NAME = "sidecar.member"
+READ_S = 1.0
+"""So long a member without a record is waited for: its record may be on its way to this sidecar's tail."""
+CLAIMED_LATELY_MS = 86_400_000
+CLAIMS_KEPT = 4_096
+ENROL_S, ENROL_TRIES = 1.0, 3
+"""So long a partition may take for the record, and so many are tried before the group is asked anew."""
+REPORT_S = 60.0
+"""The same is reported so often."""
+Append = Callable[[int, list[Encoded]], Awaitable[None]]
+"""Appends records to a partition without a fence, and returns when the tail has read them. Raises WriteLost."""
+REMEDY = (
+    "a client uses the sidecars' own group: see that nobody else may Read it (sidecar doctor); a sidecar of a version "
+    "before this one must be running when the others are upgraded"
+)
+
+
+class Members(Protocol):
+    """What ownership.py asks of it."""
+
+    async def enrol(self, member_id: str, said: Said, present: Callable[[], Awaitable[set[str]]]) -> None:
+        """Returns when the record is written. `present()`: the members of the group, if that needs to be known. Raises
+        ConnectionLost, and what `present` raises."""
+
+    async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+        """Those of the members that are sidecars, by what the state topic says of them."""
+
+    def enrolled(self, member_id: str) -> bool: ...
+
+    async def surely_none(self, member_id: str, metadata: bytes) -> bool:
+        """Whether this member is no sidecar, and this sidecar has read everything that could say that it is."""
+
+    def due(self, what: str) -> bool:
+        """Whether what a stranger does may be logged again."""
+
+
+class Roster:
+    """`all_read()`: whether the tail knows all that was written before."""
+
+    def __init__(self, state: StateLog, append: Append, all_read: Callable[[], Awaitable[bool]], log: Logger) -> None:
+        self.came_late: Callable[[], None] = lambda: None
+        """Told that the record of a member has come that did not count without it."""
+        self._state = state
+        self._append = append
+        self._all_read = all_read
+        self._log = log
+        self._news = asyncio.Event()
+        self._strangers: set[str] = set()
+        """Members that were waited for in vain."""
+        self._first = 0
+        """How many partitions have not taken a record."""
+        self._reported_s: dict[str, float] = {}
+        self._claimed = lru_cache(CLAIMS_KEPT)(state.codec.claimed_when)
+
+    def record_read(self) -> None:
+        """By the tail."""
+        self._news.set()
+        if self._strangers & self._records().keys():
+            self._strangers -= self._records().keys()
+            self.came_late()
+
+    async def enrol(self, member_id: str, said: Said, present: Callable[[], Awaitable[set[str]]]) -> None:
+        former = {m for m, s in self._records().items() if s.node_id == said.node_id}
+        gone = former - await present() - {member_id} if former - {member_id} else set()
+        value = json.dumps(said.told(), separators=(",", ":"))
+        problem = ""
+        for _ in range(ENROL_TRIES):
+            p = (said.node_id + self._first) % len(self._state.partitions)
+            there = self._state.partitions[p].configs.get("", {})
+            names = [n for m in sorted(gone) if (n := _name(said.node_id, m)) in there]
+            try:
+                async with asyncio.timeout(ENROL_S):
+                    await self._append(p, [self._record(_name(said.node_id, member_id), value)])
+                    for former_name in names:
+                        await self._append(p, [self._record(former_name, None)])
+                    return
+            except (WriteLost, TimeoutError) as exc:
+                problem, self._first = str(exc) or f"no answer for {ENROL_S:g} s", self._first + 1
+        raise ConnectionLost(f"this sidecar could not tell the others who it is: {problem}")
+
+    def _record(self, name: str, value: str | None) -> Encoded:
+        return self._state.codec.config("", name, value, wall_ms(), 1, "joined")
+
+    def enrolled(self, member_id: str) -> bool:
+        return member_id in self._records()
+
+    async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+        self._strangers &= members.keys()
+        found = self._counted(members)
+        if members.keys() - found.keys() - self._strangers:
+            found = await self._waited_for(members)
+            for member_id in sorted(members.keys() - found.keys() - self._strangers):
+                self._strangers.add(member_id)
+                if self.due("stranger"):
+                    self._log.error("a member of the owners' group is no sidecar", member_id=member_id, remedy=REMEDY)
+        return found
+
+    def due(self, what: str) -> bool:
+        due = time.monotonic() >= self._reported_s.get(what, 0.0)
+        if due:
+            self._reported_s[what] = time.monotonic() + REPORT_S
+        return due
+
+    async def surely_none(self, member_id: str, metadata: bytes) -> bool:
+        members = {member_id: metadata}
+        if await self._waited_for(members) or not await self._all_read():
+            return False
+        return not self._counted(members)
+
+    async def _waited_for(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+        try:
+            async with asyncio.timeout(READ_S):
+                while members.keys() - (found := self._counted(members)).keys() - self._strangers:
+                    self._news.clear()
+                    await self._news.wait()
+                return found
+        except TimeoutError:
+            return self._counted(members)
+
+    def _counted(self, members: Mapping[str, bytes]) -> dict[str, Said]:
+        """Those that count by what has been read so far."""
+        records = self._records()
+        nodes = {said.node_id for said in records.values()}
+        found = {m: records[m] for m in members if m in records}
+        for member_id, metadata in members.items():
+            if member_id not in found and (said := self._of_an_older_version(metadata, nodes)) is not None:
+                found[member_id] = said
+        return found
+
+    def _of_an_older_version(self, metadata: bytes, with_record: Iterable[int]) -> Said | None:
+        try:
+            said = Said.decode(metadata)
+        except ValueError:
+            return None
+        return said if said.node_id not in with_record and self._claimed_lately(said.node_id) else None
+
+    def _claimed_lately(self, node_id: int) -> bool:
+        since_ms = wall_ms() - CLAIMED_LATELY_MS
+        for part in self._state.partitions:
+            for i, value in enumerate(reversed(part.claims.values())):
+                try:
+                    node, when_ms = self._claimed(value)
+                except StateError:
+                    continue
+                if i > 0 and when_ms < since_ms:  # the last one says who owns it now
+                    break
+                if node == node_id:
+                    return True
+        return False
+
+    def _records(self) -> dict[str, Said]:
+        """Member id -> what is written of it."""
+        found: dict[str, Said] = {}
+        for part in self._state.partitions:
+            for name, raw in part.configs.get("", {}).items():
+                if name.endswith(f"/{NAME}"):
+                    try:
+                        said = Said.decode(self._state.codec.config_value(raw)[0].encode())
+                        found[name.removeprefix(f"{said.node_id}/").removesuffix(f"/{NAME}")] = said
+                    except (StateError, ValueError) as exc:
+                        self._log.error("a sidecar's record cannot be read", name=name, error=repr(exc))
+        return found
+
+
+def _name(node_id: int, member_id: str) -> str:
+    return f"{node_id}/{member_id}/{NAME}"
+
+
+def assignment_of(sidecars: Mapping[str, Said], owners: Callable[[set[int]], Sequence[int]], log: Logger) -> bytes:
+    """The map for these sidecars. `owners(nodes)`: which of these nodes owns each partition."""
+    alive: dict[int, tuple[str, str, int]] = {}
+    started: dict[int, int] = {}
+    for member_id, said in sorted(sidecars.items()):
+        node = said.node_id
+        if node in alive:
+            log.warning("two sidecars with one node id; the one that was started last counts", node_id=node)
+            if said.started_ms < started[node]:
+                continue
+        alive[node], started[node] = (member_id, said.host, said.port), said.started_ms
+    by_node = {node: sidecars[member_id] for node, (member_id, _, _) in alive.items()}
+    patterns: dict[int, OwnPatterns] = {node: said.patterns for node, said in by_node.items() if said.patterns}
+    ports = {node: said.peer_port for node, said in by_node.items()}
+    return Assignment(0, tuple(owners(set(alive))), alive, patterns, ports).encode()
