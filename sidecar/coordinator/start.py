@@ -137,6 +137,29 @@ async def find_broker(s: StartSettings, control: Control, log: Logger, waits: Te
         await asyncio.sleep(RETRY_S)
 
 
+async def one_cluster(s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody) -> None:
+    """Until `bootstrap` answers. Raises StartError if it is another cluster than `broker`. Node ids are the same in
+    many clusters: this sidecar would be a second coordinator of the groups here, alone in an owners' group there."""
+    again = _Again(lambda problem: log.warning("waiting for bootstrap", problem=problem), first=True)
+    while not s.same_listener:
+        try:
+            there = (await cluster.refresh([])).cluster_id
+        except (ConnectionLost, TimeoutError, WireError) as exc:
+            problem = str(exc) or "timed out"
+            waits(f"waiting for bootstrap: {problem}")
+            again(problem)
+            await asyncio.sleep(RETRY_S)
+            continue
+        here = control.view.cluster_id
+        if here and there and here != there:
+            at = ", ".join(f"{host}:{port}" for host, port in cluster.bootstrap)
+            raise StartError(
+                f"broker {s.broker[0]}:{s.broker[1]} is of cluster {here}, and bootstrap {at} of cluster {there}. "
+                "Both must lead to one cluster: check --broker and --bootstrap."
+            )
+        return
+
+
 async def offsets_leaders(
     s: StartSettings, control: Control, cluster: Cluster, log: Logger, waits: Tell = nobody
 ) -> tuple[int, ...]:

@@ -32,6 +32,7 @@ from sidecar.coordinator.start import (
     StartSettings,
     find_broker,
     offsets_leaders,
+    one_cluster,
     state_topic,
 )
 from sidecar.coordinator.state_topic import policy_fault, read_configs
@@ -328,6 +329,7 @@ class Keeper:
         control, peers = Control(start, cluster), None
         try:
             await find_broker(start, control, log, waits)
+            await one_cluster(start, control, cluster, log, waits)
             leaders = await offsets_leaders(start, control, cluster, log, waits)
             await state_topic(start, control, cluster, len(leaders), log, waits)
             await self._keeps_records(cluster)

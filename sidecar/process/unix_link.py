@@ -10,9 +10,12 @@ and the log of both names the versions.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import stat
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -190,7 +193,7 @@ class UnixServer:
 async def serve_unix(
     path: Path, coordinator: CoordinatorEnd, log: Logger, frame_bytes: int = FRAME_BYTES
 ) -> UnixServer:
-    """The coordinator's side: every connection is a front. The caller must keep the server."""
+    """The coordinator's side: every connection is a front. The caller must keep the server. Raises LinkTaken."""
     codec = LinkCodec()
     sock = _bind(path)
     links: set[_CoordinatorLink] = set()
@@ -199,13 +202,31 @@ async def serve_unix(
     return UnixServer(await loop.create_unix_server(made, sock=sock), links)
 
 
+class LinkTaken(StartError):
+    """There is something at the link's path that is not a former process's socket."""
+
+
 def _bind(path: Path) -> socket.socket:
-    """A socket that only this user can connect to, in the place of one that an earlier process has left. Raises
-    StartError where something else has that name."""
-    if path.exists() and not path.is_socket():
-        raise StartError(f"link {path} is there and no socket: name a path for it, or take the file away")
-    path.unlink(missing_ok=True)
+    """A socket that only this user can connect to, in the place of one that an earlier process has left. Whatever else
+    is there stays, and so does a socket at which somebody listens. Raises LinkTaken."""
+    with suppress(FileNotFoundError):
+        there = path.lstat()
+        if not stat.S_ISSOCK(there.st_mode) or there.st_uid != os.geteuid():
+            raise LinkTaken(f"{path} is there and is no socket of this user: name another path by `link`, or remove it")
+        if _listens(path):
+            raise LinkTaken(f"another process listens at {path}: each coordinator needs a `link` of its own")
+        path.unlink()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.bind(str(path))
     path.chmod(0o600)
     return sock
+
+
+def _listens(path: Path) -> bool:
+    """Whether a process is behind this socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+    return True

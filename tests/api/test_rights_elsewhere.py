@@ -3,6 +3,10 @@ its own broker, on its own connection."""
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_
+
+from msgspec.structs import replace
+
 from sidecar.core.errors import Code
 from sidecar.core.events import KnownGroups, KnownReply, Standing, StandingReply
 from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
@@ -168,3 +172,42 @@ def test_a_group_of_which_only_offsets_are_there_is_described_by_the_broker_that
     play.stores(OTHER, dg.DescribeGroupsRequest(["g2"]), 6).broker(dg.DescribeGroupsResponse(groups=[empty]))
     refused = dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g")
     play.answers(dg.DescribeGroupsResponse(groups=[refused, empty]))
+
+
+def test_rights_are_asked_for_when_the_offsets_move_between_two_tries() -> None:
+    """L5 of the security review. The first try went to the client's own broker, whose authorizer saw it; the second one
+    goes elsewhere."""
+    play = Play(Api.OFFSET_COMMIT, commit("mine", "secret"), 9).may_read("g")
+    event = CommitCheck("g", "m", 3, None, 9, False, tuple((t, ZERO_UUID, 0) for t in ("mine", "secret")))
+    play.coordinates(event).coordinator(CheckReply())
+    unknown = committed(mine=Code.UNKNOWN_MEMBER_ID, secret=DENIED)
+    play.asks(commit("mine", "secret", member="", epoch=-1)).meanwhile(GUARDED_ELSEWHERE).broker(unknown)
+    play.coordinates(replace(event, again=True, sent_as=None)).coordinator(CheckReply())
+    play.shows(commit("mine", "secret"), secret=DENIED)
+    play.stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0))
+    play.answers(committed(mine=0, secret=DENIED))
+
+
+def test_so_are_those_of_a_commit_in_a_transaction() -> None:
+    request = tc.TxnOffsetCommitRequest("tx", "g", 5, 2, 3, "m", topics=_in_transaction("mine", "secret"))
+    play = Play(Api.TXN_OFFSET_COMMIT, request, 5).may_read("g")
+    event = CommitCheck("g", "m", 3, None, 5, True, tuple((t, ZERO_UUID, 0) for t in ("mine", "secret")))
+    play.coordinates(event).coordinator(CheckReply())
+    nobodys = replace_(request, member_id="", generation_id=-1)
+    unknown = _told(mine=Code.UNKNOWN_MEMBER_ID, secret=Code.UNKNOWN_MEMBER_ID)
+    play.asks(nobodys).meanwhile(GUARDED_ELSEWHERE).broker(unknown)
+    play.coordinates(replace(event, again=True, sent_as=None)).coordinator(CheckReply())
+    play.shows(nobodys, secret=DENIED)
+    play.stores(OTHER, replace_(nobodys, topics=_in_transaction("mine")), 5).broker(_told(mine=0))
+    play.answers(_told(mine=0, secret=DENIED))
+
+
+def _in_transaction(*topics: str) -> list[tc.TxnOffsetCommitRequestTopic]:
+    return [tc.TxnOffsetCommitRequestTopic(t, [tc.TxnOffsetCommitRequestPartition(0, 7)]) for t in topics]
+
+
+def _told(**codes: int) -> tc.TxnOffsetCommitResponse:
+    row = tc.TxnOffsetCommitResponsePartition
+    return tc.TxnOffsetCommitResponse(
+        topics=[tc.TxnOffsetCommitResponseTopic(t, [row(0, c)]) for t, c in codes.items()]
+    )

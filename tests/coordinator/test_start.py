@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from sidecar.coordinator import start as module
-from sidecar.coordinator.start import Control, StartError, StartSettings, find_broker, offsets_leaders, state_topic
+from sidecar.coordinator.start import (
+    Control,
+    StartError,
+    StartSettings,
+    find_broker,
+    offsets_leaders,
+    one_cluster,
+    state_topic,
+)
 from sidecar.core.errors import Code
 from sidecar.kafka.net import NotAuthenticated
 from sidecar.process.make_topic import made_by_default
@@ -212,3 +220,33 @@ def test_two_sidecars_that_make_it_at_once_are_no_problem(monkeypatch: pytest.Mo
         assert (await b.cluster.create_topic(STATE, 4, 2, {})) == Code.TOPIC_ALREADY_EXISTS
 
     run(test, monkeypatch)
+
+
+def test_a_bootstrap_of_another_cluster_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clusters may have the same node ids: the sidecar would coordinate groups here, alone in a group there."""
+
+    async def test(b: Bench) -> None:
+        await b.find()
+        other = FakeBrokers(nodes=(1, 2), partitions=4)
+        other.cluster_id = "another"
+        there = FakeCluster(other)
+        there.bootstrap = [("b", 9093)]
+        with pytest.raises(StartError, match=r"of cluster in-memory, and bootstrap b:9093 of cluster another\. Both"):
+            await one_cluster(b.settings, b.control, there, b.lines)
+
+    run(test, monkeypatch, same_listener=False)
+
+
+def test_one_cluster_behind_both_is_well_and_its_bootstrap_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await b.find()
+        await one_cluster(b.settings, b.control, b.cluster, b.lines)
+        assert b.lines.events() == []
+        away = FakeBrokers(nodes=(1,), partitions=4)
+        away.down.add(1)
+        work = asyncio.get_running_loop().create_task(one_cluster(b.settings, b.control, FakeCluster(away), b.lines))
+        await until(lambda: "waiting for bootstrap" in b.lines.events("warning"))
+        away.start(1)
+        await work
+
+    run(test, monkeypatch, same_listener=False)

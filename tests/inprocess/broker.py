@@ -106,6 +106,7 @@ class FakeBrokers:
     """`nodes`: their ids. The state topic, `__consumer_offsets` and `__transaction_state` are there from the start."""
 
     nodes: tuple[int, ...] = (1,)
+    cluster_id: str = "in-memory"
     partitions: int = 2
     asked: list[Asked] = field(default_factory=list)
     faults: Faults = field(default_factory=Faults)
@@ -251,7 +252,7 @@ def _metadata(b: FakeBrokers, node_id: int, req: md.MetadataRequest, version: in
         ]
         topics.append(md.MetadataResponseTopic(Code.NONE, name, there.topic_id, partitions=parts))
     brokers = [md.MetadataResponseBroker(n, *b.address(n)) for n in up]
-    answer(md.MetadataResponse(brokers=brokers, cluster_id="in-memory", topics=topics))
+    answer(md.MetadataResponse(brokers=brokers, cluster_id=b.cluster_id, topics=topics))
 
 
 def _find_coordinator(

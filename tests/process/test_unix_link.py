@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from sidecar.link.messages import SettingsPassed, Void
 from sidecar.process import unix_link
 from sidecar.process.about import package_version
 from sidecar.process.tasks import Supervisor
-from sidecar.process.unix_link import UnixClient, serve_unix
+from sidecar.process.unix_link import LinkTaken, UnixClient, UnixServer, serve_unix
 from tests.inprocess.house import Lines, until
 from tests.process.test_limits import Ends
 
@@ -84,5 +86,33 @@ def test_only_a_socket_is_replaced(tmp_path: Path) -> None:
         with pytest.raises(StartError, match="no socket"):
             await serve_unix(path, Ends(), Lines())
         assert path.read_text() == "a file of somebody"
+
+    asyncio.run(whole())
+
+
+def test_only_a_socket_that_a_former_process_has_left_gives_its_place_up(tmp_path: Path) -> None:
+    """Whatever else was at `link` was removed: a file that a typo named, or the socket of a process that runs."""
+    path, other = tmp_path / "link", tmp_path / "precious"
+    other.write_text("precious")
+
+    async def serve() -> UnixServer:
+        return await serve_unix(path, Ends(), Lines())
+
+    async def whole() -> None:
+        for make in (path.touch, partial(path.symlink_to, other), path.mkdir):
+            make()
+            with pytest.raises(LinkTaken, match="is no socket of this user"):
+                await serve()
+            assert other.read_text() == "precious"
+            path.rmdir() if path.is_dir() else path.unlink()
+        server = await serve()
+        with pytest.raises(LinkTaken, match="another process listens"):
+            await serve()
+        server.close()
+        left = socket.socket(socket.AF_UNIX)
+        path.unlink(missing_ok=True)
+        left.bind(str(path))
+        left.close()  # its process was killed
+        (await serve()).close()
 
     asyncio.run(whole())
