@@ -63,6 +63,7 @@ from sidecar.link.messages import (
 )
 from sidecar.link.ports import Figures, LinkedFront, Logger, Tasks
 from sidecar.proxy.connection import Close, Got
+from sidecar.proxy.internal import Internal
 from sidecar.wire.apis import SERVED, Api, response_flexible
 from sidecar.wire.frames import PREFIX, SIZE, Limits, header_end, response_frame
 from sidecar.wire.primitives import WireError
@@ -103,7 +104,7 @@ class FrontSettings:
     `remembered_bytes`: of rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions
     that are not handled yet, 0: no limit. `upstream_tls()`: for a client's connection to the broker, whose certificate
     is to name `upstream_host` ("": the host of `broker`). `own`: what is the sidecars' alone, but for the principals in
-    `own_principals`, which are the sidecars'."""
+    `own_principals`, which are the sidecars'. `internal_topic`: shown to clients as internal."""
 
     node_id: int
     broker: Address
@@ -130,6 +131,7 @@ class FrontSettings:
     upstream_host: str = ""
     own: OwnNames = OwnNames()
     own_principals: frozenset[str] = frozenset()
+    internal_topic: str = ""
 
 
 def now_ms() -> int:
@@ -166,7 +168,7 @@ class Front:
         self.settings = settings
         self.broker = settings.broker
         self.upstream_tls, self.upstream_host = settings.upstream_tls, settings.upstream_host
-        self.limits = settings.limits
+        self.limits, self.internal = settings.limits, Internal(settings.internal_topic)
         self.header_timeout_s = settings.header_timeout_s
         self.held_bytes, self.unread_bytes = settings.held_bytes, settings.unread_bytes
         self.memory = shared(settings.memory_bytes, settings.door.connections_max, settings.held_bytes)

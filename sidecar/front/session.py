@@ -24,6 +24,7 @@ from sidecar.front.memory import Memory
 from sidecar.front.steady import Steady, steady_cache
 from sidecar.link.ports import Logger
 from sidecar.proxy.connection import Action, Answered, ClientConnection, Close, Got, ToClient, ToUpstream
+from sidecar.proxy.internal import Internal
 from sidecar.wire.frames import Limits
 
 PAUSES = ("upstream", "unread", "in_flight", "held", "memory", "rate")
@@ -43,6 +44,8 @@ class Desk(Protocol):
     def upstream_host(self) -> str: ...
     @property
     def limits(self) -> Limits: ...
+    @property
+    def internal(self) -> Internal: ...
     @property
     def header_timeout_s(self) -> float: ...
     @property
@@ -103,7 +106,7 @@ class _Upstream(asyncio.Protocol):
 class Session(asyncio.Protocol):
     def __init__(self, front: Desk) -> None:
         self.front = front
-        self.conn = ClientConnection(front.limits)
+        self.conn = ClientConnection(front.limits, front.internal)
         self.number = 0
         """The front counts them."""
         self.host = ""

@@ -91,6 +91,7 @@ def front_settings(
         upstream_tls=upstream_tls,
         upstream_host=split(s.broker)[0],
         own=own_names(s, own_principal),
+        internal_topic=s.state.topic,
         own_principals=frozenset() if s.bootstrap else frozenset(filter(None, [own_principal])),
     )
 

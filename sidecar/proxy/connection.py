@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
 from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api, ApiSpec
 from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
@@ -88,10 +89,11 @@ take 64 KiB at most."""
 class _Slot:
     """A request in `order`. Only a request that the sidecar handles gets its `reply` here."""
 
-    __slots__ = ("reply",)
+    __slots__ = ("marker", "reply")
 
-    def __init__(self) -> None:
+    def __init__(self, marker: Marker | None = None) -> None:
         self.reply: bytes | None = None
+        self.marker = marker  # it changes a passed answer on its way
 
 
 class _Token(_Slot):
@@ -101,8 +103,9 @@ class _Token(_Slot):
 
 
 class ClientConnection:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, internal: Internal = NOT_SHOWN) -> None:
         self._limits = limits
+        self._internal = internal
         self._left = limits.turn_requests
         """So many requests may still be looked at in this turn."""
         self._in_flight_max = limits.in_flight
@@ -233,7 +236,7 @@ class ClientConnection:
             self._left -= 1
             self.requests += 1
             if not silent:
-                slot = _Slot()
+                slot = _Slot(self._internal.marker(api_key, version) if api_key in TELL_OF_TOPICS else None)
                 self._order.append(slot)
                 self._upstream.append(slot)
             pos = min(whole, end)
@@ -371,14 +374,10 @@ class ClientConnection:
     def from_upstream(self, data: bytes) -> list[Action]:
         if self.closed:
             return []
-        if self._broker_pass and not self._broker_rest:
-            if len(data) < self._broker_pass:
-                self._broker_pass -= len(data)
-                return [ToClient(data)]
-            if len(data) == self._broker_pass:
-                self._broker_pass = 0
-                self._order.popleft()
-                return self._unblocked([ToClient(data), *self._flush()])
+        if self._broker_pass and not self._broker_rest and len(data) <= self._broker_pass:
+            self._broker_pass -= len(data)
+            passed = self._passed(data)
+            return passed if self._broker_pass else self._unblocked(passed)
         if not self._broker_rest:
             self._broker_rest = data
         else:
@@ -399,11 +398,8 @@ class ClientConnection:
         buf, pos, end = self._broker_rest, 0, len(self._broker_rest)
         if self._broker_pass:
             pos = min(self._broker_pass, end)
-            out.append(ToClient(bytes(buf[:pos])))
             self._broker_pass -= pos
-            if self._broker_pass == 0:
-                self._order.popleft()
-                out += self._flush()
+            out += self._passed(bytes(buf[:pos]))
         while end - pos >= 4 and not self._broker_pass:
             if not self._upstream:
                 if self._exchange is None or self._order:
@@ -429,16 +425,25 @@ class ClientConnection:
             assert self._order[0] is first, "a passed response is due only when all before it are answered"
             self._upstream.popleft()
             if whole <= end:
-                out.append(ToClient(bytes(buf[pos:whole])))
+                out += self._passed(bytes(buf[pos:whole]))
                 pos = whole
-                self._order.popleft()
-                out += self._flush()
             else:
-                out.append(ToClient(bytes(buf[pos:])))
                 self._broker_pass = whole - end
+                out += self._passed(bytes(buf[pos:]))
                 pos = end
         self._broker_rest = buf[pos:] if pos else buf
         return out
+
+    def _passed(self, data: bytes) -> list[Action]:
+        """Part of the answer to the head of `order`; `_broker_pass` says how much of it is still to come. Behind its
+        end come the replies that have waited for it."""
+        marker, last = self._order[0].marker, not self._broker_pass
+        if marker is not None:
+            data = marker.take(data, last)
+        if last:
+            self._order.popleft()
+        out: list[Action] = [ToClient(data)] if data else []
+        return [*out, *self._flush()] if last else out
 
     # ---- answers ------------------------------------------------------------------------------------------
     def answer(self, token: int, frame: bytes) -> list[Action]:

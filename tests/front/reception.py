@@ -10,6 +10,7 @@ from typing import Any
 from sidecar.front.memory import Memory
 from sidecar.front.session import PAUSES, Session, _Upstream
 from sidecar.proxy.connection import Close, Got
+from sidecar.proxy.internal import NOT_SHOWN
 from sidecar.wire.frames import Limits, request_frame
 from tests.inprocess import clock
 from tests.inprocess.house import Lines, turns
@@ -38,6 +39,7 @@ class Reception:
         self.upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
         self.upstream_host = ""
         self.limits = Limits(10_000_000, 1_000_000, in_flight=4, turn_requests=8)
+        self.internal = NOT_SHOWN
         self.header_timeout_s = 0.02
         self.held_bytes, self.unread_bytes = 65_536, 1 << 20
         self.memory = Memory(0, 65_536)

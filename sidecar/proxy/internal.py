@@ -1,0 +1,76 @@
+"""Shows the state topic to clients as internal: one bit in the answers to Metadata and DescribeTopicPartitions.
+
+Clients leave internal topics out of what their patterns match. The answers pass as they come, in pieces of any size, so
+nothing is decoded: in each topic's entry the flag stands at a fixed distance behind the name, and a name is known by
+its length and its bytes. An answer that does not tell of the topic costs one search.
+"""
+
+from __future__ import annotations
+
+from sidecar.wire.apis import Api
+from sidecar.wire.primitives import put_uvarint
+
+TELL_OF_TOPICS = (Api.METADATA, Api.DESCRIBE_TOPIC_PARTITIONS)
+TOPIC_ID_BYTES = 16
+METADATA_FLAG_SINCE, METADATA_FLEXIBLE_SINCE, METADATA_ID_SINCE = 1, 9, 10
+
+
+class Marker:
+    """Of one answer, as it passes."""
+
+    __slots__ = ("_behind", "_held", "_name")
+
+    def __init__(self, name: bytes, behind: int) -> None:
+        """`name` with its length; `behind`: bytes between it and the flag."""
+        self._name = name
+        self._behind = behind
+        self._held = b""
+
+    def take(self, data: bytes, last: bool) -> bytes:
+        """What may leave of what has come. What could be the begin of an entry is held until more comes."""
+        if self._held:
+            data = self._held + data
+            self._held = b""
+        name, behind = self._name, self._behind
+        at = data.find(name)
+        if at >= 0:
+            data = self._mark(data, at)
+        keep = 0 if last else min(len(data), len(name) + behind)
+        if keep:
+            self._held = data[-keep:]
+            return data[:-keep]
+        return data
+
+    def _mark(self, data: bytes, at: int) -> bytes:
+        changed = bytearray(data)
+        while at >= 0:
+            flag = at + len(self._name) + self._behind
+            if flag < len(changed) and changed[flag] == 0:
+                changed[flag] = 1
+            at = data.find(self._name, at + 1)
+        return bytes(changed)
+
+
+class Internal:
+    """`topic`: which one is shown as internal; "": none."""
+
+    def __init__(self, topic: str) -> None:
+        raw = topic.encode()
+        compact = bytearray()
+        put_uvarint(compact, len(raw) + 1)
+        self._compact, self._plain = bytes(compact) + raw, len(raw).to_bytes(2, "big") + raw
+        self._shown = bool(raw)
+
+    def marker(self, api_key: int, version: int) -> Marker | None:
+        """For the answer to this request; None: nothing is to be changed."""
+        if not self._shown:
+            return None
+        if api_key == Api.DESCRIBE_TOPIC_PARTITIONS:
+            return Marker(self._compact, TOPIC_ID_BYTES)
+        if api_key != Api.METADATA or version < METADATA_FLAG_SINCE:
+            return None
+        name = self._compact if version >= METADATA_FLEXIBLE_SINCE else self._plain
+        return Marker(name, TOPIC_ID_BYTES if version >= METADATA_ID_SINCE else 0)
+
+
+NOT_SHOWN = Internal("")
