@@ -40,8 +40,10 @@ def acls(
     topic: Annotated[str, typer.Option(help="The setting state.topic.")] = "__group_state",
     owners_group: Annotated[str, typer.Option(help="The setting ownership.group.")] = "__group_state_owners",
 ) -> None:
-    """Print the kafka-acls commands for sidecars or the audit, each with its reason. Nothing is changed by this."""
-    from sidecar.process.rights import Scope, commands, rights_of, rights_of_the_audit, seen_by_clients
+    """Print the kafka-acls commands for sidecars or the audit, each with its reason. Nothing is changed by this.
+
+    Those at the end list who else may do what only sidecars should; `sidecar doctor` says which of that matters."""
+    from sidecar.process.rights import Scope, commands, rights_of, rights_of_the_audit, seen_by_clients, who_else
 
     if ":" not in principal:
         raise Failed(Code.USAGE, f"{principal!r} is no principal.", f"Write --principal User:{principal}.")
@@ -55,3 +57,6 @@ def acls(
         rights = rights_of(topic, owners_group, Scope(groups or (), topics or (), not beside_only))
     for line in commands(rights, principal, bootstrap, command_config):
         echo(line)
+    if not for_audit and not for_clients_listener:
+        for line in who_else(topic, owners_group, bootstrap, command_config):
+            echo(line)

@@ -129,3 +129,18 @@ def commands(rights: Sequence[Right], principal: str, bootstrap: str, command_co
         words += ["--resource-pattern-type", "prefixed"] if r.prefixed else []
         yield f"# {r.why}"
         yield shlex.join(words)
+
+
+def who_else(topic: str, owners_group: str, bootstrap: str, command_config: str = "") -> Iterator[str]:
+    """Commands that list the ACLs of what is the sidecars' alone, those of patterns and of * among them."""
+    resources = (
+        ("group", owners_group, "nobody else may Read, Delete or AlterConfigs the sidecars' own group"),
+        ("topic", topic, "nobody else may Write, Delete, Alter or AlterConfigs the state topic"),
+        ("transactional-id", f"{topic}-0", "nobody else may Write a transactional id of the state; one stands for all"),
+    )
+    for kind, name, why in resources:
+        words = ["kafka-acls.sh", "--bootstrap-server", bootstrap]
+        words += ["--command-config", command_config] if command_config else []
+        words += ["--list", f"--{kind}", name, "--resource-pattern-type", "match"]
+        yield f"# {why}: this lists who may"
+        yield shlex.join(words)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from sidecar.cli.doctor import checks as c
+from sidecar.cli.doctor import others as o
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
 from sidecar.cli.doctor.needs import NEEDS, Need, missing
 from sidecar.cli.doctor.refused import refused
 from sidecar.process.rights import Scope, commands, rights_of
 
-STATE = "__group_state"
+STATE, OWNERS = "__group_state", "__group_state_owners"
 WHY = Unknown("not told")
 CONFIGS = {
     "cleanup.policy": "compact",
@@ -89,7 +90,7 @@ def test_a_healthy_cluster_has_nothing_to_find() -> None:
 
 
 def test_where_nothing_is_known_nothing_is_judged() -> None:
-    nothing = Facts(STATE, WHY, WHY, WHY, WHY, [], WHY, WHY)
+    nothing = Facts(STATE, WHY, WHY, WHY, WHY, [], WHY, WHY, readers=WHY)
     assert {x.status for x in c.examine(nothing)} == {Status.UNKNOWN}
 
 
@@ -230,6 +231,42 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
         Status.OK,
         "Only User:s",
     ),
+    (o.others_rights, with_(rights=WHY), Status.UNKNOWN, "not told"),
+    (o.others_rights, with_(rights=Rights(enforced=False)), Status.OK, "no authorizer"),
+    (o.others_rights, with_(rights=Rights(True)), Status.UNKNOWN, "Nobody said who"),
+    (o.others_rights, acls(*enough()), Status.OK, "Only User:s, and super users, may touch"),
+    (o.others_rights, acls(*enough(), grant("group", "*", "Read", who="User:x")), Status.WARN, "User:x may join and"),
+    (
+        o.others_rights,
+        acls(grant("group", "__", "All", prefixed=True, who="User:x")),
+        Status.WARN,
+        "may delete",
+    ),
+    (o.others_rights, acls(grant("group", "billing", "Read", who="User:x")), Status.OK, "Only User:s"),
+    (o.others_rights, acls(grant("group", "*", "Describe", who="User:x")), Status.OK, "Only User:s"),
+    (o.others_rights, acls(grant("group", "*", "Read", who="User:root")), Status.OK, "Only User:s"),
+    (
+        o.others_rights,
+        acls(grant("group", "*", "Read", who="User:x"), grant("group", OWNERS, "Read", False, who="User:x")),
+        Status.OK,
+        "Only User:s",
+    ),
+    (
+        o.others_rights,
+        acls(grant("transactional-id", "__", "Write", prefixed=True, who="User:x")),
+        Status.WARN,
+        "User:x may shut sidecars out",
+    ),
+    (
+        o.others_rights,
+        acls(grant("topic", "*", "AlterConfigs", who="User:x")),
+        Status.WARN,
+        "set the state",
+    ),
+    (o.others_rights, acls(open=True), Status.WARN, "everybody may join and disturb"),
+    (o.readers, with_(readers=()), Status.OK, "No member of a group reads"),
+    (o.readers, with_(readers=("sink", "mirror")), Status.WARN, "Members of sink, mirror are assigned"),
+    (o.readers, with_(readers=WHY), Status.UNKNOWN, "not told"),
     (c.foreign_writers, acls(open=True), Status.WARN, "everybody may write to it"),
     (c.foreign_writers, acls(*enough(), open=True), Status.OK, "Only User:s"),
     (c.foreign_writers, with_(rights=Rights(True)), Status.UNKNOWN, "Nobody said who"),
@@ -351,3 +388,15 @@ def test_what_brokers_refuse_stands_first_with_when_and_what_to_do() -> None:
     assert "sidecar 1: authentication: h1:9094: the broker refuses" in first.finding and "7 times" in first.finding
     over = c.examine(with_(sidecars=[replace(side(1), last_denial=DENIAL)]))[0]
     assert over.status is Status.OK and "which is over" in over.finding
+
+
+def test_what_others_may_do_is_denied_to_each_by_name() -> None:
+    facts = acls(*(grant("group", "*", "Read", who=f"User:{n}") for n in "abcdefg"))
+    facts.bootstrap = "h1:9092"
+    remedy = o.others_rights(facts).remedy.splitlines()
+    assert remedy[1] == (
+        f"kafka-acls.sh --bootstrap-server h1:9092 --add --deny-principal User:a --operation Read --group {OWNERS}"
+    )
+    assert len(remedy) == 7 and remedy[-1] == "2 more are to be denied"
+    txn = o.others_rights(acls(grant("transactional-id", "*", "All", who="User:x"))).remedy.splitlines()
+    assert txn[1].endswith(f"--operation Write --transactional-id {STATE}- --resource-pattern-type prefixed")

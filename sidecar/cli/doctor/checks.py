@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
-from sidecar.cli.doctor.needs import NEEDS, acls, covers, missing, writers
+from sidecar.cli.doctor.needs import NEEDS, Need, acls, covers, holders, missing
+from sidecar.cli.doctor.others import others_rights, readers
 from sidecar.cli.doctor.refused import refused
 from sidecar.coordinator.state_topic import MIN_ISR, POLICY, UNCLEAN, faults
 from sidecar.process.rights import Right, commands
@@ -360,7 +361,7 @@ def foreign_writers(f: Facts) -> Check:
         return Check(name, Status.WARN, finding, "Give Write of it to the sidecars: sidecar acls --principal User:NAME")
     if not r.principal:
         return Check(name, Status.UNKNOWN, "Nobody said who the sidecars are.", "Name them: --principal User:NAME.")
-    others = writers(f.state_topic, r)
+    others = holders(Need("topic", f.state_topic, "Write"), r)
     if others:
         finding = f"{_list(others)} may write to {f.state_topic} as well: whoever may can decide who owns what."
         remedy = f"Look at their ACLs (kafka-acls.sh --bootstrap-server {f.bootstrap} --list --topic {f.state_topic}; "
@@ -385,6 +386,8 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     clocks,
     rights,
     foreign_writers,
+    others_rights,
+    readers,
 )
 
 

@@ -57,6 +57,7 @@ PROBE = "sidecar-doctor"
 KINDS = {2: "topic", 3: "group", 4: "cluster", 5: "transactional-id"}
 """ResourceType of Kafka's protocol; confluent-kafka calls the fourth one BROKER."""
 ACLS_S = 10.0
+GROUPS_AT_ONCE = 100
 
 
 def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About | Unknown], principal: str) -> Facts:
@@ -65,6 +66,7 @@ def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About 
     facts = client.ask(bootstrap, cf.DESK, lambda cluster: _brokers(cluster, topic))
     facts.sidecars, facts.bootstrap = list(sidecars), bootstrap
     facts.rights = rights(client, bootstrap, principal, facts)
+    facts.readers = readers_of(client, bootstrap, topic)
     return facts
 
 
@@ -208,3 +210,24 @@ def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
         )
         for a in found
     )
+
+
+def readers_of(client: Client, bootstrap: str, topic: str) -> tuple[str, ...] | Unknown:
+    """Groups of which a member is assigned partitions of this topic now, as far as they can be described."""
+    from confluent_kafka import KafkaException
+
+    admin = client.admin(bootstrap, cf.DESK)
+    found = []
+    try:
+        listed = admin.list_consumer_groups(request_timeout=ACLS_S).result()
+        ids = sorted(g.group_id for g in listed.valid)
+        for at in range(0, len(ids), GROUPS_AT_ONCE):
+            asked = admin.describe_consumer_groups(ids[at : at + GROUPS_AT_ONCE], request_timeout=ACLS_S)
+            for group_id, future in asked.items():
+                group = None if future.exception() is not None else future.result()
+                held = (m.assignment for m in group.members if m.assignment is not None) if group is not None else ()
+                if any(p.topic == topic for a in held for p in a.topic_partitions):
+                    found.append(group_id)
+    except KafkaException as exc:
+        return Unknown(f"groups cannot be listed: {exc.args[0].str()}")
+    return tuple(found)

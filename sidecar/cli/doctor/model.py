@@ -104,7 +104,7 @@ class Rights:
 class Facts:
     """`brokers`: settings of each broker by node id; `sidecars`: those whose admin address was given; `stored`: the
     patterns of groups in the state topic, which count instead of the sidecars' own; `bootstrap`: for the commands that
-    remedies print."""
+    remedies print; `readers`: groups of which a member is assigned partitions of the state topic."""
 
     state_topic: str
     nodes: list[Node] | Unknown = field(default_factory=list)
@@ -116,6 +116,7 @@ class Facts:
     rights: Rights | Unknown = field(default_factory=lambda: Rights(enforced=False))
     bootstrap: str = "HOST:PORT"
     scope: Scope = ALL
+    readers: tuple[str, ...] | Unknown = ()
 
     def setting(self, name: str, otherwise: Any) -> Any:
         """Of the sidecars, the first that tells; else the default."""

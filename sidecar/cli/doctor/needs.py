@@ -57,9 +57,8 @@ def acls(lacking: Sequence[Need], topic: str, owners_group: str, scope: Scope = 
     return found
 
 
-def writers(topic: str, rights: Rights) -> list[str]:
-    """Who may write to this topic, from anywhere or from some host, but for super users and the sidecars."""
-    need = Need("topic", topic, "Write")
+def holders(need: Need, rights: Rights) -> list[str]:
+    """Principals that may do this, from anywhere or from some host, but for super users and the sidecars."""
     known = {rights.principal, *rights.super_users}
     found = []
     for who in sorted({g.principal for g in rights.grants if g.allow} - known):

@@ -1,0 +1,88 @@
+"""Checks of what is the sidecars' alone: who else has rights there, and which groups read their records."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from sidecar.cli.doctor.model import Check, Facts, Rights, Status, Unknown
+from sidecar.cli.doctor.needs import Need, covers, holders
+
+OWNERS_GROUP = "__group_state_owners"
+OPTIONS = {"group": "--group", "topic": "--topic", "transactional-id": "--transactional-id"}
+SHOWN = 5
+"""So many principals, and so many commands, are shown."""
+
+
+def harmful(topic: str, owners_group: str) -> tuple[tuple[Need, str], ...]:
+    """What nobody but the sidecars should be able to do, and what comes of it. Write of the state topic, which is worse
+    than all of these, has a check of its own. Where nothing is asked by name, a partition stands for all of them."""
+    return (
+        (
+            Need("group", owners_group, "Read"),
+            "join and disturb the sidecars' own group at a broker",
+        ),
+        (Need("group", owners_group, "Delete"), "delete the sidecars' own group"),
+        (Need("group", owners_group, "AlterConfigs"), "change the settings of the sidecars' own group"),
+        (Need("transactional-id", f"{topic}-0", "Write"), "shut sidecars out of what they own"),
+        (Need("topic", topic, "Delete"), "delete the state topic, or its records"),
+        (Need("topic", topic, "Alter"), "add partitions to the state topic"),
+        (Need("topic", topic, "AlterConfigs"), "set the state topic to lose records"),
+    )
+
+
+def others_rights(f: Facts) -> Check:
+    name, r = "rights of others", f.rights
+    if isinstance(r, Unknown):
+        return Check(name, Status.UNKNOWN, r.why, "DESCRIBE of the cluster is needed to read ACLs.")
+    if not r.enforced:
+        finding = "The brokers have no authorizer: everybody may do everything, also in the sidecars' own group."
+        return Check(name, Status.OK, finding)
+    if not r.principal:
+        return Check(name, Status.UNKNOWN, "Nobody said who the sidecars are.", "Name them: --principal User:NAME.")
+    found = [(need, why, who) for need, why in harmful(f.state_topic, _group(f)) if (who := _who(need, r))]
+    if not found:
+        return Check(name, Status.OK, f"Only {r.principal}, and super users, may touch what is the sidecars'.")
+    told = (f"{_some(who)} may {why} ({need.text()})" for need, why, who in found)
+    return Check(name, Status.WARN, "; ".join(told) + ".", "\n".join(_remedy(f, found)))
+
+
+def _group(f: Facts) -> str:
+    return str(f.setting("ownership.group", OWNERS_GROUP))
+
+
+def _who(need: Need, r: Rights) -> list[str]:
+    if r.open and not any(g.kind == need.kind and covers(g, need.name) for g in r.grants):
+        return ["everybody"]
+    return holders(need, r)
+
+
+def _some(who: list[str]) -> str:
+    more = len(who) - SHOWN
+    return ", ".join(who[:SHOWN]) + (f" and {more} others" if more > 0 else "")
+
+
+def _remedy(f: Facts, found: list[tuple[Need, str, list[str]]]) -> Iterator[str]:
+    yield "Take these rights away, or deny them where they come from a pattern or *, to each principal by its name:"
+    asked = [(need, who) for need, _, whos in found for who in whos if who not in ("everybody", "User:*")]
+    for need, who in asked[:SHOWN]:
+        name = [f"{f.state_topic}-", "--resource-pattern-type", "prefixed"]
+        words = ["kafka-acls.sh", "--bootstrap-server", f.bootstrap, "--add", "--deny-principal", who]
+        words += ["--operation", need.operation, OPTIONS[need.kind]]
+        yield shlex.join(words + (name if need.kind == "transactional-id" else [need.name]))
+    if len(asked) > SHOWN:
+        yield f"{len(asked) - SHOWN} more are to be denied"
+    if any(who in ("everybody", "User:*") for _, _, whos in found for who in whos):
+        yield "What everybody may do cannot be denied to all but the sidecars: grant it to those that need it instead."
+
+
+def readers(f: Facts) -> Check:
+    """A group that reads everything reads the state topic, too, unless its client leaves internal topics out."""
+    name = "readers of the state topic"
+    if isinstance(f.readers, Unknown):
+        return Check(name, Status.UNKNOWN, f.readers.why, "DESCRIBE of the groups and of the topic is needed.")
+    if f.readers:
+        finding = f"Members of {_some(list(f.readers))} are assigned partitions of {f.state_topic}."
+        remedy = "Leave it out of their patterns, or take Read of it from their users: it tells who is in every group. "
+        return Check(name, Status.WARN, finding, remedy + "The audit reads it without a group.")
+    return Check(name, Status.OK, f"No member of a group reads {f.state_topic}.")
