@@ -102,7 +102,8 @@ def call_of(api: Api, request: Any, version: int, managing: bool) -> Call:
     if api not in READ_THEIR_HEADER:
         told, pos = header_end(frame, pos, flexible(api, version))
     scope = Scope(1, lambda g: g == GROUP or (managing and g == "g"), managing, 10_000, lambda: "new", own=OWN)
-    view = View(owners=(1,), leaders=(2,), brokers={1: ("b1", 1), 2: ("b2", 2)})
+    keeper = 2 if managing else 1
+    view = View(owners=(1,), leaders=(keeper,), brokers={1: ("b1", 1), 2: ("b2", 2)})
     return Call(scope, Client("h"), view, api, version, 7, frame, pos, told, 1_000)
 
 

@@ -260,7 +260,8 @@ def test_an_older_version_counts_by_its_word_while_its_node_has_no_record() -> N
         await one.records.claim(7, epoch=2)
         await joined_by(one, old(2))
         assert one.owners == BOTH, "its last claim is an hour old at most"
-        await joined_by(one, old(1))
+        await one.records.claim(1, epoch=3)
+        await joined_by(one, SAYS)
         assert one.owners == BOTH and one.assigned[-1].members[1][0] == "member-1", "node 1 has been upgraded"
         assert one.ownership.double == ""
 
