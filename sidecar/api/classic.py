@@ -164,6 +164,9 @@ def sync_group(call: Call) -> Handler:
     event = SyncGroup(group_id, member_id, instance_id, generation, protocol_type, protocol_name, assignments)
     reply = yield Coordinate(event)
     assert isinstance(reply, SyncReply)
+    if reply.code == Code.COORDINATOR_LOAD_IN_PROGRESS:
+        # Java's consumer ends by that code here. It joins again by this one, as brokers up to 3.9 had it.
+        reply = SyncReply(Code.REBALANCE_IN_PROGRESS)
     return _synced(reply, call.version)
 
 

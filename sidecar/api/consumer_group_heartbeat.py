@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, packed
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Want, packed, upstream
 from sidecar.api.one_name import left_to_the_broker, taken_at_the_broker
+from sidecar.core.consumer.checks import unknown_member
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.errors import TEXT, Code, fitting
 from sidecar.native import unpack
@@ -22,6 +23,9 @@ LAYOUTS = ("ntssiSSiaSpt", "ntssiSSiaSSpt")
 """Of the request by version, header included, as native/wire_twin.py spells it."""
 REPLY, REPLY_ASSIGNED = "ihSSiibt", "ihSSiibptt"
 """Of the response, without and with an assignment."""
+CODE = slice(4, 6)
+"""Of the body of a response, where the error code is."""
+GROUP_ID_NOT_FOUND = Code.GROUP_ID_NOT_FOUND.to_bytes(2, "big")
 
 
 def consumer_group_heartbeat(call: Call) -> Handler:
@@ -33,8 +37,7 @@ def consumer_group_heartbeat(call: Call) -> Handler:
         if code != Code.NONE:
             return _error(code)
     if not call.scope.managed(group_id):
-        theirs = call.client.broker_versions
-        return FORWARD if theirs is None or call.api_key in theirs else _error(Code.UNSUPPORTED_VERSION)
+        return (yield from _at_the_broker(call, event))
     refused = access.kept_read(call, group_id)
     if refused is None:
         refused = yield from access.refused_read(call, group_id)
@@ -47,6 +50,24 @@ def consumer_group_heartbeat(call: Call) -> Handler:
     reply = yield Coordinate(event)
     assert isinstance(reply, HeartbeatReply)
     return to_body(reply)
+
+
+def _at_the_broker(call: Call, event: ConsumerHeartbeat) -> Handler:
+    """The group is the broker's. A member that was silent while its group went there is none at the broker, where there
+    may be no such group, or no consumer groups at all. What a broker answers then ends its client; UNKNOWN_MEMBER_ID
+    makes it join, and whoever joins gets the broker's answer."""
+    theirs = call.client.broker_versions
+    if theirs is not None and call.api_key not in theirs:
+        return _error(Code.UNSUPPORTED_VERSION) if event.member_epoch == 0 else to_body(_not_a_member(event))
+    if event.member_epoch == 0 or not call.scope.managing:
+        return FORWARD
+    body = yield from upstream(call)
+    return to_body(_not_a_member(event)) if body[CODE] == GROUP_ID_NOT_FOUND else body
+
+
+def _not_a_member(event: ConsumerHeartbeat) -> HeartbeatReply:
+    refused = unknown_member(event.member_id, event.group_id)
+    return HeartbeatReply(refused.code, refused.message)
 
 
 def to_event(call: Call) -> Generator[Want, Any, ConsumerHeartbeat]:

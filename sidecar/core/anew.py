@@ -5,9 +5,6 @@ with their next heartbeat, sync or commit. If the first of them that comes back 
 would have two owners until then. So nobody joins for a while, and whoever asks is told COORDINATOR_LOAD_IN_PROGRESS,
 after which clients ask again. This time counts from each takeover, as only then can members be told anything; and it
 counts for takeovers in the first minute or so of the process only, as by then every sidecar has begun anew.
-
-A group that is not there cannot be told from one that was lost. Kafka's answer to a member of such a group,
-GROUP_ID_NOT_FOUND, ends consumers for good; UNKNOWN_MEMBER_ID makes them join again.
 """
 
 from __future__ import annotations
@@ -16,8 +13,6 @@ from dataclasses import dataclass
 
 from sidecar.core.errors import TEXT, Code, CoordinatorError
 from sidecar.core.events import Event
-
-LOST = "The state of group {} was lost with the topic that held it: its members have to join again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +28,7 @@ class Anew:
         return now_ms + self.quarantine_ms if now_ms < self.until_ms else 0
 
 
-def check_anew(event: Event, there: bool, closed: bool) -> None:
-    """Raises what the request is refused with. `there`: its group is known; `closed`: nobody may join yet."""
-    if closed and event.joins():
+def check_closed(event: Event) -> None:
+    """Raises what the request is refused with while nobody may join."""
+    if event.joins():
         raise CoordinatorError(Code.COORDINATOR_LOAD_IN_PROGRESS, TEXT[Code.COORDINATOR_LOAD_IN_PROGRESS])
-    if not there and event.as_member():
-        raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, LOST.format(event.group_id))

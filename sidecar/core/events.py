@@ -41,10 +41,6 @@ class Event(Struct, tag=True, gc=False):
         """Whoever sent it is no member, and would become one."""
         return False
 
-    def as_member(self) -> bool:
-        """Whoever sent it takes itself for a member, and goes on as one unless it is told otherwise."""
-        return False
-
     def largest_bytes(self) -> int:
         """About how much of the request goes into a single record, where that may be much."""
         return 0

@@ -57,9 +57,6 @@ class CommitCheck(Event):
     asked_ms: int = 0
     """When it came to the coordinator (monotonic), who fills it in."""
 
-    def as_member(self) -> bool:
-        return self.member_epoch >= 0
-
 
 class FetchCheck(Event):
     """May this member fetch offsets? (OffsetFetch v9 and newer)."""
@@ -77,7 +74,7 @@ def commit_to_nobody(turn: Turn, c: CommitCheck, token: int) -> None:
     if c.member_epoch < 0:
         code = Code.NONE
     elif c.version >= 9 and not c.transactional:
-        code = Code.GROUP_ID_NOT_FOUND
+        code = Code.UNKNOWN_MEMBER_ID
     else:
         code = Code.ILLEGAL_GENERATION
     turn.reply(token, CheckReply(code))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from sidecar.core.anew import check_anew
+from sidecar.core.anew import check_closed
 from sidecar.core.effects import Effects
 from sidecar.core.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.events import Answer, DeleteGroup, Event, Listed, Standing, StandingReply
@@ -44,7 +44,6 @@ class Shard:
         have waited for its records."""
         self._waits_ms = waits_ms
         self._closed_until_ms = closed_until_ms
-        self._anew_until_ms = max(closed_until_ms, ports.anew.until_ms)
         self.registry = registry
         self.groups: dict[str, Group] = {}
         self.soft: dict[str, Soft] = {}
@@ -81,8 +80,8 @@ class Shard:
                 raise CoordinatorError(Code.UNKNOWN_SERVER_ERROR, TOO_LARGE.format(turn.ports.record_bytes))
             by_kind = self._handlers[type(event)]
             group = self.groups.get(event.group_id)
-            if now.mono_ms < self._anew_until_ms:
-                check_anew(event, group is not None, now.mono_ms < self._closed_until_ms)
+            if now.mono_ms < self._closed_until_ms:
+                check_closed(event)
             handler = by_kind[NOBODY] if group is None else by_kind.get(group.kind) or by_kind[NOBODY]
             handler(turn, event, token)
         except CoordinatorError as exc:

@@ -152,6 +152,14 @@ def test_a_sync_that_is_refused(version: int) -> None:
     Play(Api.SYNC_GROUP, SYNC, version).may_not_read("g").answers(sy.SyncGroupResponse(error_code=DENIED))
 
 
+@pytest.mark.parametrize("version", versions(Api.SYNC_GROUP))
+def test_while_the_coordinator_loads_members_join_again(version: int) -> None:
+    """To Java's consumer COORDINATOR_LOAD_IN_PROGRESS is an unexpected error in SyncGroup, and it ends."""
+    play = Play(Api.SYNC_GROUP, SYNC, version).may_read("g").coordinates(syncing(version))
+    play.coordinator(SyncReply(Code.COORDINATOR_LOAD_IN_PROGRESS, "loading"))
+    play.answers(sy.SyncGroupResponse(error_code=Code.REBALANCE_IN_PROGRESS))
+
+
 @pytest.mark.parametrize(("protocol_type", "name"), [(None, "range"), ("consumer", None), (None, None)])
 def test_v5_must_name_the_protocol(protocol_type: str | None, name: str | None) -> None:
     """KIP-559. The broker says so whatever the rights are, but to nobody who has not authenticated."""

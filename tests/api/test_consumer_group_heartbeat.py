@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sidecar.api.call import Client
@@ -118,8 +120,31 @@ def test_a_group_of_a_broker_without_the_protocol() -> None:
     beat(theirs, client=Client()).whose("theirs").forwards()
 
 
+OF_THEIRS = ch.ConsumerGroupHeartbeatRequest("theirs", "m", 4)
+NO_MEMBER = answer(Code.UNKNOWN_MEMBER_ID, "Member m is not a member of group theirs.")
+
+
+def test_a_member_that_was_silent_while_its_group_went_to_the_broker_joins_there() -> None:
+    """Symptom: the broker knows no such group, GROUP_ID_NOT_FOUND, and librdkafka's consumers end for good."""
+    unknown = answer(Code.GROUP_ID_NOT_FOUND, "Consumer group theirs not found.")
+    beat(OF_THEIRS).asks().broker(unknown).answers(NO_MEMBER)
+    well = ch.ConsumerGroupHeartbeatResponse(0, 0, None, "m", 4, 5_000, ch.Assignment([]))
+    for said in (well, answer(Code.FENCED_MEMBER_EPOCH, "old"), answer(Code.NOT_COORDINATOR)):
+        beat(OF_THEIRS).asks().broker(said).answers(said)
+    gone = replace(OF_THEIRS, member_epoch=-1)
+    beat(gone).asks().broker(unknown).answers(NO_MEMBER)
+
+
+def test_nor_does_a_broker_without_the_protocol_end_it() -> None:
+    beat(OF_THEIRS, client=Client(broker_versions={18: (0, 3)})).answers(NO_MEMBER)
+
+
+def test_a_sidecar_that_manages_nothing_passes_it_as_it_is() -> None:
+    Play(Api.CONSUMER_GROUP_HEARTBEAT, OF_THEIRS, 1, managed=()).forwards()
+
+
 def test_only_a_join_waits_for_the_word_whose_the_group_is() -> None:
-    beat(ch.ConsumerGroupHeartbeatRequest("theirs", "m", 1)).forwards()
+    beat(OF_THEIRS).asks().broker(answer(Code.NONE)).answers(answer(Code.NONE))
     join = ch.ConsumerGroupHeartbeatRequest("theirs", "m", 0)
     code = Code.COORDINATOR_NOT_AVAILABLE
     beat(join).whose("theirs", code).may_read("theirs").answers(answer(code, TEXT[code]))

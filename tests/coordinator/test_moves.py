@@ -144,6 +144,23 @@ def test_a_group_that_nobody_is_in_is_asked_for_once(monkeypatch: pytest.MonkeyP
     run(test)
 
 
+def test_a_member_that_the_broker_has_removed_before_its_group_came_joins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Symptom: GROUP_ID_NOT_FOUND, and librdkafka's consumers of a group that came while they were silent are dead."""
+    Broker(monkeypatch, Native(native.NOBODY))
+
+    async def test(house: House) -> None:
+        client = await house.client()
+        for epoch in (7, -1):
+            assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.UNKNOWN_MEMBER_ID
+        done = await client.ask(commit("g", "m1", 7, "orders", {0: 5}), 9)
+        assert done.topics[0].partitions[0].error_code == Code.UNKNOWN_MEMBER_ID
+        assert (await client.ask(join("g", "m1"), 1)).error_code == Code.NONE
+
+    run(test)
+
+
 def test_a_group_that_is_not_stable_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
 

@@ -111,7 +111,7 @@ def test_offset_commit_is_fenced_by_epoch() -> None:
     world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
     world.topics(topic(1, "t", 4))
     assert commit(world, "", -1) == (0, 0), "a simple commit to a group without members"
-    assert commit(world, "m", 3)[0] == Code.GROUP_ID_NOT_FOUND
+    assert commit(world, "m", 3)[0] == Code.UNKNOWN_MEMBER_ID
     assert commit(world, "m", 3, version=8)[0] == Code.ILLEGAL_GENERATION
     a, b = Client(world, "g", "a", ("t",)), Client(world, "g", "b", ("t",))
     a.heartbeat()

@@ -381,7 +381,7 @@ def test_an_event_that_a_kind_does_not_know_finds_no_group() -> None:
     assert s.ask(1, Close("m")) == Answer(Code.GROUP_ID_NOT_FOUND, "There is no such hall.")
     assert s.ask(2, Close("h")) == Answer()
     assert s.ask(3, CommitCheck("m", "", -1, None, 9, False, ())) == CheckReply()
-    assert s.ask(4, CommitCheck("m", "ann", 1, None, 9, False, ())) == CheckReply(Code.GROUP_ID_NOT_FOUND)
+    assert s.ask(4, CommitCheck("m", "ann", 1, None, 9, False, ())) == CheckReply(Code.UNKNOWN_MEMBER_ID)
     assert s.ask(5, FetchCheck("m", "ann", 1)) == CheckReply()
 
 

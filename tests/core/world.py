@@ -15,6 +15,7 @@ from sidecar.core.consumer.regexes import RegexResolved, ResolveRegex
 from sidecar.core.consumer.run import run
 from sidecar.core.consumer.target import AssignorDone, RunAssignor
 from sidecar.core.effects import Count, Effects, Log, Observe, Reply
+from sidecar.core.errors import Code
 from sidecar.core.events import NO_TOKEN, Answer, Event
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.records import Partitions, Record, Tombstone, key_of, single
@@ -22,6 +23,7 @@ from sidecar.core.regex import resolve
 from sidecar.core.shard import Shard
 from sidecar.core.topics import Topic
 from sidecar.core.turn import Computed, Now, Ports
+from tests.harness.endings import Endings
 
 
 def topic_id(n: int) -> bytes:
@@ -54,12 +56,18 @@ class World:
         self.running: list[RunAssignor] = []
         self.notes: list[Log | Count | Observe] = []
         """What went to the log and the metrics; whoever reads them takes them out."""
+        self.endings = Endings(self._alone)
 
     def empty(self, lease_ms: int = 0) -> Shard:
         config = Computed(lambda kind, group_id: self.classic if kind == CLASSIC else self.config)
         ports = Ports(self.assignors, config, lambda: self.asks_access)
         image = self.shard.image if hasattr(self, "shard") else None
         return Shard(REGISTRY, ports, image, self.now_ms + lease_ms if lease_ms else 0)
+
+    def _alone(self, event: Event) -> Code:
+        """How a coordinator answers this that knows nobody."""
+        replies = self.empty().handle(event, 1, self.now).replies
+        return replies[0].answer.code if replies else Code.NONE
 
     @property
     def now(self) -> Now:
@@ -72,6 +80,7 @@ class World:
     def request(self, event: Event) -> int:
         """The token under which the answer comes, now or later, in `replies`."""
         self.token += 1
+        self.endings.asked(self.token, event)
         self.apply(self.shard.handle(event, self.token, self.now))
         return self.token
 
@@ -122,11 +131,15 @@ class World:
         self.asked += [c for c in fx.background if isinstance(c, ResolveRegex)]
         self.running += [c for c in fx.background if isinstance(c, RunAssignor)]
         self.replies.update((r.token, r) for r in fx.replies)
+        for r in fx.replies:
+            self.endings.answered(r.token, r.answer)
+        self.endings.check()
         self.notes += fx.notes
 
     def lose(self) -> None:
         """The last event's records never reached the log: they go in one batch, or not at all."""
         del self.log[self.last :]
+        self.endings.lost()
 
     def group(self, group_id: str) -> ConsumerGroup:
         found = self.shard.groups[group_id]

@@ -26,7 +26,7 @@ from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import offset_delete as od
 from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import sync_group as sy
-from tests.differential.script import TOPICS, Step
+from tests.differential.script import TOPICS, Step, commit_code
 
 MEMBERS = ("m1", "m2", "m3")
 SESSION_MS, REBALANCE_MS = 600_000, 600_000
@@ -279,7 +279,7 @@ class ClassicSide:
             generation = self.generations.get(member, 3) + by
             req = oc.OffsetCommitRequest(self.group, generation, self.ids.get(member, "m"), instance, topics=[topic])
         res = await self.ask(oc, "OffsetCommit", req, version)
-        return [(p.partition_index, p.error_code) for t in res.topics for p in t.partitions]
+        return [(p.partition_index, commit_code(p.error_code)) for t in res.topics for p in t.partitions]
 
     async def do_fetch(self, member: str) -> object:
         topic = of.OffsetFetchRequestTopics(name="diff-a", partition_indexes=[0])

@@ -27,6 +27,12 @@ TOPICS = {"diff-a": 6, "diff-b": 4, "diff-c": 3}
 GROUP_RESOURCE = 32
 PARTITIONS = 50
 """Of __consumer_offsets."""
+UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 25, 69
+
+
+def commit_code(code: int) -> int:
+    """docs/differences.md: a member of a group that is not there hears that it is no member of it."""
+    return UNKNOWN_MEMBER_ID if code == GROUP_ID_NOT_FOUND else code
 
 
 @dataclass(frozen=True)
@@ -155,6 +161,8 @@ class Side:
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, dict[bytes, list[int]]] = {}
         self.instances: dict[str, str | None] = {}
+        self.static: dict[str, str | None] = {}
+        """The instance ids of those that are in the group, by member."""
         self.full: dict[str, dict[str, Any]] = {}
         self.committed = 0
         self.probes = 0
@@ -204,6 +212,14 @@ class Side:
             self.epochs[member] = res.member_epoch
             if res.assignment is not None:
                 self.owned[member] = {t.topic_id: list(t.partitions) for t in res.assignment.topic_partitions}
+        if res.error_code == 0 and req.member_epoch == 0:
+            self.static[member] = req.instance_id
+        elif res.error_code != 0 or req.member_epoch < 0:
+            self.static.pop(member, None)
+        if res.error_code == GROUP_ID_NOT_FOUND and req.member_epoch != 0:
+            # docs/differences.md: that ends clients, so no member hears it here.
+            res.error_code = UNKNOWN_MEMBER_ID
+            res.error_message = f"Member {req.member_id} is not a member of group {self.group}."
         told = res.member_id if res.member_id == req.member_id else "another"
         return (
             res.error_code,
@@ -234,6 +250,8 @@ class Side:
         regex: str | None = None,
         rack: str | None = None,
     ) -> object:
+        if instance is not None and self.static.get(member) == instance:
+            return "a static member that joins once more is let in, and at Kafka is not (docs/differences.md)"
         self.instances[member] = instance
         req = self.joining(member)
         req.instance_id, req.rack_id, req.server_assignor = instance, rack, assignor
@@ -320,7 +338,7 @@ class Side:
         epoch = self.epochs.get(member, 3) + by
         req = oc.OffsetCommitRequest(self.group, epoch, member, self.instances.get(member), topics=[topic])
         res = await self.conn.request(oc, "OffsetCommit", req, high=version)
-        return [(p.partition_index, p.error_code) for t in res.topics for p in t.partitions]
+        return [(p.partition_index, commit_code(p.error_code)) for t in res.topics for p in t.partitions]
 
     async def do_fetch(self, member: str, by: int) -> object:
         epoch = self.epochs.get(member, 3) + by

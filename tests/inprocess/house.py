@@ -32,18 +32,23 @@ from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.tenure import NO_CLAIM
 from sidecar.coordinator.writer import BATCH_BYTES
 from sidecar.coordinator.written import Written
+from sidecar.core.errors import Code
+from sidecar.core.events import Event
+from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
 from sidecar.core.service import Service, ServiceSettings
+from sidecar.core.shard import Shard
 from sidecar.front.front import Front, FrontSettings
 from sidecar.front.session import Session, _Upstream
 from sidecar.link.loopback import Loopback
-from sidecar.link.messages import Reply, ToCoordinator, ToFront, View
+from sidecar.link.messages import Reply, Request, ToCoordinator, ToFront, View
 from sidecar.process.metrics import METRICS, Metrics
 from sidecar.process.sections import Consumer
 from sidecar.process.tasks import Supervisor
 from sidecar.state.batch import encode_batch
 from sidecar.state.codec import StateCodec
 from sidecar.wire.frames import Limits, response_body
+from tests.harness.endings import Endings
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers, decode_response, flexible
 from tests.inprocess.cluster import FakeCluster
@@ -178,6 +183,24 @@ class HouseClient:
         self.transport.lose()
 
 
+class WatchedLoopback(Loopback):
+    """Each request and each answer is shown to `endings`."""
+
+    def __init__(self, endings: Endings) -> None:
+        super().__init__(asyncio.get_running_loop().call_soon)
+        self._endings = endings
+
+    def to_coordinator(self, message: ToCoordinator) -> None:
+        if isinstance(message, Request):
+            self._endings.asked(message.token, message.event)
+        super().to_coordinator(message)
+
+    def from_coordinator(self, message: ToFront) -> None:
+        if isinstance(message, Reply):
+            self._endings.answered(message.token, message.answer)
+        super().from_coordinator(message)
+
+
 class House:
     """`consumer`: settings of consumer groups that differ from Kafka's defaults; `front`: fields of `FrontSettings`;
     `service`: of `ServiceSettings`; `placeholders`: of `PlaceholderSettings`.
@@ -209,7 +232,8 @@ class House:
         self.tasks.watch(asyncio.get_running_loop())
         self.background = Background(2)
         self.cluster = FakeCluster(self.brokers, f"sidecar-{node_id}")
-        self.link = Loopback(asyncio.get_running_loop().call_soon)
+        self.endings = Endings(self._alone)
+        self.link = WatchedLoopback(self.endings)
         self.front = self.another_front(self.link, managed, **(front or {}))
         self.codec = StateCodec()
         self.state = StateLog(self.partitions, self.codec, self.lines, self.metrics)
@@ -268,6 +292,13 @@ class House:
         await turns(3)
         if kind is None and self.tasks.failed.done():
             self.tasks.failed.result()
+        if kind is None:
+            self.endings.check()
+
+    def _alone(self, event: Event) -> Code:
+        """How a coordinator answers this that knows nobody."""
+        replies = Shard(REGISTRY, self.service.owners[0]._ports).handle(event, 1, now()).replies
+        return replies[0].answer.code if replies else Code.NONE
 
     # ---- parts ------------------------------------------------------------------------------------------------
     def another_front(self, link: Loopback, managed: Callable[[str], bool], **given: Any) -> Front:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sidecar.core.errors import Code
 from sidecar.core.events import Answer, Event
 from tests.sim.front import Ask, Front
-from tests.sim.world import World
+from tests.sim.world import Violation, World
 
 TIMEOUT_MS = 1_500
 ASK_ELSEWHERE = (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE)
@@ -99,10 +99,11 @@ class Peer:
         self.sent_ms, self.patience_ms = self.world.sched.now, patience_ms
         ask = Ask(
             event,
-            lambda reply: self._answered(token, event, reply, heard),
+            lambda reply: self._hears(token, event, reply, heard),
             lambda: token == self.waiting,
             lambda: self._disconnected(token),
         )
+        self.world.endings.asked((id(self), token), event)
         front = self.fronts[self.node]
         # One connection neither duplicates nor reorders; what it had under way ends with it. So a request is seen twice
         # when its answer was lost and the member says it again, and late only while the member waits for it.
@@ -114,6 +115,12 @@ class Peer:
         if token == self.waiting and not self.gone:
             self.unsure()
             self.speak()
+
+    def _hears(self, token: int, event: Event, reply: Answer, heard: Callable[[Event, Answer], None]) -> None:
+        self.world.endings.answered((id(self), token), reply)
+        if self.world.endings.wrong:
+            raise Violation(self.world.endings.wrong[0])
+        self._answered(token, event, reply, heard)
 
     def _answered(self, token: int, event: Event, reply: Answer, heard: Callable[[Event, Answer], None]) -> None:
         if self.gone or token != self.waiting:

@@ -14,6 +14,7 @@ from sidecar.core.placement import partition_for
 from sidecar.core.records import Record
 from sidecar.core.service import ServiceSettings
 from sidecar.core.topics import Topic
+from tests.harness.endings import Endings
 from tests.sim.log import Log, Scheduler
 
 PARTITIONS = 2
@@ -102,6 +103,7 @@ class World:
         """How many exceptions were planted so far."""
         self.figures: Counter[str] = Counter()
         """What has happened how often."""
+        self.endings = Endings()
         self.tell: Callable[[str], None] | None = None
         # What a planted bug may switch off.
         self.leases = True

@@ -11,18 +11,21 @@ from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import partition_for
+from tests.harness.endings import ENDS, ends
 from tests.whole import arrivals
 from tests.whole.broker.txn import TRANSACTIONS
 from tests.whole.client import Client, Place
 from tests.whole.fold import Fold, Part
 from tests.whole.inside import Inside
 from tests.whole.kafka import Kafka, host_of
+from tests.whole.members import ConsumerMember
 from tests.whole.moving import Moving
 from tests.whole.stored import OFFSETS, StoredOffsets
 from tests.whole.universe import Universe
 from tests.whole.violation import Violation
 
 STATE_TOPIC = "__group_state"
+OF_INSTANCES = (Code.FENCED_INSTANCE_ID, Code.UNRELEASED_INSTANCE_ID)
 AS_A_MEMBER = ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit", "TxnOffsetCommit")
 UNDER_A_LEASE = ("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")
 GIVEN_BACK_MS = 2_500.0
@@ -186,11 +189,23 @@ class Judge:
         waited = self.universe.now_ms - asked_ms
         if waited > WAITS_MS + client.habits.rebalance_ms:
             self._wrong(f"{client.name} waited {waited:.0f} ms for {what}")
-        if code == Code.UNKNOWN_SERVER_ERROR:
-            self._wrong(f"{client.name}: {what} was answered with an unknown server error")
+        self._does_not_end(client, what, code)
         is_loading = what == "Heartbeat" and waited >= LOADING_MS
         if code == Code.NONE and not is_loading and client.habits.group_id not in self.fold.foreign:
             self._all_is_well(client, host, what, asked_ms)
+
+    def _does_not_end(self, client: Client, what: str, code: int) -> None:
+        """These clients do nothing wrong: only one in whose place another has come hears what ends it."""
+        kind = "consumer" if isinstance(client, ConsumerMember) else "classic"
+        api = f"{what} of the {kind} protocol" if what == "OffsetCommit" else what
+        h = client.habits
+        fenced = code in OF_INSTANCES and any(
+            c is not client and (c.habits.group_id, c.habits.instance_id) == (h.group_id, h.instance_id)
+            for c in self.clients
+        )
+        no_member = what == "OffsetFetch" and code == Code.UNKNOWN_MEMBER_ID
+        if api in ENDS and ends(api, code) and not (client.leaving or no_member or (h.instance_id and fenced)):
+            self._wrong(f"{client.name}: {what} is answered {name_of(code)}, which ends {', '.join(ends(api, code))}")
 
     def _all_is_well(self, client: Client, host: str, what: str, asked_ms: float) -> None:
         group_id = client.habits.group_id

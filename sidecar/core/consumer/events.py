@@ -40,9 +40,6 @@ class ConsumerHeartbeat(Event):
     def joins(self) -> bool:
         return self.member_epoch == 0
 
-    def as_member(self) -> bool:
-        return self.member_epoch > 0
-
     def largest_bytes(self) -> int:
         return sum(map(len, self.topic_names)) if self.topic_names else 0
 

@@ -8,7 +8,6 @@ from sidecar.core.consumer.checks import held_by_instance, unknown_member
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup, Member, consumer_group
 from sidecar.core.consumer.members import current_record, remove_member
-from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.turn import Turn
 
 
@@ -16,7 +15,7 @@ def leaving(turn: Turn, hb: ConsumerHeartbeat) -> tuple[ConsumerGroup, Member]:
     """Raises what the request is refused with."""
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
-        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {hb.group_id} not found.")
+        raise unknown_member(hb.member_id, hb.group_id)
     if hb.instance_id is not None:
         return group, held_by_instance(group, hb.instance_id, hb.member_id)
     member = group.members.get(hb.member_id)

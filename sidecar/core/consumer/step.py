@@ -57,7 +57,7 @@ def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) 
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
         if hb.member_epoch != 0:
-            raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Consumer group {hb.group_id} not found.")
+            raise unknown_member(hb.member_id, hb.group_id)
         group = ConsumerGroup(hb.group_id)  # to check against; the member's record makes the real one
     checked = check(group, hb, config)
     if checked.updated is not checked.member or checked.updated.member_id not in group.members:
@@ -111,6 +111,8 @@ def _find_or_make(group: ConsumerGroup, hb: ConsumerHeartbeat, member_id: str) -
         holder = group.static_member(hb.instance_id)
         if holder is not None:
             if holder.member_epoch != STATIC_LEAVE_EPOCH and holder.classic is None:
+                if holder.member_id == member_id:
+                    return holder, None  # it joins once more, as the answer to its first request was lost
                 raise CoordinatorError(
                     Code.UNRELEASED_INSTANCE_ID,
                     f"Static member {member_id} with instance id {hb.instance_id} cannot join the group because "

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from sidecar.core.classic.embedded import assigned_with_data, subscription
 from sidecar.core.classic.group import ClassicGroup, Member
 from sidecar.core.classic.kind import CLASSIC
-from sidecar.core.consumer.checks import check_request
+from sidecar.core.consumer.checks import check_request, unknown_member
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import INITIAL_EPOCH, ConsumerGroup
@@ -32,7 +32,7 @@ from sidecar.core.consumer.records import (
     TargetMetadataRecord,
 )
 from sidecar.core.consumer.step import check
-from sidecar.core.errors import Code, CoordinatorError, InvariantError
+from sidecar.core.errors import InvariantError
 from sidecar.core.mixed.checks import check_upgrade, no_upgrade
 from sidecar.core.records import Partitions, Record
 from sidecar.core.topics import TopicImage
@@ -49,7 +49,7 @@ def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     config = config_of(turn, hb.group_id)
     check_request(hb, config)
     if hb.member_epoch != 0:
-        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {hb.group_id} is not a consumer group.")
+        raise unknown_member(hb.member_id, hb.group_id)
     if not group.members:  # the last one may have left while its first rebalance was under way
         check(ConsumerGroup(hb.group_id), hb, config)
         drop(turn, group, "an empty classic group becomes a consumer group")

@@ -1,0 +1,89 @@
+"""The check that no member hears what ends its client (tests/harness/endings.py) sees what it is there for."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, JoinReply, SyncGroup
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.errors import Code
+from sidecar.core.events import Answer, Event
+from sidecar.core.offsets import CheckReply, CommitCheck
+from tests.harness.endings import ENDS, Endings, ends
+
+BEAT = ConsumerHeartbeat("g", "m", 3)
+COMES = ConsumerHeartbeat("g", "m", 0, "i")
+SYNC = SyncGroup("g", "m", "i", 3, "consumer", "range", ())
+COMMIT = CommitCheck("g", "m", 3, None, 9, False, ())
+INNOCENT: list[tuple[Event, Code]] = [
+    (BEAT, Code.GROUP_ID_NOT_FOUND),
+    (COMES, Code.GROUP_ID_NOT_FOUND),
+    (COMES, Code.UNRELEASED_INSTANCE_ID),
+    (ConsumerHeartbeat("g", "m", 3, "i"), Code.FENCED_INSTANCE_ID),
+    (BEAT, Code.STALE_MEMBER_EPOCH),
+    (BEAT, Code.INVALID_REQUEST),
+    (BEAT, Code.UNKNOWN_SERVER_ERROR),
+    (ClassicHeartbeat("g", "m", "i", 3), Code.FENCED_INSTANCE_ID),
+    (ClassicHeartbeat("g", "m", None, 3), Code.INCONSISTENT_GROUP_PROTOCOL),
+    (SYNC, Code.INCONSISTENT_GROUP_PROTOCOL),
+    (COMMIT, Code.GROUP_ID_NOT_FOUND),
+    (COMMIT, Code.UNSUPPORTED_VERSION),
+]
+
+
+@pytest.mark.parametrize(("event", "code"), INNOCENT, ids=lambda x: x.name if isinstance(x, Code) else type(x).__name__)
+def test_a_member_that_has_done_nothing_is_not_ended(event: Event, code: Code) -> None:
+    seen = Endings(lambda event: Code.NONE)
+    if isinstance(event, SyncGroup):
+        seen.asked(0, JoinGroup("g", "m", "i", "consumer", (("range", b""),), 1, 1, None, "", "", 9, ""))
+        seen.answered(0, JoinReply(member_id="m", protocol_type="consumer", protocol="range"))
+    seen.asked(1, event)
+    seen.answered(1, event.refused(code, None))
+    assert len(seen.wrong) == 1
+    with pytest.raises(AssertionError, match=code.name):
+        seen.check()
+
+
+@pytest.mark.parametrize("event", [BEAT, COMES, SYNC, COMMIT, ClassicHeartbeat("g", "m", None, 3)])
+@pytest.mark.parametrize("code", [Code.NONE, Code.NOT_COORDINATOR, Code.UNKNOWN_MEMBER_ID])
+def test_from_these_every_client_goes_on(event: Event, code: Code) -> None:
+    seen = Endings()
+    seen.asked(1, event)
+    seen.answered(1, event.refused(code, None))
+    assert not seen.wrong
+    assert not seen.seen
+
+
+def test_a_process_in_whose_place_another_came_has_earned_it_and_the_other_has_not() -> None:
+    seen = Endings()
+    for key, member in enumerate(("old", "new")):
+        seen.asked(key, ConsumerHeartbeat("g", member, 0, "i"))
+        seen.answered(key, HeartbeatReply(member_id=member, member_epoch=2))
+    for key, member in ((2, "old"), (3, "new")):
+        seen.asked(key, ConsumerHeartbeat("g", member, 2, "i"))
+        seen.answered(key, HeartbeatReply(Code.FENCED_INSTANCE_ID))
+    assert ["member_id='new'" in told for told in seen.wrong] == [True]
+
+
+def test_what_a_commit_says_of_one_partition_counts() -> None:
+    seen = Endings()
+    seen.asked(1, COMMIT)
+    seen.answered(1, CheckReply(partition_code=Code.UNKNOWN_SERVER_ERROR, partitions=frozenset({("t", b"", 0)})))
+    assert seen.wrong
+
+
+def test_every_api_says_by_what_java_ends() -> None:
+    """Its code has the shortest lists of what it goes on from: what ends another client ends it, too, or the table is
+    not read off the code."""
+    for api, clients in ENDS.items():
+        assert "Java" in clients, api
+        for code in Code:
+            others = [c for c in ends(api, code) if c not in ("Java", "franz-go")]
+            assert not others or "Java" in ends(api, code) or api == "TxnOffsetCommit", (api, code.name, others)
+
+
+def test_answers_to_others_than_members_are_not_looked_at() -> None:
+    seen = Endings()
+    seen.asked(1, Event("g"))
+    seen.answered(1, Answer(Code.GROUP_ID_NOT_FOUND))
+    assert not seen.wrong

@@ -1,0 +1,284 @@
+"""Which answers end a client for good, and a check that no member hears one that it has not earned.
+
+`ENDS` is read off the clients' code: kafka-clients 4.3.1 (AbstractHeartbeatRequestManager,
+ConsumerHeartbeatRequestManager, CommitRequestManager, AbstractCoordinator, ConsumerCoordinator, TransactionManager),
+librdkafka (rdkafka_cgrp.c, rdkafka_request.c, rdkafka_txnmgr.c), franz-go (consumer_group.go, consumer_group_848.go),
+kafka-python (coordinator/base.py, coordinator/consumer.py) as of summer 2026. Kafka Streams takes what Java's consumer
+throws: CommitFailedException is a task that has moved, any other exception ends the thread. "Ends" is: the client does
+not join again by itself, or throws from `poll` or from a commit what an application does not expect.
+
+`Endings` sees each request and each answer of a world (tests/core, tests/sim, tests/inprocess/house.py), and
+tests/whole asks `ends` of each answer. So a new story, a new scene or a new test of a move cannot escape.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sidecar.core.classic.events import ClassicHeartbeat, JoinGroup, JoinReply, SyncGroup
+from sidecar.core.consumer.events import ConsumerHeartbeat
+from sidecar.core.errors import Code, name_of
+from sidecar.core.events import Answer, Event
+from sidecar.core.offsets import CheckReply, CommitCheck, FetchCheck
+
+JAVA, STREAMS, LIBRDKAFKA, FRANZ, PYTHON = "Java", "Kafka Streams", "librdkafka", "franz-go", "kafka-python"
+CONSUMER, CLASSIC = "consumer", "classic"
+ELSEWHERE = (Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR)
+AGAIN = (*ELSEWHERE, Code.COORDINATOR_LOAD_IN_PROGRESS)
+OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE, UNSTABLE_OFFSET_COMMIT = 12, 28, 88
+"""Of the broker only."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The client ends by `by`; or, if `but` is given, by whatever is not in that."""
+
+    by: frozenset[int] = frozenset()
+    but: frozenset[int] | None = None
+
+    def __contains__(self, code: object) -> bool:
+        return code in self.by if self.but is None else code not in self.but
+
+
+def only(*codes: int) -> Ends:
+    return Ends(frozenset(codes))
+
+
+def but(*codes: int) -> Ends:
+    return Ends(but=frozenset(codes))
+
+
+_JOIN = but(*AGAIN, Code.UNKNOWN_MEMBER_ID, Code.MEMBER_ID_REQUIRED, Code.REBALANCE_IN_PROGRESS)
+_SYNC = but(*ELSEWHERE, Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS)
+"""COORDINATOR_LOAD_IN_PROGRESS is an "unexpected error" to Java, in SyncGroup as in Heartbeat."""
+_COMMIT = (*AGAIN, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.REQUEST_TIMED_OUT, Code.UNKNOWN_MEMBER_ID)
+_OF_THE_APPLICATION = (Code.TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE)
+"""It is thrown by the commit, for the application's own doing."""
+_CLASSIC_COMMIT = but(*_COMMIT, *_OF_THE_APPLICATION, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS)
+_FETCH = (*AGAIN, UNSTABLE_OFFSET_COMMIT, Code.STALE_MEMBER_EPOCH)
+_FENCED = only(Code.FENCED_INSTANCE_ID)
+
+ENDS: dict[str, dict[str, Ends]] = {
+    "ConsumerGroupHeartbeat": {
+        JAVA: but(*AGAIN, Code.TOPIC_AUTHORIZATION_FAILED, Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID),
+        LIBRDKAFKA: but(*AGAIN, Code.TOPIC_AUTHORIZATION_FAILED, Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID),
+        FRANZ: but(
+            *AGAIN,
+            Code.FENCED_MEMBER_EPOCH,
+            Code.UNKNOWN_MEMBER_ID,
+            Code.STALE_MEMBER_EPOCH,
+            Code.REBALANCE_IN_PROGRESS,
+            Code.GROUP_MAX_SIZE_REACHED,
+            Code.UNSUPPORTED_ASSIGNOR,
+        ),
+    },
+    "JoinGroup": {JAVA: _JOIN, STREAMS: _JOIN, PYTHON: _JOIN, LIBRDKAFKA: _FENCED},
+    "SyncGroup": {JAVA: _SYNC, STREAMS: _SYNC, PYTHON: _SYNC, LIBRDKAFKA: _FENCED},
+    "Heartbeat": {JAVA: _SYNC, STREAMS: _SYNC, PYTHON: _SYNC, LIBRDKAFKA: _FENCED},
+    "OffsetCommit of the classic protocol": {
+        JAVA: _CLASSIC_COMMIT,
+        STREAMS: _CLASSIC_COMMIT,
+        PYTHON: _CLASSIC_COMMIT,
+        LIBRDKAFKA: _FENCED,
+    },
+    "OffsetCommit of the consumer protocol": {
+        JAVA: but(*_COMMIT, *_OF_THE_APPLICATION, Code.UNKNOWN_TOPIC_ID, Code.STALE_MEMBER_EPOCH),
+        LIBRDKAFKA: _FENCED,
+    },
+    "TxnOffsetCommit": {
+        JAVA: but(
+            *_COMMIT,
+            Code.CONCURRENT_TRANSACTIONS,
+            Code.ILLEGAL_GENERATION,
+            Code.FENCED_INSTANCE_ID,
+            Code.GROUP_AUTHORIZATION_FAILED,
+        ),
+        LIBRDKAFKA: only(Code.INVALID_PRODUCER_EPOCH, Code.INVALID_TXN_STATE),
+    },
+    "OffsetFetch": {JAVA: but(*_FETCH), PYTHON: but(*_FETCH), LIBRDKAFKA: only()},
+}
+"""API -> client -> the codes that end it. franz-go joins again after every error of the classic protocol."""
+APIS = {ConsumerHeartbeat: "ConsumerGroupHeartbeat", JoinGroup: "JoinGroup", SyncGroup: "SyncGroup"}
+APIS |= {ClassicHeartbeat: "Heartbeat", FetchCheck: "OffsetFetch"}
+
+
+def ends(api: str, code: int) -> list[str]:
+    """The clients that this answer ends."""
+    return [client for client, by in ENDS[api].items() if code and code in by]
+
+
+class Endings:
+    """`alone(event)`: how a coordinator that knows nobody and has the same settings answers it. None: members of this
+    world say nothing that is wrong in itself."""
+
+    def __init__(self, alone: Callable[[Event], Code] | None = None) -> None:
+        self._alone = alone
+        self._asked: dict[object, Event] = {}
+        self._of_consumers: set[str] = set()
+        """Member ids that speak the consumer protocol."""
+        self._holders: dict[tuple[str, str], list[str]] = defaultdict(list)
+        """By group and instance id: the member ids that have come with it, in that order."""
+        self._members: dict[str, dict[str, str]] = defaultdict(dict)
+        """By group: who has come and was not turned away, and with which protocol."""
+        self._chosen: dict[str, tuple[str | None, str | None]] = {}
+        """What a member of the classic protocol was told: its group's protocol type and protocol."""
+        self._let_in: list[tuple[Event, str]] = []
+        """By the last event that was asked, with the member ids that they were given."""
+        self._unheard: set[str] = set()
+        """Member ids that nobody has heard of, as their answers never left."""
+        self.wrong: list[str] = []
+        self.seen: Counter[str] = Counter()
+        """How often each answer that ends a client was earned, or not."""
+
+    def asked(self, key: object, event: Event) -> None:
+        if type(event) in APIS or isinstance(event, CommitCheck):
+            self._asked[key] = event
+            self._let_in.clear()
+            if isinstance(event, ConsumerHeartbeat):
+                self._of_consumers.add(event.member_id)
+            if _comes(event):
+                self._came(event, _name_of(event))
+
+    def answered(self, key: object, answer: Answer) -> None:
+        """What is wrong comes to stand in `wrong`."""
+        event = self._asked.pop(key, None)
+        if event is None or _name_of(event) in self._unheard or _leaves(event):
+            return
+        if answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS and isinstance(event, ClassicHeartbeat | SyncGroup):
+            return  # the front says something else instead (sidecar/api/classic.py)
+        api = self._api(event)
+        for code in {int(answer.code), answer.partition_code if isinstance(answer, CheckReply) else 0}:
+            clients = ends(api, code)
+            if clients:
+                self.seen[f"{api}: {name_of(code)}"] += 1
+                if not self._earned(event, code):
+                    told = f"{api} is answered {name_of(code)}, which ends {', '.join(clients)}"
+                    self.wrong.append(f"{told}: {event}")
+        self._learn(event, answer)
+
+    def lost(self) -> None:
+        """What the last event wrote never reached the log."""
+        for event, name in self._let_in:
+            self._turned_away(event, name)
+            self._unheard.add(name)
+
+    def check(self) -> None:
+        """Raises AssertionError."""
+        assert not self.wrong, self.wrong[0]
+
+    # ---- who is who ---------------------------------------------------------------------------------------
+    def _api(self, event: Event) -> str:
+        if not isinstance(event, CommitCheck):
+            return APIS[type(event)]
+        if event.transactional:
+            return "TxnOffsetCommit"
+        return f"OffsetCommit of the {CONSUMER if event.member_id in self._of_consumers else CLASSIC} protocol"
+
+    def _came(self, event: Event, name: str) -> None:
+        self._members[event.group_id][name] = CLASSIC if isinstance(event, JoinGroup) else CONSUMER
+        instance_id = getattr(event, "instance_id", None)
+        if instance_id is not None and name not in self._holders[event.group_id, instance_id]:
+            self._holders[event.group_id, instance_id].append(name)
+
+    def _turned_away(self, event: Event, name: str) -> None:
+        self._members[event.group_id].pop(name, None)
+        holders = self._with_its_instance(event)
+        if name in holders:
+            holders.remove(name)
+
+    def _learn(self, event: Event, answer: Answer) -> None:
+        given = _name_of_answered(event, answer)
+        if _comes(event) and (ends(self._api(event), answer.code) or _name_of(event) != given):
+            self._turned_away(event, _name_of(event))
+        if isinstance(answer, JoinReply) and answer.member_id:
+            self._chosen[answer.member_id] = (answer.protocol_type, answer.protocol)
+        if _comes(event) and answer.code == Code.NONE:
+            self._turned_away(event, given)  # one that comes again is the last that has come
+            self._came(event, given)
+            if given != getattr(event, "member_id", None):
+                self._let_in.append((event, given))
+
+    # ---- what a client may have earned ----------------------------------------------------------------------
+    def _earned(self, event: Event, code: int) -> bool:
+        rule = EARNED.get(Code(code))
+        if rule is not None and rule(self, event):
+            return True
+        return self._alone is not None and code in BY_ITSELF and self._alone(event) == code
+
+    def another_has_its_instance(self, event: Event) -> bool:
+        return any(h != _name_of(event) for h in self._with_its_instance(event))
+
+    def another_came_in_its_place(self, event: Event) -> bool:
+        holders = self._with_its_instance(event)
+        return bool(holders) and holders[-1] != _name_of(event)
+
+    def _with_its_instance(self, event: Event) -> list[str]:
+        instance_id = getattr(event, "instance_id", None)
+        return [] if instance_id is None else self._holders[event.group_id, instance_id]
+
+    def joins_another_protocol(self, event: Event) -> bool:
+        """Its group has been one of the classic protocol: only a join may hear that it does not change."""
+        return event.joins() and CLASSIC in self._members[event.group_id].values()
+
+    def joins_others(self, event: Event) -> bool:
+        return _comes(event) and any(m != _name_of(event) for m in self._members[event.group_id])
+
+    def names_another_protocol(self, event: Event) -> bool:
+        if isinstance(event, JoinGroup):
+            return self.joins_others(event)
+        if not isinstance(event, SyncGroup):
+            return False
+        told = self._chosen.get(event.member_id, (None, None))
+        said = (event.protocol_type, event.protocol)
+        return any(name not in (None, chosen) for name, chosen in zip(said, told, strict=True))
+
+    def of_an_old_client(self, event: Event) -> bool:
+        """Members of the consumer protocol commit in version 9 and newer."""
+        return isinstance(event, CommitCheck) and event.version < SINCE_CONSUMERS
+
+
+def _comes(event: Event) -> bool:
+    """Whether it would be a member, or be one again."""
+    return isinstance(event, JoinGroup) or event.joins()
+
+
+def _leaves(event: Event) -> bool:
+    """Nothing ends whoever leaves."""
+    return isinstance(event, ConsumerHeartbeat) and event.member_epoch < 0
+
+
+def _name_of_answered(event: Event, answer: Answer) -> str:
+    return (getattr(answer, "member_id", None) if answer.code == Code.NONE else None) or _name_of(event)
+
+
+def _name_of(event: Event) -> str:
+    """Its member id, or something in its place of a member that has none yet."""
+    return getattr(event, "member_id", None) or f"new {getattr(event, 'new_id', '')}"
+
+
+SINCE_CONSUMERS = 9
+"""Version of OffsetCommit."""
+EARNED: dict[Code, Callable[[Endings, Event], bool]] = {
+    Code.FENCED_INSTANCE_ID: Endings.another_came_in_its_place,
+    Code.UNRELEASED_INSTANCE_ID: Endings.another_has_its_instance,
+    Code.GROUP_ID_NOT_FOUND: Endings.joins_another_protocol,
+    Code.GROUP_MAX_SIZE_REACHED: Endings.joins_others,
+    Code.INCONSISTENT_GROUP_PROTOCOL: Endings.names_another_protocol,
+    Code.UNSUPPORTED_VERSION: Endings.of_an_old_client,
+    Code.ILLEGAL_GENERATION: Endings.of_an_old_client,
+    Code.UNKNOWN_MEMBER_ID: lambda endings, event: isinstance(event, FetchCheck),
+}
+"""What others have done, or the client itself. Java throws UNKNOWN_MEMBER_ID from `poll` only if it fetches offsets;
+whether a member was removed for good cause is another check's."""
+BY_ITSELF = (
+    Code.INVALID_REQUEST,
+    Code.UNSUPPORTED_ASSIGNOR,
+    Code.INVALID_REGULAR_EXPRESSION,
+    Code.INVALID_SESSION_TIMEOUT,
+    Code.INVALID_GROUP_ID,
+    Code.INCONSISTENT_GROUP_PROTOCOL,
+    Code.UNKNOWN_SERVER_ERROR,
+)
+"""What a request has earned that a coordinator refuses which knows nobody."""
