@@ -66,6 +66,7 @@ MEANING: dict[str, str] = {
     "placeholders cannot be seated": "See [SidecarPlaceholdersMissing](runbook.md#sidecarplaceholdersmissing).",
     "placeholders stay at the brokers until their sessions end": "The last sidecar ended and could not give them up. Until then native clients cannot join; `sidecar release` removes them.",
     "settings of the state topic not read": "The brokers did not tell them; nobody knows whether the topic keeps its records. On a cluster with ACLs, DESCRIBE_CONFIGS of it is missing.",
+    "stored pattern is doubtful": "A stored pattern is the former one without its brackets, which kafka-configs drops, or it matches no name. `problem` names it; `sidecar groups patterns` stores it as it is written.",
     "stored patterns count, not the sidecar's own": "Patterns are stored in the state topic, and they differ from this sidecar's settings. Make them equal, so that nobody is surprised.",
     "the broker allows no session so long; it is halved": "`group.max.session.timeout.ms` is lower than `offsets.placeholder_session_timeout_ms`. Make them fit.",
     "the broker does not tell of a group": "The broker that keeps the group's offsets is asked whether it has members of it; until it answers, joins wait. It is asked again; a warning if that has gone on for some seconds. `problem` says why; on a cluster with ACLs, READ of the group is missing.",

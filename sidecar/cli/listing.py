@@ -34,6 +34,8 @@ class Listing:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     members: dict[str, int] = field(default_factory=dict)
     where: dict[str, str] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
+    """Of which group alone it was said whose it is, and what: true, false or later."""
     problems: list[str] = field(default_factory=list)
     """Of brokers and sidecars that did not tell everything."""
 
@@ -132,6 +134,8 @@ async def _whereabouts(conn: BrokerConnection, found: Listing) -> None:
             told = {c.name: c.value for c in r.configs or ()}
             if cf.STATE in told:
                 found.where[r.resource_name] = told[cf.STATE] or ""
+            if told.get(cf.MANAGED):
+                found.said[r.resource_name] = told[cf.MANAGED] or ""
 
 
 def _batches(names: Iterable[str]) -> list[list[str]]:

@@ -11,7 +11,7 @@ from typing import Annotated  # noqa: E402
 
 import typer  # noqa: E402
 
-from sidecar.cli import listing, look, repair  # noqa: E402, F401 - they add commands to `groups` and `state`
+from sidecar.cli import listing, look, patterns, repair  # noqa: E402, F401 - they add commands to `groups` and `state`
 from sidecar.cli.acls import acls  # noqa: E402
 from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile  # noqa: E402
 from sidecar.cli.audit import audit  # noqa: E402

@@ -16,7 +16,7 @@ from sidecar.coordinator.tail import StateLog
 from sidecar.core import config as cf
 from sidecar.core.classic.records import Kind as ClassicKind
 from sidecar.core.consumer.records import Kind as ConsumerKind
-from sidecar.core.patterns import Patterns, fault, split
+from sidecar.core.patterns import Patterns, doubts, fault, split
 from sidecar.core.placement import partition_for
 from sidecar.link.messages import GroupRules
 from sidecar.link.ports import Logger
@@ -25,6 +25,7 @@ from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
 
 GROUP_KINDS = (ClassicKind.GROUP, ConsumerKind.GROUP)
+AS_MEANT = "sidecar groups patterns --include PATTERN stores a pattern as it is written, with its brackets"
 RECOUNT_S = (1.0, 5.0)
 """A record of a group that is managed no more may have been under way when that was said."""
 
@@ -150,6 +151,11 @@ class Rules:
         if broken:
             self._log.error("stored patterns are void", problem=broken)
             return False
+        before = self._own if self._stored is None else self._stored
+        former = (before.include, before.exclude)
+        for value, replaced in zip((include, exclude), former, strict=True):
+            for doubt in doubts(split(value or ""), replaced):
+                self._log.warning("stored pattern is doubtful", problem=doubt, remedy=AS_MEANT)
         self._stored = None
         if include is not None or exclude is not None:
             own = self._own

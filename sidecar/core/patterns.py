@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import pairwise
 
 import re2
 
@@ -57,3 +58,68 @@ def fault(text: str) -> str:
             reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
             return f"{pattern} is no regular expression: {reason}"
     return ""
+
+
+def without_brackets(text: str) -> str:
+    """As kafka-configs passes a value on: it takes every [ and ] for the mark of a list, and drops it."""
+    return text.replace("[", "").replace("]", "")
+
+
+def doubts(patterns: Iterable[str], former: Iterable[str] = ()) -> list[str]:
+    """Why some of these patterns are probably not what was meant. `former`: those that they replace."""
+    bracketed = {without_brackets(p): p for p in former if p != without_brackets(p)}
+    found = []
+    for p in patterns:
+        if p in bracketed:
+            found.append(f"{p} is the former {bracketed[p]} without its brackets, which kafka-configs drops")
+        elif never_matches(p):
+            found.append(f"{p} matches no name: ^ and $ count inside of [...] only, and kafka-configs drops brackets")
+    return found
+
+
+def never_matches(pattern: str) -> bool:
+    """Whether a ^ stands behind a character, or a $ before one. Plain cases only."""
+    plain = _outside_of_brackets(pattern)
+    ends_early = any(before == "$" and c.isalnum() for before, c in pairwise(plain))
+    return "^" in _fixed(plain)[1:] or (ends_early and not any(c in plain for c in "|?*{"))
+
+
+def beginning(pattern: str) -> tuple[str, bool] | None:
+    """How each name begins that this pattern matches, and whether that is all of the name. None: nothing is fixed."""
+    plain = pattern.removeprefix("^").removesuffix("$")
+    if "|" in plain:
+        return None
+    fixed = _fixed(plain)
+    whole = fixed == plain.replace("\\", "")
+    return (fixed, whole) if fixed else None
+
+
+def _fixed(pattern: str) -> str:
+    """Its first characters that stand for themselves."""
+    found, i = "", 0
+    while i < len(pattern):
+        c = pattern[i]
+        if c == "\\" and i + 1 < len(pattern) and not pattern[i + 1].isalnum():
+            c, i = pattern[i + 1], i + 1
+        elif c in "\\.[](){}*+?|$":
+            return found[:-1] if c in "*?{" else found
+        found += c
+        i += 1
+    return found
+
+
+def _outside_of_brackets(pattern: str) -> str:
+    """What stands in [...], and what is escaped, is an x."""
+    found, inside, escaped = "", False, False
+    for c in pattern:
+        if escaped:
+            escaped, c = False, "x"
+        elif c == "\\":
+            escaped = True
+            continue
+        elif inside:
+            inside, c = c != "]", ""
+        elif c == "[":
+            inside, c = True, "x"
+        found += c
+    return found

@@ -10,6 +10,7 @@ import pytest
 
 from sidecar.cli.doctor import checks as c
 from sidecar.cli.doctor import others as o
+from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
 from sidecar.cli.doctor.needs import NEEDS, Need, missing
 from sidecar.cli.doctor.refused import refused
@@ -188,6 +189,28 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
         with_(sidecars=[side(1), side(2, groups__include=["b"])], stored={"sidecar.groups.include": "x"}),
         Status.OK,
         "stored in the state topic",
+    ),
+    (
+        c.same_groups,
+        with_(stored={"sidecar.groups.include": "app-^p.*"}),
+        Status.WARN,
+        "app-^p.* matches no name",
+    ),
+    (rights_of_patterns, with_(rights=Rights(True)), Status.UNKNOWN, "nobody said"),
+    (
+        rights_of_patterns,
+        with_(rights=Rights(True, "User:s", grants=(grant("group", "a", "Read", prefixed=True, who="User:s"),))),
+        Status.OK,
+        "may read",
+    ),
+    (
+        rights_of_patterns,
+        with_(
+            rights=Rights(True, "User:s", grants=(grant("group", "app-", "Read", prefixed=True, who="User:s"),)),
+            stored={"sidecar.groups.include": "app-.*,zz-.*,(x|y)"},
+        ),
+        Status.FAIL,
+        "read the groups of zz-.*:",
     ),
     (
         c.same_settings,

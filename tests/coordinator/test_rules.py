@@ -122,3 +122,23 @@ def test_no_order_makes_a_group_of_the_sidecars_own_theirs_to_coordinate() -> No
         assert rules.stored(group_id, cf.MANAGED)
     assert (rules.wanted("owners"), rules.wanted("other")) == (False, True)
     assert rules.message().moved == {"owners": False, "other": True}
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "says"),
+    [
+        ("app-[^p].*", "app-^p.*", "without its brackets"),
+        ("app-[ab]", "app-ab", "without its brackets"),
+        ("", "app-^p.*", "matches no name"),
+        ("app-.*", "app-[^p].*", ""),
+        ("app-^p.*", "app-[^p].*", ""),
+    ],
+)
+def test_what_kafka_configs_makes_of_brackets_is_noticed(former: str, now: str, says: str) -> None:
+    b = Bench()
+    for value in filter(None, (former, now)):
+        b.lines.lines.clear()
+        b.apply(b.codec.config("", f"/{cf.INCLUDE}", value, 1, 0, "test"))
+        assert b.rules.stored("", f"/{cf.INCLUDE}")
+    told = [fields["problem"] for _, event, fields in b.lines.lines if event == "stored pattern is doubtful"]
+    assert [says in text for text in told] == ([True] if says else [])

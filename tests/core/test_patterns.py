@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.core.config import HEARTBEAT, INTERVAL, SESSION, level, validate
 from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.patterns import Patterns, split
+from sidecar.core.patterns import Patterns, beginning, doubts, never_matches, split, without_brackets
 
 BROKER: dict[str, int | bool] = {
     "group.consumer.session.timeout.ms": 45_000,
@@ -92,3 +92,60 @@ def test_settings_that_were_within_the_limits_are_brought_into_those_of_now() ->
         assert level({SESSION: str(own)}, narrow)[SESSION] == counts
     assert level({INTERVAL: "-1"}, narrow)[INTERVAL] == 1_000, "the broker's"
     assert level({}, narrow)[SESSION] == 45_000
+
+
+BRACKETS = ["app-[^p].*", "[ab]c", "a[.]b", "(orders|load)-[0-9]+", "x[^y]"]
+
+
+@pytest.mark.parametrize("pattern", BRACKETS)
+def test_a_pattern_that_has_lost_its_brackets_is_noticed(pattern: str) -> None:
+    """kafka-configs --add-config drops them."""
+    (told,) = doubts([without_brackets(pattern)], [pattern])
+    assert pattern in told
+    assert not doubts([pattern], [pattern])
+    assert not doubts([pattern], [without_brackets(pattern)]), "that is how it is put right"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "never"),
+    [
+        ("app-^p.*", True),
+        ("a$b", True),
+        ("app-[^p].*", False),
+        ("^app.*$", False),
+        (r"a\^b", False),
+        (r"a\$b", False),
+        ("a|^b", False),
+        ("x*^a", False),
+        ("a^*", False),
+        ("[$]b", False),
+        ("a$", False),
+    ],
+)
+def test_a_pattern_that_matches_no_name_is_noticed(pattern: str, never: bool) -> None:
+    assert never_matches(pattern) == never
+    assert bool(doubts([pattern])) == never
+    if never:
+        assert not any(map(Patterns([pattern], ()), ("app-^p.x", "app-p", "a$b", "ab", "a", "b", "")))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "begins"),
+    [
+        ("orders", ("orders", True)),
+        ("orders-.*", ("orders-", False)),
+        (r"a\.b", ("a.b", True)),
+        ("^app-x$", ("app-x", True)),
+        ("ab?c", ("a", False)),
+        ("ab*", ("a", False)),
+        ("ab{2}", ("a", False)),
+        ("a+", ("a", False)),
+        (r"a\d", ("a", False)),
+        ("[ab]c", None),
+        (".*", None),
+        ("a|b", None),
+        ("(a)", None),
+    ],
+)
+def test_how_the_names_begin_that_a_pattern_matches(pattern: str, begins: tuple[str, bool] | None) -> None:
+    assert beginning(pattern) == begins

@@ -6,11 +6,13 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
 from sidecar.cli.doctor.needs import NEEDS, Need, acls, covers, holders, missing
 from sidecar.cli.doctor.others import others_rights, readers
 from sidecar.cli.doctor.refused import refused
 from sidecar.coordinator.state_topic import MIN_ISR, POLICY, UNCLEAN, faults
+from sidecar.core.patterns import doubts
 from sidecar.process.rights import Right, commands
 
 LAG, LARGEST = "min.compaction.lag.ms", "max.message.bytes"
@@ -281,6 +283,11 @@ def same_groups(f: Facts) -> Check:
     told = f.told()
     if not told:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
+    if found := [d for patterns in f.patterns() for d in doubts(patterns)]:
+        remedy = (
+            f"sidecar groups patterns --bootstrap {f.bootstrap} stores patterns as they are written, and says first "
+        )
+        return Check(name, Status.WARN, "; ".join(found) + ".", remedy + "which groups they move.")
     if not isinstance(f.stored, Unknown) and any(f.stored.values()):
         return Check(name, Status.OK, "They are stored in the state topic, which all sidecars follow.")
     for setting in ("groups.include", "groups.exclude"):
@@ -381,6 +388,7 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     transactions,
     broker_settings,
     same_groups,
+    rights_of_patterns,
     same_settings,
     same_versions,
     clocks,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sidecar.core import config as cf
+from sidecar.core.patterns import split
 from sidecar.process.rights import ALL, Scope
 
 Configs = Mapping[str, str]
@@ -124,6 +126,14 @@ class Facts:
             if isinstance(s, About) and name in s.settings:
                 return s.settings[name]
         return otherwise
+
+    def patterns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Those that count, to include and to exclude: what is stored, or else the sidecars' own."""
+        found = []
+        for name in cf.BROKER_MOVES:
+            stored = None if isinstance(self.stored, Unknown) else self.stored.get(name)
+            found.append(tuple(self.setting(name.removeprefix("sidecar."), ())) if stored is None else split(stored))
+        return found[0], found[1]
 
     def told(self) -> list[About]:
         return [s for s in self.sidecars if isinstance(s, About)]

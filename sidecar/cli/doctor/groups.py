@@ -1,0 +1,31 @@
+"""The check of the patterns of groups against the ACLs."""
+
+from __future__ import annotations
+
+from sidecar.cli.doctor.model import Check, Facts, Status, Unknown
+from sidecar.cli.doctor.needs import Need, missing
+from sidecar.core.patterns import beginning
+from sidecar.process.rights import Right, commands
+
+ASKED = "Name both: --principal User:NAME, and --admin HOST:PORT of a sidecar."
+
+
+def rights_of_patterns(f: Facts) -> Check:
+    """A group that a pattern names and that the sidecars may not read is stuck."""
+    name = "rights for the patterns"
+    r = f.rights
+    if isinstance(r, Unknown):
+        return Check(name, Status.UNKNOWN, r.why, "DESCRIBE of the cluster is needed to read ACLs.")
+    if not r.enforced:
+        return Check(name, Status.OK, "The brokers have no authorizer: everybody may do everything.")
+    include = f.patterns()[0]
+    if not r.principal or not include:
+        return Check(name, Status.UNKNOWN, "Who the sidecars are, or their patterns, nobody said.", ASKED)
+    needs = {p: Need("group", b[0], "Read", prefixed=not b[1]) for p in include if (b := beginning(p)) is not None}
+    bare = [] if r.principal in r.super_users else [p for p, need in needs.items() if missing([need], r, False)]
+    if bare:
+        finding = f"No ACL lets {r.principal} read the groups of {', '.join(bare)}: they would not be served."
+        wanted = [Right("group", needs[p].name, ("Read", "DescribeConfigs"), p, needs[p].prefixed) for p in bare]
+        lines = (c for c in commands(wanted, r.principal, f.bootstrap) if not c.startswith("#"))
+        return Check(name, Status.FAIL, finding, "\n".join(lines))
+    return Check(name, Status.OK, f"{r.principal} may read the groups that they name.")

@@ -1,0 +1,208 @@
+"""`sidecar groups patterns`: which groups the sidecars coordinate, shown and changed for all sidecars at once.
+
+The patterns are two settings of all brokers (core/config.py) that only sidecars know. Before a change is stored, this
+says which groups it moves; groups with members move under them, so that is asked for with --yes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sidecar.cli.connect import Client, CommandConfig, SidecarBootstrap, client_of
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.groups import groups
+from sidecar.cli.listing import Listing, gathered
+from sidecar.cli.output import Document, DocumentFormat, print_document
+from sidecar.core import config as cf
+from sidecar.core.errors import Code as Kafka
+from sidecar.core.errors import name_of
+from sidecar.core.patterns import Patterns, doubts, fault, split
+
+if TYPE_CHECKING:
+    from sidecar.kafka.cluster import Cluster
+
+SET, DELETE = 0, 1
+"""Operations of IncrementalAlterConfigs."""
+OWN = "nothing is stored: each sidecar's own setting counts (`sidecar doctor --admin` shows it)"
+Stored = Mapping[str, tuple[str, ...] | None]
+"""By the name of the setting; None: nothing is stored."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a change does. `comes`, `goes`: groups; `uncovered`: those that come though no ACL lets the sidecars read
+    them; `doubts`: patterns that are probably not what was meant."""
+
+    comes: tuple[str, ...]
+    goes: tuple[str, ...]
+    uncovered: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+NOTHING = Preview((), (), (), ())
+
+
+@groups.command()
+def patterns(
+    bootstrap: SidecarBootstrap,
+    include: Annotated[
+        list[str] | None, typer.Option(metavar="RE2", help="Coordinate groups whose whole name matches; repeat it.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="RE2", help="But none of these; repeat it. '' stands for none.")
+    ] = None,
+    forget: Annotated[bool, typer.Option(help="Remove what is stored: each sidecar's own settings count.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Also if live groups go back to the broker.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would move, and change nothing.")] = False,
+    principal: Annotated[
+        str, typer.Option(metavar="User:NAME", help="Who the sidecars are at the brokers: looks at the ACLs.")
+    ] = "",
+    command_config: CommandConfig = None,
+    output: DocumentFormat = Document.TABLE,
+) -> None:
+    """Show the patterns of groups, or store others for all sidecars. They are regular expressions of RE2, which has no
+    lookahead, and match the whole name.
+
+    sidecar groups patterns --include 'orders-.*' --exclude 'orders-test[0-9]+' --bootstrap HOST:PORT"""
+    client = client_of(command_config)
+    stored = client.ask(bootstrap, cf.DESK, look)
+    if forget and (include or exclude is not None):
+        raise Failed(Code.USAGE, "--forget stores nothing.", "Give it alone, or leave it out.")
+    if not forget and include is None and exclude is None:
+        _show(stored, output)
+        return
+    wanted = dict.fromkeys(cf.BROKER_MOVES) if forget else _wanted(stored, include, exclude)
+    seen = NOTHING if forget else preview(client, bootstrap, stored, wanted, principal)
+    if seen.goes and not (yes or dry_run):
+        what = f"Live groups would go back to the broker: {', '.join(seen.goes)}. Nothing was changed."
+        raise Failed(Code.FINDINGS, what, "--dry-run shows all that would move; --yes does it.")
+    if not dry_run:
+        client.ask(bootstrap, cf.DESK, lambda cluster: store(cluster, wanted))
+    body = {**_body(wanted), "stored": not dry_run, **asdict(seen)}
+    done = "Nothing was changed." if dry_run else "It is stored, and all sidecars follow it."
+    print_document(body, output, [*(() if forget else _lines(seen)), done])
+
+
+def _wanted(stored: Stored, include: Sequence[str] | None, exclude: Sequence[str] | None) -> Stored:
+    """What is left out stays as it is. Raises Failed."""
+    found = dict(stored)
+    for name, given in zip(cf.BROKER_MOVES, (include, exclude), strict=True):
+        if given is not None:
+            found[name] = tuple(p for p in given if p)
+            for p in found[name] or ():
+                _check(p)
+    return found
+
+
+def _check(pattern: str) -> None:
+    if split(pattern) != (pattern,):
+        what = f"{pattern!r} is more than one pattern, or begins or ends with a space."
+        raise Failed(Code.USAGE, what, "Give each pattern with an option of its own; a comma parts them.")
+    if broken := fault(pattern):
+        then = "Patterns are of RE2: no lookahead (?=, ?!), no lookbehind, no \\1. Use --exclude for exceptions."
+        raise Failed(Code.USAGE, broken + ".", then)
+
+
+# ---- what it would do ----------------------------------------------------------------------------------------------
+def preview(client: Client, bootstrap: str, stored: Stored, wanted: Stored, principal: str) -> Preview:
+    """Raises Failed."""
+    found = client.ask(bootstrap, cf.DESK, gathered)
+    if found.problems:
+        raise Failed(Code.UNREACHED, "; ".join(found.problems), "What would move cannot be told. Try again.")
+    moves = moved(found, wanted)
+    comes, goes = (tuple(g for g, to in moves.items() if to == where) for where in ("sidecar", "broker"))
+    return Preview(comes, goes, _uncovered(client, bootstrap, principal, comes), tuple(_doubts(found, stored, wanted)))
+
+
+def moved(found: Listing, wanted: Stored) -> dict[str, str]:
+    """The groups that are to be elsewhere than they are, and where. What was said of one group alone is stronger."""
+    include, exclude = (wanted[n] for n in cf.BROKER_MOVES)
+    if include is None:
+        return {}
+    matches = Patterns(include, exclude or ())
+    moves = {}
+    for group_id in sorted(found.groups):
+        here = found.where.get(group_id) in ("sidecar", "comes")
+        if group_id not in found.said and group_id in found.where and matches(group_id) != here:
+            moves[group_id] = "broker" if here else "sidecar"
+    return moves
+
+
+def _doubts(found: Listing, stored: Stored, wanted: Stored) -> Iterable[str]:
+    for name in cf.BROKER_MOVES:
+        these = wanted[name] or ()
+        sure = doubts(these, stored[name] or ())
+        yield from sure
+        for p in these:
+            if not any(map(Patterns([p], ()), found.groups)) and not any(text.startswith(f"{p} ") for text in sure):
+                yield f"{p} matches no group that there is"
+
+
+def _uncovered(client: Client, bootstrap: str, principal: str, comes: Sequence[str]) -> tuple[str, ...]:
+    if not principal or not comes:
+        return ()
+    from sidecar.cli.doctor.facts import gather
+    from sidecar.cli.doctor.model import Unknown
+    from sidecar.cli.doctor.needs import Need, missing
+
+    rights = gather(client, bootstrap, "", (), principal).rights
+    if isinstance(rights, Unknown):
+        raise Failed(Code.UNREACHED, rights.why, "DESCRIBE of the cluster is needed to read ACLs.")
+    if not rights.enforced or principal in rights.super_users:
+        return ()
+    return tuple(n.name for n in missing([Need("group", g, "Read") for g in comes], rights))
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+def _body(patterns: Stored) -> dict[str, Any]:
+    return {n.removeprefix("sidecar.groups."): None if v is None else list(v) for n, v in patterns.items()}
+
+
+def _show(stored: Stored, output: Document) -> None:
+    told = [f"{n}: {OWN if v is None else ', '.join(v) or 'none'}" for n, v in stored.items()]
+    print_document(_body(stored), output, [*told, *(f"warning: {d}" for v in stored.values() for d in doubts(v or ()))])
+
+
+def _lines(seen: Preview) -> list[str]:
+    return [
+        f"come to the sidecars: {', '.join(seen.comes) or 'none'}",
+        f"go back to the broker: {', '.join(seen.goes) or 'none'}",
+        *(f"warning: no ACL lets the sidecars read {g}: it would not be served" for g in seen.uncovered),
+        *(f"warning: {d}" for d in seen.doubts),
+    ]
+
+
+# ---- the sidecars ---------------------------------------------------------------------------------------------------
+async def look(cluster: Cluster) -> Stored:
+    """What is stored. Raises Failed, ConnectionLost, TimeoutError, WireError."""
+    from sidecar.wire.generated import describe_configs as dc
+
+    conn = await cluster.anyone()
+    asked = dc.DescribeConfigsResource(cf.BROKER, "", list(cf.BROKER_MOVES))
+    (result,) = (await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[asked]))).results
+    if result.error_code != Kafka.NONE:
+        _refused(result.error_code, result.error_message, "DESCRIBE_CONFIGS")
+    told = {c.name: c.value for c in result.configs}
+    return {n: None if told.get(n) is None else split(told[n] or "") for n in cf.BROKER_MOVES}
+
+
+async def store(cluster: Cluster, wanted: Stored) -> None:
+    """Raises Failed, ConnectionLost, TimeoutError, WireError."""
+    from sidecar.wire.generated import incremental_alter_configs as ia
+
+    conn = await cluster.anyone()
+    given = {n: None if v is None else ",".join(v) for n, v in wanted.items()}
+    ops = [ia.AlterableConfig(n, DELETE if v is None else SET, v) for n, v in given.items()]
+    request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(cf.BROKER, "", ops)])
+    (result,) = (await conn.request(ia, "IncrementalAlterConfigs", request)).responses
+    if result.error_code != Kafka.NONE:
+        _refused(result.error_code, result.error_message, "ALTER_CONFIGS")
+
+
+def _refused(code: int, message: str | None, right: str) -> None:
+    what = f"{name_of(code)}: {message or 'no reason is told'}"
+    raise Failed(Code.FINDINGS, what, f"{right} of the cluster is needed, and --bootstrap must be a sidecar.")

@@ -1,0 +1,106 @@
+"""`sidecar groups patterns`: what it shows, what it refuses, and what it says before it stores anything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sidecar.cli import patterns as module
+from sidecar.cli.connect import Client
+from sidecar.cli.doctor import facts
+from sidecar.cli.doctor.model import Facts, Grant, Rights
+from sidecar.cli.listing import Listing, gathered
+from sidecar.cli.main import app
+from sidecar.core import config as cf
+
+WHERE = {"app-a": "broker", "app-b": "sidecar", "load-1": "sidecar", "load-2": "leaves", "odd": "sidecar"}
+GROUPS: dict[str, dict[str, Any]] = {g: {} for g in (*WHERE, "unknown")}
+
+
+class Cluster:
+    """`stored`: what is; `told`: what the command has stored."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, include: tuple[str, ...] | None = ("app-b", "load-.*")) -> None:
+        self.stored = {cf.INCLUDE: include, cf.EXCLUDE: None}
+        self.told: dict[str, Any] | None = None
+        monkeypatch.setattr(Client, "ask", lambda client, *args: self._answer(args[-1]))
+        monkeypatch.setattr(module, "store", lambda cluster, wanted: wanted)
+
+    def _answer(self, question: Any) -> Any:
+        if question is module.look:
+            return self.stored
+        if question is gathered:
+            return Listing(GROUPS, where=WHERE, said={"odd": "true"})
+        self.told = dict(question(None))
+        return None
+
+    def run(self, *words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["groups", "patterns", "--bootstrap", "here:1", *words])
+        return done.exit_code, done.output
+
+
+def test_it_shows_what_is_stored_and_what_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, told = Cluster(monkeypatch, ("app-^p.*",)).run()
+    assert code == 0
+    assert "sidecar.groups.include: app-^p.*" in told
+    assert "sidecar.groups.exclude: nothing is stored" in told
+    assert "warning: app-^p.* matches no name" in told
+    assert json.loads(Cluster(monkeypatch).run("-o", "json")[1]) == {"include": ["app-b", "load-.*"], "exclude": None}
+
+
+def test_a_preview_says_what_comes_and_goes_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    these = ("--include", "app-.*", "--include", "load-2", "--include", "nobody")
+    code, told = cluster.run(*these, "--dry-run", "-o", "json")
+    assert (code, cluster.told) == (0, None)
+    body = json.loads(told)
+    assert body["comes"] == ["app-a", "load-2"]
+    assert body["goes"] == ["load-1"], "odd stays, as that was said of it alone"
+    assert body["doubts"] == ["nobody matches no group that there is"]
+
+
+def test_live_groups_go_back_only_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    code, told = cluster.run("--include", "app-.*")
+    assert (code, cluster.told) == (1, None)
+    assert "load-1" in told
+    code, _ = cluster.run("--include", "app-.*", "--yes")
+    assert (code, cluster.told) == (0, {cf.INCLUDE: ("app-.*",), cf.EXCLUDE: None})
+
+
+def test_what_brings_groups_only_is_stored_at_once_and_may_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    assert cluster.run("--include", "app-.*", "--include", "load-.*", "--exclude", "")[0] == 0
+    assert cluster.told == {cf.INCLUDE: ("app-.*", "load-.*"), cf.EXCLUDE: ()}
+    assert cluster.run("--forget")[0] == 0
+    assert cluster.told == {cf.INCLUDE: None, cf.EXCLUDE: None}
+    assert cluster.run("--forget", "--include", "x")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("app-(?!p).*", "no lookahead"),
+        ("app-(", "is no regular expression"),
+        ("a,b", "more than one pattern"),
+        (" a", "begins or ends with a space"),
+    ],
+)
+def test_what_is_no_pattern_is_refused_in_plain_words(monkeypatch: pytest.MonkeyPatch, pattern: str, says: str) -> None:
+    cluster = Cluster(monkeypatch)
+    code, told = cluster.run("--include", pattern)
+    assert (code, cluster.told) == (2, None)
+    assert says in told
+
+
+def test_groups_that_no_acl_covers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    grant = Grant("User:s", "group", "load-", True, "Read", True)
+    known = Facts("", rights=Rights(True, "User:s", grants=(grant,)))
+    monkeypatch.setattr(facts, "gather", lambda *args: known)
+    _, told = cluster.run("--include", "app-.*", "--include", "load-.*", "--principal", "User:s", "--dry-run")
+    assert "no ACL lets the sidecars read app-a" in told
+    assert "read load" not in told
