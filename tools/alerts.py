@@ -30,7 +30,10 @@ Series = dict[str, str]
 @dataclass(frozen=True)
 class Alert:
     """`held`: for how long the expression must be true. `labels`: of the alert that `fires` brings about. `silent`: as
-    near to the bound as may be. `by`: when it fires at the latest, where its fault is there from the start."""
+    near to the bound as may be. `by`: when it fires at the latest, where its fault is there from the start. `absent`:
+    series that are there when those of the expression are not, which counts as the worst, and the alert's labels then.
+
+    What all sidecars see of one cause is one alert of the cluster; what is a sidecar's own is one of each."""
 
     name: str
     expr: str
@@ -42,6 +45,7 @@ class Alert:
     labels: dict[str, str] = field(default_factory=dict)
     at: str = "30m"
     by: str = ""
+    absent: tuple[Series, dict[str, str]] | None = None
 
 
 RECORDED = {
@@ -69,10 +73,17 @@ def _histogram(name: str, fast: str, slow: str, bound: str, **labels: str) -> Se
     return {f'{name}_bucket{{{A}{told},le="{bound}"}}': fast, f'{name}_bucket{{{A}{told},le="+Inf"}}': slow}
 
 
-def above(name: str, metric: str, held: str, severity: str, summary: str, labels: str = "") -> Alert:
+def above(name: str, metric: str, held: str, severity: str, summary: str) -> Alert:
     """A gauge of one sidecar that should be 0."""
-    at = f"{{{A}{labels}}}"
+    at = f"{{{A}}}"
     return Alert(name, f"{metric} > 0", held, severity, summary, {metric + at: "1x200"}, {metric + at: "0x200"}, ON_A)
+
+
+def of_all(name: str, metric: str, held: str, severity: str, summary: str) -> Alert:
+    """A gauge that should be 0, and that rises at each sidecar for one cause."""
+    fires = {f"{metric}{{{A}}}": "1x200", f"{metric}{{{B}}}": "2x200"}
+    expr = f"max by (cluster) ({metric}) > 0"
+    return Alert(name, expr, held, severity, summary, fires, dict.fromkeys(fires, "0x200"))
 
 
 def rises(name: str, metric: str, within: str, severity: str, summary: str, labels: dict[str, str]) -> Alert:
@@ -101,45 +112,47 @@ OWNED = "sidecar_partition_owned"
 FLEET = [
     Alert(
         "SidecarDown",
-        f"up{{{JOB}}} == 0",
+        f"up{{{JOB}}} == 0 or absent(up{{{JOB}}})",
         "1m",
         "critical",
         "A sidecar does not answer Prometheus.",
         {f"up{{{JOB},{A}}}": "0x200"},
         {f"up{{{JOB},{A}}}": "1x200"},
         {"job": "kafka-group-sidecar", **ON_A},
+        absent=({f"up{{{AUDIT_JOB},{A}}}": "1x200"}, {"job": "kafka-group-sidecar"}),
     ),
     Alert(
         "SidecarNotReady",
-        "sidecar_ready == 0",
+        f"sidecar_ready == 0 or (up{{{JOB}}} == 1 unless on (cluster, instance) sidecar_ready)",
         "2m",
         "warning",
         "A sidecar runs, and does not serve what it was assigned.",
         {f"sidecar_ready{{{A}}}": "0x200"},
-        {f"sidecar_ready{{{A}}}": "1x200"},
+        {f"sidecar_ready{{{A}}}": "1x200", f"up{{{JOB},{A}}}": "1x200"},
         ON_A,
+        absent=({f"up{{{JOB},{A}}}": "1x200"}, {"job": "kafka-group-sidecar", **ON_A}),
     ),
     Alert(
         "SidecarPartitionWithoutOwner",
-        f"sum by (cluster, partition) ({OWNED}) == 0",
+        f"count by (cluster) (sum by (cluster, partition) ({OWNED}) == 0)"
+        f" or (count by (cluster) (sidecar_ready) unless on (cluster) {OWNED})",
         "1m",
         "critical",
-        "A partition of the state topic is served by no sidecar: its groups have no coordinator.",
-        {f'{OWNED}{{{A},partition="7"}}': "0x200", f'{OWNED}{{{B},partition="7"}}': "0x200"},
+        "Partitions of the state topic are served by no sidecar: their groups have no coordinator.",
+        {f'{OWNED}{{{i},partition="{p}"}}': "0x200" for i in (A, B) for p in (7, 8)},
         {f'{OWNED}{{{A},partition="7"}}': "0x200", f'{OWNED}{{{B},partition="7"}}': "1x200"},
-        {"partition": "7"},
+        absent=({f"sidecar_ready{{{i}}}": "0x200" for i in (A, B)}, {}),
     ),
     Alert(
         "SidecarPartitionWithTwoOwners",
-        f"sum by (cluster, partition) ({OWNED}) > 1",
+        f"count by (cluster) (sum by (cluster, partition) ({OWNED}) > 1)",
         "1m",
         "critical",
-        "Two sidecars say that they serve the same partition of the state topic.",
-        {f'{OWNED}{{{A},partition="7"}}': "1x200", f'{OWNED}{{{B},partition="7"}}': "1x200"},
+        "Two sidecars say that they serve the same partitions of the state topic.",
+        {f'{OWNED}{{{i},partition="{p}"}}': "1x200" for i in (A, B) for p in (7, 8)},
         {f'{OWNED}{{{A},partition="7"}}': "1x200", f'{OWNED}{{{B},partition="7"}}': "0x200"},
-        {"partition": "7"},
     ),
-    above("SidecarPatternsDiffer", "sidecar_patterns_differ", "1m", "critical", "Sidecars have different patterns."),
+    of_all("SidecarPatternsDiffer", "sidecar_patterns_differ", "1m", "critical", "Sidecars have different patterns."),
     Alert(
         "SidecarVersionsDiffer",
         "count by (cluster) (count by (cluster, version) (sidecar_build_info)) > 1",
@@ -318,14 +331,14 @@ STATE = [
         "A write to the state topic failed, and its partition was dropped.",
         {"why": "fenced"},
     ),
-    above(
+    of_all(
         "SidecarVoidRecords",
         "sidecar_void_records",
         "0s",
         "critical",
         "Somebody who was not the owner has written to the state topic.",
     ),
-    above(
+    of_all(
         "SidecarStateTopicFaults",
         "sidecar_state_topic_faults",
         "0s",
@@ -346,17 +359,18 @@ OLDEST, ALLOWED = "group_state_audit_oldest_seconds", "group_state_audit_compact
 AUDIT = [
     Alert(
         "AuditFallsBehind",
-        f"{OLDEST} > 0.5 * {ALLOWED}",
+        f"max by (cluster, instance) ({OLDEST} / {ALLOWED}) > 0.5",
         "5m",
         "warning",
         "The audit is half way to losing history to compaction.",
-        {f'{OLDEST}{{{A},partition="7"}}': "60x200", f'{ALLOWED}{{{A},partition="7"}}': "100x200"},
+        {f'{n}{{{A},partition="{p}"}}': v for n, v in ((OLDEST, "60x200"), (ALLOWED, "100x200")) for p in (7, 8)},
         {f'{OLDEST}{{{A},partition="7"}}': "50x200", f'{ALLOWED}{{{A},partition="7"}}': "100x200"},
-        {**ON_A, "partition": "7"},
+        ON_A,
     ),
     Alert(
         "AuditFails",
-        f"group_state_audit_up == 0 or up{{{AUDIT_JOB}}} == 0",
+        f"group_state_audit_up == 0 or up{{{AUDIT_JOB}}} == 0"
+        f" or (up{{{AUDIT_JOB}}} == 1 unless on (cluster, instance) group_state_audit_up)",
         "10m",
         "warning",
         "The audit does not run, or its last batches failed.",
@@ -367,6 +381,7 @@ AUDIT = [
         },
         {f"group_state_audit_up{{{AUDIT_JOB},{A}}}": "1x200", f"up{{{AUDIT_JOB},{A}}}": "1x200"},
         {"job": "group-state-audit", **ON_A},
+        absent=({f"up{{{AUDIT_JOB},{A}}}": "1x200"}, {"job": "group-state-audit", **ON_A}),
     ),
     above(
         "AuditLostRecords",
@@ -401,6 +416,8 @@ def main() -> None:
         return
     RULES.parent.mkdir(parents=True, exist_ok=True)
     RULES.write_text(rules())
+    from tools.alert_tests import tests  # which is made from this module
+
     TESTS.write_text(tests())
 
 
@@ -411,74 +428,21 @@ def rules(runbook: str = RUNBOOK) -> str:
     ]
     for name, alerts in GROUPED.items():
         groups.append({"name": f"kafka-group-sidecar-{name}", "rules": [_rule(a, runbook) for a in alerts]})
-    return HEAD + _dump({"groups": groups})
+    return HEAD + dump({"groups": groups})
 
 
 def _rule(a: Alert, runbook: str) -> dict[str, Any]:
     rule: dict[str, Any] = {"alert": a.name, "expr": a.expr}
     if a.held != "0s":
         rule["for"] = a.held
-    return {**rule, "labels": {"severity": a.severity}, "annotations": _annotations(a, runbook)}
+    return {**rule, "labels": {"severity": a.severity}, "annotations": annotations_of(a, runbook)}
 
 
-def _annotations(a: Alert, runbook: str = RUNBOOK) -> dict[str, str]:
+def annotations_of(a: Alert, runbook: str = RUNBOOK) -> dict[str, str]:
     return {"summary": a.summary, "runbook_url": f"{runbook}#{anchor(a)}"}
 
 
-def tests() -> str:
-    cases = []
-    for a in ALERTS:
-        cases.append(_case(a, "fires", a.fires, {at: [_fired(a)] for at in (a.by, a.at) if at}))
-        cases.append(_case(a, "is silent", a.silent, {a.at: []}))
-        if a.held != "0s":
-            steps, then = _short(a)
-            short = {s: _ended(v, steps) for s, v in a.fires.items()}
-            cases.append(_case(a, "is silent if it passes", short, {at: [] for at in then}))
-    return HEAD + _dump({"rule_files": [RULES.name], "evaluation_interval": "15s", "tests": cases})
-
-
-def _fired(a: Alert) -> dict[str, Any]:
-    return {"exp_labels": {"severity": a.severity, **a.labels}, "exp_annotations": _annotations(a)}
-
-
-def _case(a: Alert, how: str, series: Series, expected: dict[str, list[Any]]) -> dict[str, Any]:
-    return {
-        "name": f"{a.name} {how}",
-        "interval": f"{STEP_S}s",
-        "input_series": [{"series": s, "values": v} for s, v in series.items()],
-        "alert_rule_test": [{"eval_time": at, "alertname": a.name, "exp_alerts": e} for at, e in expected.items()],
-    }
-
-
-STEP_S = 15
-SECONDS = {"s": 1, "m": 60, "h": 3600}
-
-
-def _short(a: Alert) -> tuple[int, list[str]]:
-    """How many steps a fault lasts at most that is too short for the alert, and when that is looked at. What looks back
-    over some minutes goes on for so long after it."""
-    held_s, back_s = _seconds(a.held), _back_s(a)
-    steps = max(1, (held_s - back_s) // STEP_S - 1)
-    return steps, [f"{s}s" for s in range(steps * STEP_S, held_s + back_s + 2 * STEP_S, STEP_S)]
-
-
-def _back_s(a: Alert) -> int:
-    told = " ".join([a.expr, *(RECORDED.get(name, "") for name in re.findall(r"[\w:]+", a.expr))])
-    return max(map(_seconds, re.findall(r"\[(\w+)\]", told)), default=0) if "rate(" in told else 0
-
-
-def _seconds(told: str) -> int:
-    return int(told[:-1]) * SECONDS[told[-1]]
-
-
-def _ended(values: str, steps: int) -> str:
-    """The same series, gone after so many steps."""
-    if " " in values:
-        return " ".join([*values.split()[: steps + 1], "stale"])
-    return re.sub(r"x\d+$", f"x{steps} stale", values)
-
-
-def _dump(data: object) -> str:
+def dump(data: object) -> str:
     return yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True)
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.see.prometheus import program
-from tools import alerts, boards
+from tools import alert_tests, alerts, boards
 from tools.alerts import ALERTS, RECORDED, RULES, RUNBOOK, TESTS, anchor, metrics_in
 from tools.metrics_table import names
 
@@ -22,7 +22,7 @@ NOT_OURS = {"ALERTS"}
 
 def test_the_rules_are_those_of_the_code(root: Path) -> None:
     assert (root / RULES).read_text() == alerts.rules(), "run python -m tools.alerts"
-    assert (root / TESTS).read_text() == alerts.tests(), "run python -m tools.alerts"
+    assert (root / TESTS).read_text() == alert_tests.tests(), "run python -m tools.alerts"
 
 
 def test_the_boards_are_those_of_the_code(root: Path) -> None:
@@ -63,10 +63,16 @@ def test_the_command_prints_the_rules_with_it_and_writes_nothing(root: Path) -> 
     assert done.stdout == alerts.rules("https://a.example/b") and (root / RULES).read_bytes() == before
 
 
+def test_where_a_bound_is_from_below_absent_series_count_as_the_worst() -> None:
+    """What is compared with 0 is true of no series that is not there."""
+    assert [a.name for a in ALERTS if "== 0" in a.expr and a.absent is None] == []
+
+
 @pytest.mark.needs("prometheus", "promtool")
 def test_promtool_finds_that_each_alert_fires_and_is_silent(root: Path) -> None:
-    tried = {case["name"] for case in yaml.safe_load(alerts.tests())["tests"]}
+    tried = {case["name"] for case in yaml.safe_load(alert_tests.tests())["tests"]}
     every = {f"{a.name} {how}" for a in ALERTS for how in ("fires", "is silent")}
+    every |= {f"{a.name} fires without its series" for a in ALERTS if a.absent}
     assert tried == every | {f"{a.name} is silent if it passes" for a in ALERTS if a.held != "0s"}
     folder = root / RULES.parent
     for command in (("check", "config", "prometheus.yml"), ("test", "rules", TESTS.name)):
