@@ -123,6 +123,13 @@ def readable() -> Iterator[None]:
         raise Failed(Code.UNREACHED, str(exc), "Check --bootstrap, --topic and --command-config.") from None
 
 
+def named(group: str) -> str:
+    """Raises BadParameter for a group without a name."""
+    if not group.strip():
+        raise typer.BadParameter("The group's id is empty.")
+    return group
+
+
 def address(text: str) -> tuple[str, int]:
     """Raises Failed."""
     host, _, port = text.strip().rpartition(":")

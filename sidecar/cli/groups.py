@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from sidecar.cli.connect import CHECK, CommandConfig, SidecarBootstrap, client_of
+from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, SidecarBootstrap, client_of, named
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, print_document
 from sidecar.core import config as cf
@@ -39,7 +39,7 @@ PASSING = (
 GOES_ON = "what was asked for is recorded and goes on.", "Wait, or say it again; that does no harm."
 MAY_ALTER = "Check the group's id, and whether this user may ALTER_CONFIGS of the group."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
-Group = Annotated[str, typer.Argument(help="The group's id.")]
+Group = Annotated[str, typer.Argument(help="The group's id.", callback=named)]
 Bootstrap = SidecarBootstrap
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. What was said stays said.")]
 
@@ -81,6 +81,8 @@ def release(
 
     `sidecar release` without `groups` is for the time when no sidecar runs any more."""
     desk = _Desk(group, bootstrap, command_config, timeout)
+    if desk.is_nowhere():
+        desk.refused(f"There is no group {group}.", ROUTE)
     desk.say("sidecar.managed", "false", lambda: desk.glance().get("sidecar.managed") == "false")
 
     def gone() -> str:
@@ -247,6 +249,16 @@ class _Desk:
             return not future.result().members
         except KafkaException as exc:
             return bool(exc.args[0].code() == Kafka.GROUP_ID_NOT_FOUND)
+
+    def is_nowhere(self) -> bool:
+        """Whether all brokers and sidecars say that there is no such group. False, if not all can tell just now."""
+        from sidecar.cli.listing import gathered
+
+        try:
+            found = self.client.ask(self.bootstrap, cf.DESK, gathered)
+        except Failed:
+            return False
+        return not found.problems and self.group not in found.groups
 
     def _result(self, futures: Mapping[Any, Any]) -> Any:
         from confluent_kafka import KafkaException

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, StateTopic, client_of, readable
+from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, StateTopic, client_of, named, readable
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Format, Output, Watch, print_rows, run
 from sidecar.cli.plain import echo
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 
 OWNED = ("group", "partition", "member", "client", "epoch", "certain", "since", "until", "why")
 """Columns of `sidecar owner`, but for those of the coordinator."""
+GENERATION = "generation "
+"""So the detail of an event begins that a classic group's record is (audit/history.py)."""
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Not what was before. 2h is two hours ago.")]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Not what came later.")]
 At = Annotated[str | None, typer.Option(metavar="TIME", help="As it was then. Without it: as it is now.")]
 
 
 def history(
-    group: Annotated[str, typer.Argument(help="The group's id.")],
+    group: Annotated[str, typer.Argument(help="The group's id.", callback=named)],
     bootstrap: Bootstrap,
     since: Since = None,
     until: Until = None,
@@ -134,13 +136,21 @@ def _at(found: History, at_ms: int, place: tuple[str, int] | None) -> Iterator[d
                 "partition": f"{i.topic}-{i.partition}",
                 "member": i.member_id,
                 "client": i.client_id,
-                "epoch": i.member_epoch,
+                "epoch": _epoch(found, i.member_epoch, at_ms),
                 "certain": "yes" if i.sure(at_ms) else "no: records are missing",
                 "since": f"{'' if i.exact else 'by '}{shown(i.from_ms)}",
                 "until": "" if i.to_ms is None else f"{'' if i.to_exact else 'by '}{shown(i.to_ms)}",
                 "why": i.from_why,
                 **coordinator,
             }
+
+
+def _epoch(found: History, member_epoch: int, at_ms: int) -> int:
+    """Of a group that was a classic one then, its generation: an assignment that stays is not written again."""
+    told = [e for e in found.events if e.ms <= at_ms and (e.what == "group epoch" or e.detail.startswith(GENERATION))]
+    if not told or told[-1].what == "group epoch":
+        return member_epoch
+    return int(told[-1].detail.removeprefix(GENERATION).split(",")[0])
 
 
 def _coordinator(found: History, at_ms: int) -> dict[str, str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from sidecar.cli.connect import Bootstrap, CommandConfig, client_of
 from sidecar.cli.exits import Code, Failed
@@ -17,6 +19,7 @@ from sidecar.cli.output import Format, Output, Watch, print_rows, run
 from sidecar.core import config as cf
 from sidecar.core.errors import Code as Kafka
 from sidecar.core.errors import name_of
+from sidecar.core.patterns import Patterns, fault
 
 if TYPE_CHECKING:
     from sidecar.kafka.cluster import Cluster
@@ -53,9 +56,23 @@ class Listing:
 
 @groups.command("list")
 def list_(
-    bootstrap: Bootstrap, command_config: CommandConfig = None, output: Format = Output.TABLE, watch: Watch = 0
+    bootstrap: Bootstrap,
+    match: Annotated[str, typer.Option(metavar="RE2", help="Only groups whose whole name matches.")] = "",
+    where: Annotated[str, typer.Option(metavar="WHERE", help=f"Only groups that are there: {', '.join(WHERE)}.")] = "",
+    members: Annotated[bool, typer.Option("--members", help="Only groups that have members.")] = False,
+    command_config: CommandConfig = None,
+    output: Format = Output.TABLE,
+    watch: Watch = 0,
 ) -> None:
     """List all groups: kind, state, members, the node that coordinates each, and whether that is a sidecar."""
+    if where and where not in WHERE:
+        raise Failed(Code.USAGE, f"No group is {where!r}.", f"--where takes {', '.join(WHERE)}.")
+    if broken := fault(match):
+        raise Failed(Code.USAGE, f"--match {broken}.", "The syntax is RE2's; the whole name must match.")
+
+    def shown(row: Mapping[str, Any]) -> bool:
+        named = not match or Patterns((match,), ())(row["group"])
+        return named and (not where or row["where"] == WHERE[where]) and (not members or bool(row["members"]))
 
     def show() -> Code:
         found = client_of(command_config).ask(bootstrap, cf.DESK, gathered)
@@ -65,7 +82,10 @@ def list_(
             raise Failed(
                 Code.FINDINGS, "There are no groups, or this user may see none.", "DESCRIBE of groups is needed."
             )
-        print_rows(found.rows(), output)
+        rows = [row for row in found.rows() if shown(row)]
+        if not rows:
+            raise Failed(Code.FINDINGS, f"None of {len(found.groups)} groups is like that.", "Leave out an option.")
+        print_rows(rows, output)
         return Code.OK
 
     run(show, watch)

@@ -19,6 +19,8 @@ CLEAR = "\033[2J\033[H"
 """Empties the screen of a terminal."""
 WIDTH = 200
 """Columns where stdout is no terminal."""
+UNBROKEN = 10_000
+"""Columns of a table for a terminal: more than any row has."""
 NUMBERS = frozenset({"offset", "epoch", "members", "partitions", "generation", "moved"})
 
 
@@ -68,7 +70,8 @@ def print_rows(rows: Sequence[Mapping[str, Any]], output: Output) -> None:
         table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(plain(_cell(v))) for v in row.values()))
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+    # A terminal breaks a line that is too long for it where it ends; no word is broken within its column.
+    Console(width=UNBROKEN if sys.stdout.isatty() else WIDTH).print(table)
 
 
 def print_document(body: Mapping[str, Any], output: Document, lines: Sequence[str] | Callable[[], None]) -> None:

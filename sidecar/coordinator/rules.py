@@ -116,6 +116,7 @@ class Rules:
         if not self.ready:
             self.ready = True
             self._patterns_s, self._since_s = 0.0, {}
+            self._say_patterns((self._own.include, self._own.exclude))
             self._say_who_differs()
             self._recount()
 
@@ -152,25 +153,30 @@ class Rules:
             self._log.error("stored patterns are void", problem=broken)
             return False
         before = self._own if self._stored is None else self._stored
-        former = (before.include, before.exclude)
-        for value, replaced in zip((include, exclude), former, strict=True):
-            for doubt in doubts(split(value or ""), replaced):
-                self._log.warning("stored pattern is doubtful", problem=doubt, remedy=AS_MEANT)
         self._stored = None
         if include is not None or exclude is not None:
             own = self._own
             these = own.include if include is None else split(include)
             those = own.exclude if exclude is None else split(exclude)
             self._stored = Patterns(these, those, own.never)
-            if (these, those) != (own.include, own.exclude):
-                self._log.warning("stored patterns count, not the sidecar's own", include=these, exclude=those)
         self._patterns_s = time.monotonic()
         self.dirty = True
-        if self.ready:
+        if self.ready:  # what was stored once and counts no more is not worth a word
+            self._say_patterns((before.include, before.exclude))
             self._say_who_differs()
             self._recount()
             self._recounts = [time.monotonic() + s for s in RECOUNT_S]
         return True
+
+    def _say_patterns(self, former: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+        """What an operator must know of those that count now."""
+        if self._stored is None:
+            return
+        these, those = self._stored.include, self._stored.exclude
+        if (these, those) != (self._own.include, self._own.exclude):
+            self._log.warning("stored patterns count, not the sidecar's own", include=these, exclude=those)
+        for doubt in (*doubts(these, former[0]), *doubts(those, former[1])):
+            self._log.warning("stored pattern is doubtful", problem=doubt, remedy=AS_MEANT)
 
     def value(self, group_id: str, name: str) -> str | None:
         raw = self._raw(group_id, name)

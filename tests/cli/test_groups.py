@@ -14,6 +14,8 @@ from confluent_kafka import KafkaError, KafkaException, admin
 from typer.testing import CliRunner
 
 from sidecar.cli import groups as module
+from sidecar.cli.connect import Client
+from sidecar.cli.listing import Listing
 from sidecar.cli.main import app
 
 BROKEN = KafkaError._TRANSPORT
@@ -61,6 +63,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch, sidecars: Sidecars, verb: str, timeout_s: float = 5, *more: str
 ) -> tuple[int, str]:
     monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
+    monkeypatch.setattr(Client, "ask", lambda *asked: Listing({"g": {}}))
     monkeypatch.setattr(module, "LOOK_S", 0.01)
     done = CliRunner().invoke(app, ["groups", verb, "g", "--bootstrap", "here:1", "--timeout", str(timeout_s), *more])
     return done.exit_code, done.output.strip()
@@ -189,3 +192,49 @@ def test_nobody_answering_is_no_refusal(monkeypatch: pytest.MonkeyPatch, code: i
     failed = {"g": ended(KafkaException(KafkaError(code)))}
     monkeypatch.setattr(sidecars, "describe_configs", lambda resources, request_timeout: failed)
     assert run(monkeypatch, sidecars, "rebalance")[0] == exit_code
+
+
+@pytest.mark.parametrize("verb", ["adopt", "release", "rebalance", "explain", "describe", "members", "history"])
+def test_a_group_without_a_name_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    monkeypatch.setattr(admin, "AdminClient", lambda config: Sidecars())
+    done = CliRunner().invoke(app, ["groups", verb, " ", "--bootstrap", "here:1"])
+    assert (done.exit_code, "id is empty" in done.output) == (2, True), done.output
+
+
+def test_a_group_that_is_nowhere_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    sidecars = Sidecars()
+    monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
+    for problems, exit_code in ([], 1), (["node 2: no answer"], 0):
+        sidecars.told = {"sidecar.state": "broker"}
+        listing = Listing({"other": {}}, problems=problems)
+        monkeypatch.setattr(Client, "ask", lambda *asked, listing=listing: listing)
+        done = CliRunner().invoke(app, ["groups", "release", "g", "--bootstrap", "here:1"])
+        assert done.exit_code == exit_code, done.output
+        assert ("There is no group g." in done.output) == (sidecars.said == 0) == (not problems)
+
+
+@pytest.mark.parametrize(
+    ("options", "listed"),
+    [
+        ((), ["a-1", "a-2", "b"]),
+        (("--match", "a-.*"), ["a-1", "a-2"]),
+        (("--match", "a"), []),
+        (("--where", "comes"), ["a-2"]),
+        (("--members",), ["a-1"]),
+        (("--members", "--match", "b"), []),
+    ],
+)
+def test_a_long_list_can_be_made_shorter(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], listed: list[str]
+) -> None:
+    where = {"a-1": "sidecar", "a-2": "comes", "b": "broker"}
+    found = Listing({g: {"state": "Stable"} for g in where}, members={"a-1": 2, "a-2": 0}, where=where)
+    monkeypatch.setattr(Client, "ask", lambda *asked: found)
+    done = CliRunner().invoke(app, ["groups", "list", "--bootstrap", "here:1", "-o", "json", *options])
+    assert [json.loads(line)["group"] for line in done.stdout.splitlines() if line.startswith("{")] == listed
+    assert done.exit_code == (0 if listed else 1)
+
+
+@pytest.mark.parametrize("option", [("--where", "there"), ("--match", "(")])
+def test_a_list_is_not_made_shorter_by_what_nobody_understands(option: tuple[str, str]) -> None:
+    assert CliRunner().invoke(app, ["groups", "list", "--bootstrap", "here:1", *option]).exit_code == 2

@@ -142,3 +142,16 @@ def test_what_kafka_configs_makes_of_brackets_is_noticed(former: str, now: str, 
         assert b.rules.stored("", f"/{cf.INCLUDE}")
     told = [fields["problem"] for _, event, fields in b.lines.lines if event == "stored pattern is doubtful"]
     assert [says in text for text in told] == ([True] if says else [])
+
+
+def test_at_the_start_only_what_counts_now_is_said() -> None:
+    """Symptom: after each restart every pattern that was ever stored was a warning again."""
+    b = Bench()
+    b.rules = Rules(OwnRules(lambda name: True, ("app-[^p].*",)), b.codec, b.state, b.lines)
+    for value in ("old", "older", "app-^p.*"):
+        b.apply(b.codec.config("", f"/{cf.INCLUDE}", value, 1, 0, "test"))
+        assert b.rules.stored("", f"/{cf.INCLUDE}")
+    assert b.lines.events("warning") == []
+    b.rules.begin()
+    assert b.lines.events("warning") == ["stored patterns count, not the sidecar's own", "stored pattern is doubtful"]
+    assert b.lines.fields("stored patterns count, not the sidecar's own")["include"] == ("app-^p.*",)

@@ -1,0 +1,44 @@
+"""What commands print as tables, and the owner of a partition of a classic group."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from sidecar.audit.history import Event, History
+from sidecar.cli.history import _epoch
+from sidecar.cli.output import Output, print_rows
+
+LONG = {"group": "app-load-2-5-of-many", "coordinates_since": "2026-11-26 04:18:38.000", "why": "a long sentence " * 12}
+
+
+@pytest.mark.parametrize("columns", ["20", "80", "200"])
+def test_no_word_of_a_table_is_broken_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_rows([LONG], Output.TABLE)
+    head, row = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert head.split() == ["group", "coordinates_since", "why"]
+    assert row.split() == " ".join(LONG.values()).split()
+    assert row == row.rstrip() or len(row) < 1_000, "it is as wide as what stands in it"
+
+
+@pytest.mark.parametrize(
+    ("events", "epoch"),
+    [
+        ([], 5),
+        ([(1, "Stable", "generation 2, leader m")], 2),
+        ([(1, "Stable", "generation 1"), (2, "Stable", "generation 3")], 3),
+        ([(1, "Stable", "generation 2"), (11, "Stable", "generation 4")], 2),
+        ([(1, "Stable", "generation 2"), (2, "group epoch", "3")], 5),
+        ([(1, "group epoch", "3"), (2, "PreparingRebalance", "generation 3, leader m")], 3),
+    ],
+)
+def test_the_epoch_of_a_classic_groups_owner_is_its_generation(events: list[tuple[int, str, str]], epoch: int) -> None:
+    """An assignment that stays is not written again, and one that came from the broker says no generation."""
+    found = History("g", events=[Event(ms, n, what, "", detail, "") for n, (ms, what, detail) in enumerate(events)])
+    assert _epoch(found, 5, 10) == epoch
