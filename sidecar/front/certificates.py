@@ -116,6 +116,9 @@ class Certificates:
         self.settings = settings
         self._figures = figures
         self._log = log
+        self._ends_s = 0.0
+        self._said = ""
+        """What was said last of the end of the certificate."""
         self._stamp = self._files()
         self.context = self._read()
 
@@ -130,6 +133,8 @@ class Certificates:
         if stamp != self._stamp:
             self._stamp = stamp
             self.reload()
+        else:
+            self._say_the_end()
 
     def reload(self) -> None:
         """Read the files again; if they are of no use, what was read before goes on."""
@@ -145,16 +150,21 @@ class Certificates:
     def _read(self) -> ssl.SSLContext:
         s = self.settings
         context = read_context(s)
-        ends_s = expiry_of(s.certificate)
-        self._figures("tls_expiry").set(ends_s)
-        left_s = ends_s - time.time()
-        if left_s < SOON_S:
-            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends_s))
-            if left_s <= 0:
-                self._log.error("certificate has expired: clients refuse it", file=str(s.certificate), expires=when)
-            else:
-                self._log.warning("certificate expires soon", file=str(s.certificate), expires=when)
+        self._ends_s, self._said = expiry_of(s.certificate), ""
+        self._figures("tls_expiry").set(self._ends_s)
+        self._say_the_end()
         return context
+
+    def _say_the_end(self) -> None:
+        """Once when it is near, and once when it has come."""
+        left_s, told = self._ends_s - time.time(), str(self.settings.certificate)
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._ends_s))
+        if left_s <= 0 and self._said != "expired":
+            self._said = "expired"
+            self._log.error("certificate has expired: clients refuse it", file=told, expires=when)
+        elif 0 < left_s < SOON_S and not self._said:
+            self._said = "soon"
+            self._log.warning("certificate expires soon", file=told, expires=when)
 
     def _files(self) -> Stamp:
         """A link that points somewhere else is a change, too: so secrets are mounted."""

@@ -37,7 +37,7 @@ CAUSES = {
     "TLSV1_ALERT_UNKNOWN_CA": "not_trusted",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "not_trusted",
     "SSLV3_ALERT_BAD_CERTIFICATE": "not_trusted",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "not_trusted",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "expired",
 }
 """OpenSSL's reason -> the one in the metric; others are `broken`. What clients that do not know our authority say."""
 

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, SecretBytes, SecretStr
 
+from sidecar.front.certificates import TlsError, expiry_of
 from sidecar.native import COMPILED
 from sidecar.process.settings import Settings
 
@@ -58,8 +59,18 @@ def about(settings: Settings) -> dict[str, object]:
         "kernel": kernel(),
         "python": platform.python_version(),
         "wall_ms": int(time.time() * 1000),
+        "certificate_ends_ms": _certificate_ends_ms(settings),
         "settings": {name: value for name, value, _ in _leaves(settings, "")},
     }
+
+
+def _certificate_ends_ms(settings: Settings) -> int:
+    """Of the clients' listener, as the file is now. 0: there is none, or it cannot be read, which the log has said."""
+    certificate = settings.tls.certificate
+    try:
+        return 0 if certificate is None else int(expiry_of(certificate) * 1000)
+    except TlsError:
+        return 0
 
 
 def shown(settings: Settings, config: Path | None, overrides: Mapping[str, Any]) -> list[Shown]:

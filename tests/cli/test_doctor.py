@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from sidecar.cli.doctor import checks as c
 from sidecar.cli.doctor import others as o
+from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
 from sidecar.cli.doctor.needs import NEEDS, Need, missing
@@ -53,6 +55,10 @@ def side(n: int, skew_ms: int = 0, **settings: Any) -> About:
     told = {"groups.include": ["a.*"], "groups.exclude": [], "consumer.session_timeout_ms": 45_000, "limits.x": n}
     told |= {name.replace("__", "."): value for name, value in settings.items()}
     return About(f"h{n}:8080", "1.0", n, told, skew_ms, (), (1, 2, 3), "compiled")
+
+
+def ends(n: int, days: int) -> About:
+    return replace(side(n), certificate_ends_ms=int((time.time() + days * 86_400) * 1000))
 
 
 def healthy() -> Facts:
@@ -225,6 +231,22 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.clocks, with_(sidecars=[side(1, -6_000), side(2, 5_000)]), Status.FAIL, "within 11000 ms"),
     (c.clocks, with_(sidecars=[side(1, 20_000)]), Status.FAIL, "of this machine's"),
     (c.clocks, with_(sidecars=[side(1, 20_000), side(2, 20_000)]), Status.OK, "within 0 ms of each other's"),
+    (certificates, with_(sidecars=[]), Status.UNKNOWN, "No sidecar"),
+    (certificates, with_(sidecars=[ends(1, 30), ends(2, 60)]), Status.OK, "sidecar 2 until 20"),
+    (certificates, with_(sidecars=[ends(1, 30), ends(2, 13)]), Status.WARN, "expires soon: sidecar 1 until"),
+    (certificates, with_(sidecars=[ends(1, 30), ends(2, -1)]), Status.FAIL, "has expired"),
+    (
+        c.listeners,
+        with_(nodes=[node(1), node(2, False)], sidecars=[side(1), replace(side(2), problems=("no rights",))]),
+        Status.UNKNOWN,
+        "The sidecar of node 2 (h2:9092) is not ready",
+    ),
+    (
+        c.listeners,
+        with_(nodes=[node(1), node(2, False), node(3, False)], sidecars=[replace(side(2), problems=("no rights",))]),
+        Status.FAIL,
+        "itself answers at node 3",
+    ),
     (c.rights, with_(rights=Rights(True)), Status.UNKNOWN, "Nobody said who"),
     (c.rights, with_(rights=Rights(True, "User:s", ("User:s",))), Status.OK, "super user"),
     (
@@ -423,3 +445,16 @@ def test_what_others_may_do_is_denied_to_each_by_name() -> None:
     assert len(remedy) == 7 and remedy[-1] == "2 more are to be denied"
     txn = o.others_rights(acls(grant("transactional-id", "*", "All", who="User:x"))).remedy.splitlines()
     assert txn[1].endswith(f"--operation Write --transactional-id {STATE}- --resource-pattern-type prefixed")
+
+
+def test_causes_come_before_what_follows_from_them() -> None:
+    ready, rights, listeners = (Check(n, Status.FAIL, "", "do") for n in (c.FOLLOWING[1], "rights", c.FOLLOWING[0]))
+    fine = Check("fine", Status.OK, "")
+    told = c.causes_first([fine, ready, listeners, rights])
+    assert [x.name for x in told] == ["rights", ready.name, listeners.name, "fine"]
+    assert told[1].remedy == "This may follow from: rights. See to that first. do"
+    assert c.causes_first([fine, ready]) == [ready, fine], "nothing else has failed"
+
+
+def test_what_may_follow_is_a_check() -> None:
+    assert set(c.FOLLOWING) <= {x.name for x in c.examine(healthy())}

@@ -125,3 +125,20 @@ def test_the_end_of_a_certificate_is_told_and_warned_of(papers: Papers, monkeypa
             assert desk.lines.events(level)[-1].startswith(words)
 
     asyncio.run(whole())
+
+
+def test_the_end_of_a_certificate_is_said_when_it_comes(papers: Papers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a warning some days before, and nothing when clients began to refuse it."""
+
+    async def whole() -> None:
+        desk = Desk()
+        certificates = Certificates(TlsSettings(papers.certificate, papers.key), desk.metrics, desk.lines)
+        ends = desk.metrics.value("tls_expiry")
+        said = []
+        for at in (ends - 30 * 86_400, ends - 86_400, ends - 1, ends + 1, ends + 86_400):
+            monkeypatch.setattr("sidecar.front.certificates.time.time", lambda at=at: at)
+            certificates.look()
+            said.append((len(desk.lines.events("warning")), len(desk.lines.events("error"))))
+        assert said == [(0, 0), (1, 0), (1, 0), (1, 1), (1, 1)]
+
+    asyncio.run(whole())

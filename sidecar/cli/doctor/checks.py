@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
 from sidecar.cli.doctor.needs import NEEDS, Need, acls, covers, holders, missing
@@ -46,7 +48,8 @@ def listeners(f: Facts) -> Check:
     name = "listeners"
     if isinstance(f.nodes, Unknown):
         return Check(name, Status.UNKNOWN, f.nodes.why, "Name the clients' listener in --bootstrap.")
-    bare = [n for n in f.nodes if n.sidecar is False]
+    starting = {s.node_id for s in f.told() if s.problems}
+    bare = [n for n in f.nodes if n.sidecar is False and n.node_id not in starting]
     dead = [n for n in f.nodes if n.sidecar is None]
     if bare and len(bare) + len(dead) == len(f.nodes):
         finding = f"No sidecar answers at {_nodes(bare)}: clients of this listener bypass the sidecars."
@@ -59,6 +62,9 @@ def listeners(f: Facts) -> Check:
     if dead:
         finding = f"Nobody answers at {_nodes(dead)}: {dead[0].problem}."
         return Check(name, Status.FAIL, finding, "Start the sidecar there, or correct advertised.listeners.")
+    if mute := [n for n in f.nodes if n.sidecar is False]:
+        finding = f"The sidecar of {_nodes(mute)} is not ready: whether clients reach it cannot be told."
+        return Check(name, Status.UNKNOWN, finding, "See the check of the sidecars first.")
     return Check(name, Status.OK, f"A sidecar answers at each of {_nodes(f.nodes)}.")
 
 
@@ -392,6 +398,7 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     same_settings,
     same_versions,
     clocks,
+    certificates,
     rights,
     foreign_writers,
     others_rights,
@@ -399,8 +406,21 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
 )
 
 
+FOLLOWING = ("listeners", "sidecars ready", "a sidecar for each broker")
+"""Names of checks whose failure may follow from that of another one."""
+
+
 def examine(f: Facts) -> list[Check]:
     return [check(f) for check in CHECKS]
+
+
+def causes_first(found: Sequence[Check]) -> list[Check]:
+    """What failed first, and of that the causes before what may follow from them."""
+    failed = [c for c in found if c.status is Status.FAIL]
+    causes = [c for c in failed if c.name not in FOLLOWING]
+    why = f"This may follow from: {', '.join(c.name for c in causes)}. See to that first. "
+    late = [replace(c, remedy=why + c.remedy) if causes else c for c in failed if c.name in FOLLOWING]
+    return [*causes, *late, *(c for c in found if c.status is not Status.FAIL)]
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------

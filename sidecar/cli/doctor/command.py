@@ -39,7 +39,7 @@ def doctor(
     def show() -> Code:
         from dataclasses import asdict
 
-        from sidecar.cli.doctor.checks import examine
+        from sidecar.cli.doctor.checks import causes_first, examine
         from sidecar.cli.doctor.facts import about, gather
         from sidecar.cli.doctor.model import Status
         from sidecar.process.rights import Scope
@@ -47,7 +47,7 @@ def doctor(
         sidecars = [about(a, Asking(token_file, ca)) for a in admin or []]
         facts = gather(client_of(command_config), bootstrap, topic, sidecars, principal)
         facts.scope = Scope(tuple(groups or ()), tuple(topics or ()), not beside_only)
-        found = examine(facts)
+        found = causes_first(examine(facts))
         if output is Output.TABLE:
             for c in found:
                 mark = {Status.FAIL: "FAIL", Status.WARN: "warn", Status.UNKNOWN: "?", Status.OK: "ok"}[c.status]

@@ -152,6 +152,7 @@ def about(admin: str, asking: Asking) -> About | Unknown:
             told["kernel"],
             tuple(ready.get("denials", ())),
             ready.get("last_denial"),
+            told.get("certificate_ends_ms", 0),
         )
     except Failed as failed:
         return Unknown(failed.what)

@@ -63,7 +63,7 @@ class Topic:
 class About:
     """A sidecar as its admin address tells of it. `skew_ms`: its clock minus this machine's; `problems`: of /readyz;
     `owners`: node ids by partition of the state topic; `denials`: what brokers refuse to it now, `last_denial`: and
-    did last."""
+    did last; `certificate_ends_ms`: 0 without TLS."""
 
     admin: str
     version: str
@@ -75,6 +75,7 @@ class About:
     kernel: str = ""
     denials: tuple[Mapping[str, Any], ...] = ()
     last_denial: Mapping[str, Any] | None = None
+    certificate_ends_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
