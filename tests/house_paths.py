@@ -59,7 +59,7 @@ def stage(prepare: Callable[[Stage], Coroutine[Any, Any, None]], serve: bool = T
     loop = VirtualLoop()
 
     async def build() -> Stage:
-        house = House(partitions=1, serve=serve)
+        house = House(partitions=1, serve=serve, watched=False)
         await house.__aenter__()
         await house.topics(orders=4)
         for task in asyncio.all_tasks():

@@ -33,6 +33,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "clients/test_three_brokers.py": (3, BROKER),
     "clients/test_tools.py": (2, BROKER),
     "clients/test_tools_and_plug_ins.py": (1, BROKER),
+    "coordinator/test_census.py": (2, VIRTUAL),
     "coordinator/test_commits_under_way.py": (1, VIRTUAL),
     "coordinator/test_coordinator.py": (2, VIRTUAL),
     "coordinator/test_follower.py": (3, VIRTUAL),

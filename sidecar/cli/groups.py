@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -25,6 +25,9 @@ from sidecar.cli.output import Document, DocumentFormat, print_document
 from sidecar.core import config as cf
 from sidecar.core.errors import Code as Kafka
 from sidecar.core.errors import name_of
+
+if TYPE_CHECKING:
+    from sidecar.kafka.cluster import Cluster
 
 REFUSED, TIMED_OUT = Code.FINDINGS, Code.UNREACHED
 LOOK_S = 0.2
@@ -135,7 +138,6 @@ def _removed(desk: _Desk, instances: list[str]) -> list[str]:
     """AdminClient of confluent-kafka has no such call, so this goes over the sidecar's own client."""
     if not instances:
         return []
-    from sidecar.kafka.cluster import Cluster
     from sidecar.wire.generated import leave_group as lg
 
     async def leave(cluster: Cluster) -> list[tuple[str, int]]:
@@ -152,6 +154,19 @@ def _removed(desk: _Desk, instances: list[str]) -> list[str]:
         then = f"`sidecar groups members {desk.group}` lists the instances. No rebalance was asked for."
         desk.refused("not removed: " + ", ".join(bad), then)
     return [i for i, _ in found]
+
+
+async def _listed(cluster: Cluster) -> set[str]:
+    """The ids of all groups. Raises Failed, ConnectionLost, TimeoutError, WireError."""
+    from sidecar.wire.generated import list_groups as lg
+
+    found: set[str] = set()
+    for node_id in (await cluster.refresh([])).brokers:
+        res = await (await cluster.node(node_id)).request(lg, "ListGroups", lg.ListGroupsRequest())
+        if res.error_code != Kafka.NONE:
+            raise Failed(Code.UNREACHED, f"node {node_id}: {name_of(res.error_code)}", CHECK)
+        found.update(g.group_id for g in res.groups)
+    return found
 
 
 # ---- the way to the sidecars --------------------------------------------------------------------------------------
@@ -252,13 +267,10 @@ class _Desk:
 
     def is_nowhere(self) -> bool:
         """Whether all brokers and sidecars say that there is no such group. False, if not all can tell just now."""
-        from sidecar.cli.listing import gathered
-
         try:
-            found = self.client.ask(self.bootstrap, cf.DESK, gathered)
+            return self.group not in self.client.ask(self.bootstrap, cf.DESK, _listed)
         except Failed:
             return False
-        return not found.problems and self.group not in found.groups
 
     def _result(self, futures: Mapping[Any, Any]) -> Any:
         from confluent_kafka import KafkaException

@@ -21,9 +21,11 @@ from sidecar.core.classic.records import State
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.consumer.group import ConsumerGroup, GroupState
 from sidecar.core.effects import Count, Observe
+from sidecar.core.groups import Group
 from sidecar.core.owner import Phase
 from sidecar.core.reasons import Reason
 from sidecar.core.service import Service
+from sidecar.core.turn import Soft
 from sidecar.link.ports import Figures
 
 SLICE_S = 0.001
@@ -32,6 +34,7 @@ LOOKED_AT = 16
 NAMED = 5
 """Groups that a metric names: those that have most of something."""
 RECENT_MS = 600_000
+SETTLED = frozenset((GroupState.STABLE, GroupState.EMPTY, State.STABLE, State.EMPTY))
 STATES = {CONSUMER: tuple(GroupState), CLASSIC: tuple(State)}
 
 
@@ -80,8 +83,12 @@ class Counted:
 
 
 class Census:
-    def __init__(self, service: Service, figures: Gauges) -> None:
+    def __init__(
+        self, service: Service, figures: Gauges, changed_ms: Callable[[int, str], int | None] = lambda p, g: None
+    ) -> None:
+        """`changed_ms(partition, group)`: Unix time of the group's own record (StateLog)."""
         self._service = service
+        self._changed_ms = changed_ms
         self._figures = figures
         self._asked = asyncio.Lock()
 
@@ -111,9 +118,20 @@ class Census:
                     found.members[(group.kind, CLASSIC)] += old
                 if soft.rebalanced_ms and (recent := sum(ms > at_ms - RECENT_MS for ms in soft.rebalanced_ms)):
                     found.rebalances.append((recent, group_id))
-                if soft.unsettled_since_ms is not None and members:
-                    found.unsettled.append(((at_ms - soft.unsettled_since_ms) / 1000, group_id))
+                if members and (for_ms := self._unsettled_ms(owner.partition, group, soft)) is not None:
+                    found.unsettled.append((for_ms / 1000, group_id))
         return found
+
+    def _unsettled_ms(self, partition: int, group: Group, soft: Soft) -> int | None:
+        """For how long the group has not been stable. A new owner knows it from the group's record, which is as old as
+        the rebalance that was under way, or younger; else a takeover would hide who is stuck."""
+        at = now()
+        known = None if soft.unsettled_since_ms is None else at.mono_ms - soft.unsettled_since_ms
+        if group.state_name() in SETTLED:
+            return known
+        changed_ms = self._changed_ms(partition, group.group_id)
+        since_change = None if changed_ms is None else max(at.wall_ms - changed_ms, 0)
+        return max((ms for ms in (known, since_change) if ms is not None), default=None)
 
     def _tell(self, found: Counted) -> None:
         known = {(kind, str(state)): 0 for kind, states in STATES.items() for state in states}

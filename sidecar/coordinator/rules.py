@@ -12,10 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.coordinator.tail import StateLog
+from sidecar.coordinator.tail import GROUP_KINDS, StateLog
 from sidecar.core import config as cf
-from sidecar.core.classic.records import Kind as ClassicKind
-from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.patterns import Patterns, doubts, fault, split
 from sidecar.core.placement import partition_for
 from sidecar.link.messages import GroupRules
@@ -24,7 +22,6 @@ from sidecar.state.codec import StateCodec
 from sidecar.state.keys import StateKey
 from sidecar.state.schema import StateError
 
-GROUP_KINDS = (ClassicKind.GROUP, ConsumerKind.GROUP)
 AS_MEANT = "sidecar groups patterns --include PATTERN stores a pattern as it is written, with its brackets"
 RECOUNT_S = (1.0, 5.0)
 """A record of a group that is managed no more may have been under way when that was said."""

@@ -16,6 +16,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from sidecar.coordinator.ahead import Ahead, Want, some
 from sidecar.coordinator.past import WATCHED, Past
+from sidecar.core.classic.records import Kind as ClassicKind
+from sidecar.core.consumer.records import Kind as ConsumerKind
 from sidecar.core.errors import InvariantError
 from sidecar.core.records import Key, Record
 from sidecar.link.ports import Figures, Logger
@@ -38,6 +40,7 @@ Item = tuple[int, int, StateKey | None, bytes | None, int]
 END: there is nothing more for now, and the last one is where that is."""
 END = -2
 NOTHING: Mapping[StateKey, bytes] = {}
+GROUP_KINDS = (ClassicKind.GROUP, ConsumerKind.GROUP)
 
 
 class StateLog:
@@ -87,6 +90,17 @@ class StateLog:
                 raise InvariantError(f"{key}: {exc}") from exc
             revisions[(key.kind, key.group_id, key.sub_id)] = revision
             yield record
+
+    def changed_ms(self, partition: int, group_id: str) -> int | None:
+        """Unix time at which the record of the group itself was written last: with it, its last rebalance began or went
+        on. None: there is no such record, or it cannot be read."""
+        for key, value in self.partitions[partition].groups.get(group_id, NOTHING).items():
+            if key.kind in GROUP_KINDS:
+                try:
+                    return int(self._codec.schemas.decode(value)["time_ms"].timestamp() * 1000)
+                except StateError:
+                    return None
+        return None
 
     async def wait_past(self, partition: int, offset: int) -> None:
         """Until the record at `offset` has been applied, or the tail has found that there is none."""

@@ -127,7 +127,7 @@ class Coordination:
 
         if secured:
             app.reach.changed = lambda: self.follower.tail.secure(app.reach.librdkafka())
-        self._census = Census(made.service, app.metrics)
+        self._census = Census(made.service, app.metrics, state.changed_ms)
         ports = ExporterPorts(made.leader_of, lambda: control.view)
         self._exporter = told = Exporter(exporter_settings(s), made.service, cluster, ports, app.metrics, app.log)
         self.views: Views | None = None

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from sidecar.cli import groups as module
 from sidecar.cli.connect import Client
+from sidecar.cli.exits import Code, Failed
 from sidecar.cli.listing import Listing
 from sidecar.cli.main import app
 
@@ -63,7 +64,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch, sidecars: Sidecars, verb: str, timeout_s: float = 5, *more: str
 ) -> tuple[int, str]:
     monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
-    monkeypatch.setattr(Client, "ask", lambda *asked: Listing({"g": {}}))
+    monkeypatch.setattr(Client, "ask", lambda *asked: {"g"})
     monkeypatch.setattr(module, "LOOK_S", 0.01)
     done = CliRunner().invoke(app, ["groups", verb, "g", "--bootstrap", "here:1", "--timeout", str(timeout_s), *more])
     return done.exit_code, done.output.strip()
@@ -204,13 +205,16 @@ def test_a_group_without_a_name_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, 
 def test_a_group_that_is_nowhere_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     sidecars = Sidecars()
     monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
-    for problems, exit_code in ([], 1), (["node 2: no answer"], 0):
+
+    def nobody_can_tell(*asked: object) -> set[str]:
+        raise Failed(Code.UNREACHED, "node 2: no answer", "")
+
+    for ask, exit_code in ((lambda *asked: {"other"}), 1), (nobody_can_tell, 0):
         sidecars.told = {"sidecar.state": "broker"}
-        listing = Listing({"other": {}}, problems=problems)
-        monkeypatch.setattr(Client, "ask", lambda *asked, listing=listing: listing)
+        monkeypatch.setattr(Client, "ask", ask)
         done = CliRunner().invoke(app, ["groups", "release", "g", "--bootstrap", "here:1"])
         assert done.exit_code == exit_code, done.output
-        assert ("There is no group g." in done.output) == (sidecars.said == 0) == (not problems)
+        assert ("There is no group g." in done.output) == (sidecars.said == 0) == (exit_code == 1)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from sidecar.core.service import Service, ServiceSettings
 from sidecar.core.shard import Shard
 from sidecar.front.front import Front, FrontSettings
 from sidecar.front.session import Session, _Upstream
-from sidecar.link.loopback import Loopback
+from sidecar.link.loopback import Loopback, Soon
 from sidecar.link.messages import Reply, Request, ToCoordinator, ToFront, View
 from sidecar.process.metrics import METRICS, Metrics
 from sidecar.process.sections import Consumer
@@ -186,8 +186,8 @@ class HouseClient:
 class WatchedLoopback(Loopback):
     """Each request and each answer is shown to `endings`."""
 
-    def __init__(self, endings: Endings) -> None:
-        super().__init__(asyncio.get_running_loop().call_soon)
+    def __init__(self, endings: Endings, soon: Soon) -> None:
+        super().__init__(soon)
         self._endings = endings
 
     def to_coordinator(self, message: ToCoordinator) -> None:
@@ -221,6 +221,7 @@ class House:
         serve: bool = True,
         node_id: int = NODE,
         batch_bytes: int = BATCH_BYTES,
+        watched: bool = True,
     ) -> None:
         self.brokers = brokers or FakeBrokers(partitions=partitions)
         self.partitions = self.brokers.partitions
@@ -233,7 +234,8 @@ class House:
         self.background = Background(2)
         self.cluster = FakeCluster(self.brokers, f"sidecar-{node_id}")
         self.endings = Endings(self._alone)
-        self.link = WatchedLoopback(self.endings)
+        soon = asyncio.get_running_loop().call_soon
+        self.link = WatchedLoopback(self.endings, soon) if watched else Loopback(soon)
         self.front = self.another_front(self.link, managed, **(front or {}))
         self.codec = StateCodec()
         self.state = StateLog(self.partitions, self.codec, self.lines, self.metrics)
