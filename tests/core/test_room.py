@@ -13,6 +13,7 @@ from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.consumer import group as consumer
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.errors import Code
+from sidecar.core.events import DeleteGroup
 from sidecar.core.room import GROUP_BYTES, MemberLimits
 from tests.core.world import World
 
@@ -161,6 +162,8 @@ def test_the_books_are_right_whatever_members_do() -> None:
         s.replies.clear()
         if rng.random() < 0.1:
             s.sleep(5_000, 1_000)
+        if rng.random() < 0.1:
+            s.request(DeleteGroup(group))
         held = 0
         for g in s.shard.groups.values():
             held += GROUP_BYTES + g.held_bytes
@@ -172,3 +175,6 @@ def test_the_books_are_right_whatever_members_do() -> None:
                 assert g.members_bytes == sum(map(consumer.bytes_of, g.members.values()))
                 assert bool(g.members) or g.held_bytes == 0
         assert s.shard.held_bytes == held
+    for group in list(s.shard.groups):
+        s.shard.unload(group)
+    assert s.shard.held_bytes == 0
