@@ -97,8 +97,7 @@ class Coordinator:
         self._configs, self._background, self._figures = configs, background, figures
         self._log, self._tasks = log, tasks
         self._append_took = figures("append_seconds").observe
-        room = settings.limits.of(lambda: self.service.held_bytes())
-        limits = (settings.batch_bytes, settings.lease_ms, settings.anew, room)
+        limits = (settings.batch_bytes, settings.lease_ms, settings.anew, settings.limits)
         ports = Ports(assignors, configs.groups, lambda: configs.authorizer, *limits)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
         self.tenures = Tenures()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sidecar.core.cache import bytes_of
 from sidecar.core.errors import TEXT, Code, CoordinatorError
@@ -25,9 +25,6 @@ class MemberLimits:
     group_bytes: int = 32 << 20
     all_bytes: int = 256 << 20
     held: Callable[[], int] = lambda: 0
-
-    def of(self, held: Callable[[], int]) -> MemberLimits:
-        return replace(self, held=held)
 
 
 def check_room(limits: MemberLimits, has: int, more: int) -> None:

@@ -17,7 +17,7 @@ has a new map; `lost` when this sidecar is out of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -73,6 +73,7 @@ class Service:
         self.settings = settings or ServiceSettings()
         self.out: list[Command] = []
         self.tally = Tally()
+        ports = replace(ports, limits=replace(ports.limits, held=self.held_bytes))
         how = (self.settings.hold_ms, self.tally, self.out, self.settings.load_at_once)
         self.owners = [Owner(p, registry, ports, log, *how) for p in range(partitions)]
         for owner in self.owners:
