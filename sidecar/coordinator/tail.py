@@ -97,7 +97,7 @@ class StateLog:
         for key, value in self.partitions[partition].groups.get(group_id, NOTHING).items():
             if key.kind in GROUP_KINDS:
                 try:
-                    return int(self._codec.schemas.decode(value)["time_ms"].timestamp() * 1000)
+                    return int(self.codec.schemas.decode(value)["time_ms"].timestamp() * 1000)
                 except StateError:
                     return None
         return None
