@@ -204,7 +204,8 @@ class WatchedLoopback(Loopback):
 class House:
     """`consumer`: settings of consumer groups that differ from Kafka's defaults; `front`: fields of `FrontSettings`;
     `service`: of `ServiceSettings`; `placeholders`: of `PlaceholderSettings`.
-    `partitions` of the state topic; `serve` False: nothing is assigned yet."""
+    `partitions` of the state topic; `serve` False: nothing is assigned yet; `watched`: what members are told is
+    checked."""
 
     def __init__(
         self,
