@@ -111,7 +111,7 @@ def _value(name: str, hint: Any, path: Path, n: int, repeated: bool, i: int) -> 
         # The first is the group itself; of the others, every other one is managed.
         return GROUP if i == 0 else f"{THEIRS if i % 2 else GROUP}{i}"
     if hint is int:
-        return _SPECIAL.get(name, i)
+        return _SPECIAL.get(name, i % 128 if name in OF_ONE_BYTE else i)
     if hint is bytes:
         return i.to_bytes(16, "big")
     return False
@@ -119,6 +119,7 @@ def _value(name: str, hint: Any, path: Path, n: int, repeated: bool, i: int) -> 
 
 _SPECIAL = {"key_type": 0, "resource_type": GROUP_RESOURCE, "config_operation": 0, "member_epoch": 1}
 """Numbers without which a handler would not look further."""
+OF_ONE_BYTE = ("resource_types",)
 
 
 def _hints(cls: Any) -> list[tuple[str, Any]]:
