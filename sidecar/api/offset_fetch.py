@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store, store_at
+from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store, store_at
 from sidecar.core.errors import Code
 from sidecar.core.offsets import CheckReply, FetchCheck
 from sidecar.wire.generated import offset_fetch as of
@@ -33,7 +33,7 @@ BATCHED = 8
 
 def offset_fetch(call: Call) -> Handler:
     req = yield from slices.request(call, of.OffsetFetchRequest)
-    asked = _checks(req, call.version)
+    asked = yield from _checks(req, call.version)
     managed = yield from slices.chosen(asked, lambda c: call.scope.managed(c.group_id))
     if not managed:
         return FORWARD
@@ -59,8 +59,8 @@ def offset_fetch(call: Call) -> Handler:
         old = yield from slices.response(of.OffsetFetchResponse, call.version, body)
         yield from _hide_old(call, req, old)
         return (yield from slices.encoded(old, call.version))
-    _strip(call, req, left)
-    parts = _by_keeper(call, req)
+    yield from _strip(call, req, left)
+    parts = yield from _by_keeper(call, req)
     res = of.OffsetFetchResponse()
     for node_id, part in parts.items():
         sent = yield from slices.encoded(part, call.version, slices.small(call))
@@ -116,29 +116,30 @@ def _blank(p: of.OffsetFetchResponsePartition | of.OffsetFetchResponsePartitions
     p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code = -1, -1, "", code
 
 
-def _by_keeper(call: Call, req: of.OffsetFetchRequest) -> dict[int, of.OffsetFetchRequest]:
+def _by_keeper(call: Call, req: of.OffsetFetchRequest) -> Generator[Want, Any, dict[int, of.OffsetFetchRequest]]:
     """Groups that are not managed were asked for at this broker, so they stay with it."""
     parts: dict[int, of.OffsetFetchRequest] = {}
-    for g in req.groups:
+    for i, g in enumerate(req.groups):
+        if i % slices.CHECKED == slices.CHECKED - 1:
+            yield PAUSE
         node_id = call.keeper_of(g.group_id) if call.scope.managed(g.group_id) else call.scope.node_id
         parts.setdefault(node_id, replace(req, groups=[])).groups.append(g)
     return parts
 
 
-def _checks(req: of.OffsetFetchRequest, version: int) -> list[FetchCheck]:
+def _checks(req: of.OffsetFetchRequest, version: int) -> Generator[Want, Any, list[FetchCheck]]:
     """One for each group that is asked for."""
     if version < BATCHED:
         return [FetchCheck(req.group_id, None, -1)]
-    return [FetchCheck(g.group_id, g.member_id, g.member_epoch) for g in req.groups]
+    return (yield from slices.made(req.groups, lambda g: FetchCheck(g.group_id, g.member_id, g.member_epoch)))
 
 
-def _strip(call: Call, req: of.OffsetFetchRequest, left: list[str]) -> None:
+def _strip(call: Call, req: of.OffsetFetchRequest, left: list[str]) -> Generator[Want, Any, None]:
     """Only these groups go on, the managed ones without members: the broker knows none of theirs."""
     stays = set(left)
     req.groups = [g for g in req.groups if g.group_id in stays]
-    for g in req.groups:
-        if call.scope.managed(g.group_id):
-            g.member_id, g.member_epoch = None, -1
+    for g in (yield from slices.chosen(req.groups, lambda g: call.scope.managed(g.group_id))):
+        g.member_id, g.member_epoch = None, -1
 
 
 def _failed(req: of.OffsetFetchRequest, version: int, errors: dict[str, Code]) -> of.OffsetFetchResponse:

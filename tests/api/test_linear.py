@@ -17,7 +17,7 @@ CALLERS = ("nobody", "without rights", "member", "elsewhere")
 """Nobody has not authenticated, so that the broker answers nothing. The last one is a member of groups whose offsets
 another broker keeps."""
 N, TRIES = 400, 6
-LARGE = 20_000
+LARGE = 10_000
 """Elements of a request that is large and allowed."""
 STRETCH_MS, FLOOR_MS, PER_MB_MS = 20, 1, 2_500
 """A stretch without a pause; what is too short to be measured; all work for one MB of the smallest elements."""
