@@ -150,11 +150,10 @@ class Learnt:
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """`answer_bytes`: of an answer that describes groups (room.py); `request_elements`: of all arrays in one request
-    together; `member_protocols`: of a classic member."""
+    together."""
 
     answer_bytes: int = 16_777_216
     request_elements: int = 100_000
-    member_protocols: int = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,9 +90,6 @@ def join_group(call: Call) -> Handler:
         refused = yield from access.refused_read(call, group_id)
     if refused != Code.NONE:
         return _joined(JoinReply(refused, member_id=""), call.version)
-    if len(protocols) > call.scope.sizes.member_protocols:
-        call.scope.cut("member_protocols")
-        return _joined(JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id), call.version)
     if not member_id and (yield from taken_at_the_broker(call, group_id, came_ms)):
         return _joined(JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL), call.version)
     instance_id, protocol_type = who

@@ -7,13 +7,11 @@ broker; for the coordinator. Nothing here knows a group. Of the coordinator a fr
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from sidecar.api.access import lets_in, surely_hidden_topics
 from sidecar.api.call import (
@@ -27,7 +25,6 @@ from sidecar.api.call import (
     Pause,
     Scope,
     Settle,
-    Sizes,
     Store,
     Tell,
     Want,
@@ -37,10 +34,11 @@ from sidecar.core.cache import Shared
 from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, Event
 from sidecar.core.offsets import CheckReply
-from sidecar.front.door import Door, DoorSettings
+from sidecar.front.door import Door
 from sidecar.front.managed import Managed
 from sidecar.front.memory import shared
 from sidecar.front.session import Session
+from sidecar.front.settings import FrontSettings
 from sidecar.front.settling import WaitingRoom, in_doubt
 from sidecar.front.slices import Slices
 from sidecar.front.steady import Grants, touch_due
@@ -48,7 +46,6 @@ from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.clock import CLOCK
 from sidecar.link.messages import (
     AccessAnswer,
-    Address,
     AskAccess,
     CommitEnded,
     Grant,
@@ -65,7 +62,7 @@ from sidecar.link.ports import Figures, LinkedFront, Logger, Tasks
 from sidecar.proxy.connection import Close, Got
 from sidecar.proxy.internal import Internal
 from sidecar.wire.apis import SERVED, Api, response_flexible
-from sidecar.wire.frames import PREFIX, SIZE, Limits, header_end, response_frame
+from sidecar.wire.frames import PREFIX, SIZE, header_end, response_frame
 from sidecar.wire.primitives import WireError
 
 HEADER = PREFIX.size
@@ -74,9 +71,6 @@ NO_VIEW = View()
 SETTLE_MS = 1_000
 """FindCoordinator holds up what the client has sent behind it, so it does not wait for long."""
 AT_ONCE, ASKED_IN_VAIN = (Tell, Owe), (Coordinate, Settle)
-STORE_LANES = 8
-"""Connections to each broker that keeps offsets of groups owned here. A broker answers one request of a connection at
-a time, and a commit waits for all in-sync replicas."""
 BEFORE_ALL = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """What a broker answers before it knows who asks."""
 MEMBERS_ASK = frozenset(
@@ -95,43 +89,6 @@ MEMBERS_ASK = frozenset(
 )
 """Requests that must not reach the wrong coordinator. Until it is known which groups are managed, they wait; then they
 are refused."""
-
-
-@dataclass(frozen=True)
-class FrontSettings:
-    """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`, `unread_bytes`: of
-    one session; `unproven_bytes`: of a request that is looked into before the broker has let its client in;
-    `remembered_bytes`: of rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions
-    that are not handled yet, 0: no limit. `upstream_tls()`: for a client's connection to the broker, whose certificate
-    is to name `upstream_host` ("": the host of `broker`). `own`: what is the sidecars' alone, but for the principals in
-    `own_principals`, which are the sidecars'. `internal_topic`: shown to clients as internal."""
-
-    node_id: int
-    broker: Address
-    limits: Limits
-    managed: Callable[[str], bool]
-    managing: bool
-    new_id: Callable[[], str] = lambda: str(uuid4())
-    header_timeout_s: float = 30.0
-    held_bytes: int = 65_536
-    unread_bytes: int = 1 << 20
-    memory_bytes: int = 0
-    door: DoorSettings = DoorSettings()
-    store_lanes: int = STORE_LANES
-    unproven_bytes: int = 4_096
-    remembered_bytes: int = 128 << 20
-    steady_replies: int = 16
-    access_keep_ms: int = 10_000
-    hold_ms: int = 3_000
-    modern_as_classic: bool = False
-    answer_bytes: int = 16_777_216
-    request_elements: int = 100_000
-    member_protocols: int = 100
-    upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
-    upstream_host: str = ""
-    own: OwnNames = OwnNames()
-    own_principals: frozenset[str] = frozenset()
-    internal_topic: str = ""
 
 
 def now_ms() -> int:
@@ -188,19 +145,7 @@ class Front:
         """What is remembered of all connections."""
         self._took = {api: figures("request_seconds", Api(api).name.lower()).observe for api in SERVED}
         self._managed = Managed(settings.managed, settings.managing, settings.own.group)
-        self._scope = Scope(
-            settings.node_id,
-            self._managed.managed,
-            settings.managing,
-            settings.access_keep_ms,
-            settings.new_id,
-            settings.modern_as_classic,
-            self._managed.moved,
-            committed=lambda code: figures("commits", name_of(code).lower() if code else "accepted").inc(),
-            sizes=Sizes(settings.answer_bytes, settings.request_elements, settings.member_protocols),
-            cut=lambda limit: figures("cut", limit).inc(),
-            own=settings.own,
-        )
+        self._scope = self._scope_of(settings, figures)
         self._trusted = replace(self._scope, managed=self._managed_but_own, own=OwnNames())
         """For the other sidecars, where they come over this listener."""
         self._doubtful = replace(self._scope, managed=lambda group_id: True, moved=lambda group_id: False)
@@ -219,6 +164,21 @@ class Front:
         self._last_token = 0
         self._tell(figures)
         self._send = attach(self)
+
+    def _scope_of(self, settings: FrontSettings, figures: Figures) -> Scope:
+        return Scope(
+            settings.node_id,
+            self._managed.managed,
+            settings.managing,
+            settings.access_keep_ms,
+            settings.new_id,
+            settings.modern_as_classic,
+            self._managed.moved,
+            committed=lambda code: figures("commits", name_of(code).lower() if code else "accepted").inc(),
+            sizes=settings.sizes,
+            cut=lambda limit: figures("cut", limit).inc(),
+            own=settings.own,
+        )
 
     def _tell(self, figures: Figures) -> None:
         """What is counted here anyway, when somebody looks."""

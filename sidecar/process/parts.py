@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
-from sidecar.api.call import OwnNames
+from sidecar.api.call import OwnNames, Sizes
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.follower import FollowerSettings
 from sidecar.coordinator.owners_ports import OwnershipSettings
@@ -19,12 +19,13 @@ from sidecar.core.patterns import Patterns
 from sidecar.core.room import MemberLimits
 from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
-from sidecar.front.front import FrontSettings
+from sidecar.front.settings import FrontSettings
 from sidecar.kafka.cluster import Address, Cluster
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.security import OPEN
 from sidecar.link.ports import Logger
-from sidecar.process.sections import LimitsSection, split
+from sidecar.process.limits import LimitsSection
+from sidecar.process.sections import split
 from sidecar.process.settings import Settings
 from sidecar.wire.frames import Limits
 
@@ -83,9 +84,7 @@ def front_settings(
         remembered_bytes=s.limits.remembered_bytes,
         steady_replies=s.limits.steady_replies,
         access_keep_ms=s.authorisation_cache_ms,
-        answer_bytes=s.limits.answer_bytes,
-        request_elements=s.limits.request_elements,
-        member_protocols=s.limits.member_protocols,
+        sizes=Sizes(s.limits.answer_bytes, s.limits.request_elements),
         hold_ms=s.takeover_hold_ms,
         modern_as_classic=s.compat.describe_modern_as_classic,
         upstream_tls=upstream_tls,

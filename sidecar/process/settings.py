@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from sidecar.process.limits import LimitsSection
 from sidecar.process.sections import (
     Address,
     AdminAccess,
@@ -24,7 +25,6 @@ from sidecar.process.sections import (
     Consumer,
     ExporterSection,
     Groups,
-    LimitsSection,
     ListenAddress,
     LogSection,
     OffsetsSection,

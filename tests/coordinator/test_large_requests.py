@@ -9,7 +9,6 @@ from sidecar.core.errors import Code
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import heartbeat as hb
-from sidecar.wire.generated import join_group as jg
 from tests.inprocess.house import House, HouseClient, run, turns
 from tests.inprocess.messages import join
 
@@ -60,7 +59,7 @@ def test_a_group_that_is_named_often_has_room_in_an_answer_as_often_as_it_fits()
         again = await client.ask(cd.ConsumerGroupDescribeRequest(["g"]), 1)
         assert [g.error_code for g in again.groups] == [Code.NONE]
 
-    run(test, front={"answer_bytes": 65_536})
+    run(test, front={"sizes": Sizes(answer_bytes=65_536)})
 
 
 def test_a_request_with_too_many_elements_closes_its_connection() -> None:
@@ -73,16 +72,4 @@ def test_a_request_with_too_many_elements_closes_its_connection() -> None:
         told = await other.ask(cd.ConsumerGroupDescribeRequest([f"g{i}" for i in range(20_000)]), 1)
         assert len(told.groups) == 20_000
 
-    run(test, front={"request_elements": 20_000})
-
-
-def test_a_member_may_not_have_hundreds_of_protocols() -> None:
-    async def test(house: House) -> None:
-        client = await house.client()
-        for count, code in ((Sizes().member_protocols + 1, Code.INCONSISTENT_GROUP_PROTOCOL), (100, 79)):
-            protocols = [jg.JoinGroupRequestProtocol(f"p{i}", b"") for i in range(count)]
-            told = await client.ask(jg.JoinGroupRequest("g", 10_000, 10_000, "", None, "other", protocols), 9)
-            assert told.error_code == code
-        assert house.metrics.value("cut", "member_protocols") == 1
-
-    run(test)
+    run(test, front={"sizes": Sizes(request_elements=20_000)})

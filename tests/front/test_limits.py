@@ -14,8 +14,8 @@ import pytest
 from sidecar.front.door import DoorSettings
 from sidecar.front.memory import Memory, shared
 from sidecar.link.messages import Request
+from sidecar.process.limits import LimitsSection
 from sidecar.process.parts import per_address
-from sidecar.process.sections import LimitsSection
 from sidecar.proxy.connection import Got
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import Bench, ManualSession, Reception, group, passed, response, run

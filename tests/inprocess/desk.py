@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from sidecar.core.events import Answer
-from sidecar.front.front import Front, FrontSettings
+from sidecar.front.front import Front
+from sidecar.front.settings import FrontSettings
 from sidecar.link.messages import Grant, GroupRules, Lease, Reply, Request, ToCoordinator, View
 from sidecar.link.ports import LinkedFront
 from sidecar.process.tasks import Supervisor

@@ -38,8 +38,9 @@ from sidecar.core.kinds import REGISTRY
 from sidecar.core.owner import Owner
 from sidecar.core.service import Service, ServiceSettings
 from sidecar.core.shard import Shard
-from sidecar.front.front import Front, FrontSettings
+from sidecar.front.front import Front
 from sidecar.front.session import Session, _Upstream
+from sidecar.front.settings import FrontSettings
 from sidecar.link.loopback import Loopback, Soon
 from sidecar.link.messages import Reply, Request, ToCoordinator, ToFront, View
 from sidecar.process.metrics import METRICS, Metrics

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.link.messages import ToCoordinator, ToFront, Void
+from sidecar.process.limits import LimitsSection
 from sidecar.process.parts import own_cluster
-from sidecar.process.sections import LimitsSection
 from sidecar.process.settings import load
 from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import UnixClient, serve_unix

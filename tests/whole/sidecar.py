@@ -14,7 +14,7 @@ from confluent_kafka import Message
 from sidecar.coordinator.background import Background, Stuck
 from sidecar.coordinator.tail import END, Listener, StateLog, Tail
 from sidecar.core.owner import Owner
-from sidecar.front.front import STORE_LANES
+from sidecar.front.settings import STORE_LANES
 from sidecar.process.build import App, Coordination, Edges
 from sidecar.process.settings import Settings
 from tests.inprocess.tail import Polled

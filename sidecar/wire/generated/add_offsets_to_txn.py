@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -42,6 +42,13 @@ class AddOffsetsToTxnRequest:
         out = bytearray()
         encode_add_offsets_to_txn_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AddOffsetsToTxnRequest]:
+        return decode_add_offsets_to_txn_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_add_offsets_to_txn_request_in_slices(version, self, out)
 
 
 def _d0_AddOffsetsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddOffsetsToTxnRequest, int]:
@@ -180,6 +187,31 @@ def encode_add_offsets_to_txn_request(version: int, msg: AddOffsetsToTxnRequest,
     fn(msg, out)
 
 
+_DECODE_SLICES_ADD_OFFSETS_TO_TXN_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[AddOffsetsToTxnRequest, int]]]] = {
+}
+_ENCODE_SLICES_ADD_OFFSETS_TO_TXN_REQUEST: dict[int, Callable[[AddOffsetsToTxnRequest, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_add_offsets_to_txn_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AddOffsetsToTxnRequest]:
+    fn = _DECODE_SLICES_ADD_OFFSETS_TO_TXN_REQUEST.get(version)
+    if fn is None:
+        return decode_add_offsets_to_txn_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"AddOffsetsToTxnRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_add_offsets_to_txn_request_in_slices(version: int, msg: AddOffsetsToTxnRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_ADD_OFFSETS_TO_TXN_REQUEST.get(version)
+    if fn is None:
+        encode_add_offsets_to_txn_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class AddOffsetsToTxnResponse:
     """Kafka 4.3.1 AddOffsetsToTxnResponse, api key 25, versions 0-4."""
@@ -194,6 +226,13 @@ class AddOffsetsToTxnResponse:
         out = bytearray()
         encode_add_offsets_to_txn_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AddOffsetsToTxnResponse]:
+        return decode_add_offsets_to_txn_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_add_offsets_to_txn_response_in_slices(version, self, out)
 
 
 def _d0_AddOffsetsToTxnResponse(b: bytes, p: int, e: int) -> tuple[AddOffsetsToTxnResponse, int]:
@@ -254,3 +293,28 @@ def encode_add_offsets_to_txn_response(version: int, msg: AddOffsetsToTxnRespons
     if fn is None:
         raise WireError(f"AddOffsetsToTxnResponse: version {version} is not one of 0-4")
     fn(msg, out)
+
+
+_DECODE_SLICES_ADD_OFFSETS_TO_TXN_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[AddOffsetsToTxnResponse, int]]]] = {
+}
+_ENCODE_SLICES_ADD_OFFSETS_TO_TXN_RESPONSE: dict[int, Callable[[AddOffsetsToTxnResponse, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_add_offsets_to_txn_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AddOffsetsToTxnResponse]:
+    fn = _DECODE_SLICES_ADD_OFFSETS_TO_TXN_RESPONSE.get(version)
+    if fn is None:
+        return decode_add_offsets_to_txn_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"AddOffsetsToTxnResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_add_offsets_to_txn_response_in_slices(version: int, msg: AddOffsetsToTxnResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_ADD_OFFSETS_TO_TXN_RESPONSE.get(version)
+    if fn is None:
+        encode_add_offsets_to_txn_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -65,6 +65,13 @@ class AddPartitionsToTxnRequest:
         encode_add_partitions_to_txn_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AddPartitionsToTxnRequest]:
+        return decode_add_partitions_to_txn_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_add_partitions_to_txn_request_in_slices(version, self, out)
+
 
 def _d0_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> tuple[AddPartitionsToTxnTopic, int]:
     (n,) = _u_h(b, p)
@@ -84,6 +91,30 @@ def _d0_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> tuple[AddPartitions
     elif n * 4 > e - p:
         raise WireError("partitions: more elements than bytes")
     else:
+        f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    return AddPartitionsToTxnTopic(f_name, f_partitions), p
+
+
+def _ds0_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnTopic, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        yield n
         f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     return AddPartitionsToTxnTopic(f_name, f_partitions), p
@@ -125,6 +156,41 @@ def _d1_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> tuple[AddPartitions
     elif n * 4 > e - p:
         raise WireError("partitions: more elements than bytes")
     else:
+        f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AddPartitionsToTxnTopic(f_name, f_partitions), p
+
+
+def _ds1_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnTopic, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        yield n
         f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
         p += n * 4
     if b[p] == 0:
@@ -209,6 +275,48 @@ def _d2_AddPartitionsToTxnTransaction(b: bytes, p: int, e: int) -> tuple[AddPart
     return AddPartitionsToTxnTransaction(f_transactional_id, f_producer_id, f_producer_epoch, f_verify_only, f_topics), p
 
 
+def _ds2_AddPartitionsToTxnTransaction(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnTransaction, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
+    if n == 0:
+        raise WireError("transactional_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("transactional_id: past the end")
+        f_transactional_id = b[p:q].decode()
+        p = q
+    f_producer_id, f_producer_epoch, f_verify_only = _u_qho(b, p)
+    p += 11
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[AddPartitionsToTxnTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds1_AddPartitionsToTxnTopic(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AddPartitionsToTxnTransaction(f_transactional_id, f_producer_id, f_producer_epoch, f_verify_only, f_topics), p
+
+
 def _e2_AddPartitionsToTxnTransaction(m: AddPartitionsToTxnTransaction, o: bytearray) -> None:
     s = m.transactional_id.encode()
     n = len(s) + 1
@@ -223,6 +331,27 @@ def _e2_AddPartitionsToTxnTransaction(m: AddPartitionsToTxnTransaction, o: bytea
     a_topics = m.topics
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
+        _e1_AddPartitionsToTxnTopic(x_topics, o)
+    o.append(0)
+
+
+def _es2_AddPartitionsToTxnTransaction(m: AddPartitionsToTxnTransaction, o: bytearray) -> Generator[int, None, None]:
+    s = m.transactional_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    o += _p_qho(m.producer_id, m.producer_epoch, m.verify_only)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
         _e1_AddPartitionsToTxnTopic(x_topics, o)
     o.append(0)
 
@@ -255,6 +384,37 @@ def _d0_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddPartitio
     return AddPartitionsToTxnRequest([], f_v3_and_below_transactional_id, f_v3_and_below_producer_id, f_v3_and_below_producer_epoch, f_v3_and_below_topics), p
 
 
+def _ds0_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnRequest, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("v3_and_below_transactional_id: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("v3_and_below_transactional_id: past the end")
+        f_v3_and_below_transactional_id = b[p:q].decode()
+        p = q
+    f_v3_and_below_producer_id, f_v3_and_below_producer_epoch = _u_qh(b, p)
+    p += 10
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("v3_and_below_topics: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("v3_and_below_topics: more elements than bytes")
+    else:
+        l_v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_v3_and_below_topics, p = yield from _ds0_AddPartitionsToTxnTopic(b, p, e)
+            l_v3_and_below_topics.append(x_v3_and_below_topics)
+        f_v3_and_below_topics = l_v3_and_below_topics
+    return AddPartitionsToTxnRequest([], f_v3_and_below_transactional_id, f_v3_and_below_producer_id, f_v3_and_below_producer_epoch, f_v3_and_below_topics), p
+
+
 def _e0_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) -> None:
     s = m.v3_and_below_transactional_id.encode()
     if len(s) > STRING_MAX:
@@ -265,6 +425,22 @@ def _e0_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) ->
     a_v3_and_below_topics = m.v3_and_below_topics
     o += _p_i(len(a_v3_and_below_topics))
     for x_v3_and_below_topics in a_v3_and_below_topics:
+        _e0_AddPartitionsToTxnTopic(x_v3_and_below_topics, o)
+
+
+def _es0_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.v3_and_below_transactional_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("v3_and_below_transactional_id: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    o += _p_qh(m.v3_and_below_producer_id, m.v3_and_below_producer_epoch)
+    a_v3_and_below_topics = m.v3_and_below_topics
+    o += _p_i(len(a_v3_and_below_topics))
+    yield len(a_v3_and_below_topics)
+    for k, x_v3_and_below_topics in enumerate(a_v3_and_below_topics):
+        if k & 255 == 255:
+            yield 0
         _e0_AddPartitionsToTxnTopic(x_v3_and_below_topics, o)
 
 
@@ -307,6 +483,48 @@ def _d1_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddPartitio
     return AddPartitionsToTxnRequest([], f_v3_and_below_transactional_id, f_v3_and_below_producer_id, f_v3_and_below_producer_epoch, f_v3_and_below_topics), p
 
 
+def _ds1_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("v3_and_below_transactional_id: a string that is too long")
+    if n == 0:
+        raise WireError("v3_and_below_transactional_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("v3_and_below_transactional_id: past the end")
+        f_v3_and_below_transactional_id = b[p:q].decode()
+        p = q
+    f_v3_and_below_producer_id, f_v3_and_below_producer_epoch = _u_qh(b, p)
+    p += 10
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("v3_and_below_topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("v3_and_below_topics: more elements than bytes")
+    else:
+        l_v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_v3_and_below_topics, p = yield from _ds1_AddPartitionsToTxnTopic(b, p, e)
+            l_v3_and_below_topics.append(x_v3_and_below_topics)
+        f_v3_and_below_topics = l_v3_and_below_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AddPartitionsToTxnRequest([], f_v3_and_below_transactional_id, f_v3_and_below_producer_id, f_v3_and_below_producer_epoch, f_v3_and_below_topics), p
+
+
 def _e1_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) -> None:
     s = m.v3_and_below_transactional_id.encode()
     n = len(s) + 1
@@ -321,6 +539,27 @@ def _e1_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) ->
     a_v3_and_below_topics = m.v3_and_below_topics
     put_uvarint(o, len(a_v3_and_below_topics) + 1)
     for x_v3_and_below_topics in a_v3_and_below_topics:
+        _e1_AddPartitionsToTxnTopic(x_v3_and_below_topics, o)
+    o.append(0)
+
+
+def _es1_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) -> Generator[int, None, None]:
+    s = m.v3_and_below_transactional_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("v3_and_below_transactional_id: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    o += _p_qh(m.v3_and_below_producer_id, m.v3_and_below_producer_epoch)
+    a_v3_and_below_topics = m.v3_and_below_topics
+    put_uvarint(o, len(a_v3_and_below_topics) + 1)
+    yield len(a_v3_and_below_topics)
+    for k, x_v3_and_below_topics in enumerate(a_v3_and_below_topics):
+        if k & 255 == 255:
+            yield 0
         _e1_AddPartitionsToTxnTopic(x_v3_and_below_topics, o)
     o.append(0)
 
@@ -348,11 +587,48 @@ def _d2_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddPartitio
     return AddPartitionsToTxnRequest(f_transactions, '', 0, 0, []), p
 
 
+def _ds2_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("transactions: null where none is allowed")
+    elif n * 14 > e - p:
+        raise WireError("transactions: more elements than bytes")
+    else:
+        l_transactions: list[AddPartitionsToTxnTransaction] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_transactions, p = yield from _ds2_AddPartitionsToTxnTransaction(b, p, e)
+            l_transactions.append(x_transactions)
+        f_transactions = l_transactions
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AddPartitionsToTxnRequest(f_transactions, '', 0, 0, []), p
+
+
 def _e2_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) -> None:
     a_transactions = m.transactions
     put_uvarint(o, len(a_transactions) + 1)
     for x_transactions in a_transactions:
         _e2_AddPartitionsToTxnTransaction(x_transactions, o)
+    o.append(0)
+
+
+def _es2_AddPartitionsToTxnRequest(m: AddPartitionsToTxnRequest, o: bytearray) -> Generator[int, None, None]:
+    a_transactions = m.transactions
+    put_uvarint(o, len(a_transactions) + 1)
+    yield len(a_transactions)
+    for k, x_transactions in enumerate(a_transactions):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_AddPartitionsToTxnTransaction(x_transactions, o)
     o.append(0)
 
 
@@ -393,6 +669,43 @@ def encode_add_partitions_to_txn_request(version: int, msg: AddPartitionsToTxnRe
     fn(msg, out)
 
 
+_DECODE_SLICES_ADD_PARTITIONS_TO_TXN_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[AddPartitionsToTxnRequest, int]]]] = {
+    0: _ds0_AddPartitionsToTxnRequest,
+    1: _ds0_AddPartitionsToTxnRequest,
+    2: _ds0_AddPartitionsToTxnRequest,
+    3: _ds1_AddPartitionsToTxnRequest,
+    4: _ds2_AddPartitionsToTxnRequest,
+    5: _ds2_AddPartitionsToTxnRequest,
+}
+_ENCODE_SLICES_ADD_PARTITIONS_TO_TXN_REQUEST: dict[int, Callable[[AddPartitionsToTxnRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_AddPartitionsToTxnRequest,
+    1: _es0_AddPartitionsToTxnRequest,
+    2: _es0_AddPartitionsToTxnRequest,
+    3: _es1_AddPartitionsToTxnRequest,
+    4: _es2_AddPartitionsToTxnRequest,
+    5: _es2_AddPartitionsToTxnRequest,
+}
+
+
+def decode_add_partitions_to_txn_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AddPartitionsToTxnRequest]:
+    fn = _DECODE_SLICES_ADD_PARTITIONS_TO_TXN_REQUEST.get(version)
+    if fn is None:
+        return decode_add_partitions_to_txn_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"AddPartitionsToTxnRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_add_partitions_to_txn_request_in_slices(version: int, msg: AddPartitionsToTxnRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_ADD_PARTITIONS_TO_TXN_REQUEST.get(version)
+    if fn is None:
+        encode_add_partitions_to_txn_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class AddPartitionsToTxnTopicResult:
     name: str = ''
@@ -428,6 +741,13 @@ class AddPartitionsToTxnResponse:
         encode_add_partitions_to_txn_response(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AddPartitionsToTxnResponse]:
+        return decode_add_partitions_to_txn_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_add_partitions_to_txn_response_in_slices(version, self, out)
+
 
 def _d0_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> tuple[AddPartitionsToTxnTopicResult, int]:
     (n,) = _u_h(b, p)
@@ -455,6 +775,35 @@ def _d0_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> tuple[AddPart
     return AddPartitionsToTxnTopicResult(f_name, f_results_by_partition), p
 
 
+def _ds0_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnTopicResult, int]]:
+    (n,) = _u_h(b, p)
+    p += 2
+    if n < 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("results_by_partition: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("results_by_partition: more elements than bytes")
+    else:
+        l_results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results_by_partition, p = _d0_AddPartitionsToTxnPartitionResult(b, p, e)
+            l_results_by_partition.append(x_results_by_partition)
+        f_results_by_partition = l_results_by_partition
+    return AddPartitionsToTxnTopicResult(f_name, f_results_by_partition), p
+
+
 def _e0_AddPartitionsToTxnTopicResult(m: AddPartitionsToTxnTopicResult, o: bytearray) -> None:
     s = m.name.encode()
     if len(s) > STRING_MAX:
@@ -464,6 +813,21 @@ def _e0_AddPartitionsToTxnTopicResult(m: AddPartitionsToTxnTopicResult, o: bytea
     a_results_by_partition = m.results_by_partition
     o += _p_i(len(a_results_by_partition))
     for x_results_by_partition in a_results_by_partition:
+        _e0_AddPartitionsToTxnPartitionResult(x_results_by_partition, o)
+
+
+def _es0_AddPartitionsToTxnTopicResult(m: AddPartitionsToTxnTopicResult, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
+    o += _p_h(len(s))
+    o += s
+    a_results_by_partition = m.results_by_partition
+    o += _p_i(len(a_results_by_partition))
+    yield len(a_results_by_partition)
+    for k, x_results_by_partition in enumerate(a_results_by_partition):
+        if k & 255 == 255:
+            yield 0
         _e0_AddPartitionsToTxnPartitionResult(x_results_by_partition, o)
 
 
@@ -504,6 +868,46 @@ def _d1_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> tuple[AddPart
     return AddPartitionsToTxnTopicResult(f_name, f_results_by_partition), p
 
 
+def _ds1_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnTopicResult, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
+    if n == 0:
+        raise WireError("name: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("name: past the end")
+        f_name = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("results_by_partition: null where none is allowed")
+    elif n * 7 > e - p:
+        raise WireError("results_by_partition: more elements than bytes")
+    else:
+        l_results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results_by_partition, p = _d1_AddPartitionsToTxnPartitionResult(b, p, e)
+            l_results_by_partition.append(x_results_by_partition)
+        f_results_by_partition = l_results_by_partition
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AddPartitionsToTxnTopicResult(f_name, f_results_by_partition), p
+
+
 def _e1_AddPartitionsToTxnTopicResult(m: AddPartitionsToTxnTopicResult, o: bytearray) -> None:
     s = m.name.encode()
     n = len(s) + 1
@@ -517,6 +921,26 @@ def _e1_AddPartitionsToTxnTopicResult(m: AddPartitionsToTxnTopicResult, o: bytea
     a_results_by_partition = m.results_by_partition
     put_uvarint(o, len(a_results_by_partition) + 1)
     for x_results_by_partition in a_results_by_partition:
+        _e1_AddPartitionsToTxnPartitionResult(x_results_by_partition, o)
+    o.append(0)
+
+
+def _es1_AddPartitionsToTxnTopicResult(m: AddPartitionsToTxnTopicResult, o: bytearray) -> Generator[int, None, None]:
+    s = m.name.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    a_results_by_partition = m.results_by_partition
+    put_uvarint(o, len(a_results_by_partition) + 1)
+    yield len(a_results_by_partition)
+    for k, x_results_by_partition in enumerate(a_results_by_partition):
+        if k & 255 == 255:
+            yield 0
         _e1_AddPartitionsToTxnPartitionResult(x_results_by_partition, o)
     o.append(0)
 
@@ -603,6 +1027,46 @@ def _d2_AddPartitionsToTxnResult(b: bytes, p: int, e: int) -> tuple[AddPartition
     return AddPartitionsToTxnResult(f_transactional_id, f_topic_results), p
 
 
+def _ds2_AddPartitionsToTxnResult(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnResult, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
+    if n == 0:
+        raise WireError("transactional_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("transactional_id: past the end")
+        f_transactional_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topic_results: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topic_results: more elements than bytes")
+    else:
+        l_topic_results: list[AddPartitionsToTxnTopicResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topic_results, p = yield from _ds1_AddPartitionsToTxnTopicResult(b, p, e)
+            l_topic_results.append(x_topic_results)
+        f_topic_results = l_topic_results
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AddPartitionsToTxnResult(f_transactional_id, f_topic_results), p
+
+
 def _e2_AddPartitionsToTxnResult(m: AddPartitionsToTxnResult, o: bytearray) -> None:
     s = m.transactional_id.encode()
     n = len(s) + 1
@@ -617,6 +1081,26 @@ def _e2_AddPartitionsToTxnResult(m: AddPartitionsToTxnResult, o: bytearray) -> N
     put_uvarint(o, len(a_topic_results) + 1)
     for x_topic_results in a_topic_results:
         _e1_AddPartitionsToTxnTopicResult(x_topic_results, o)
+    o.append(0)
+
+
+def _es2_AddPartitionsToTxnResult(m: AddPartitionsToTxnResult, o: bytearray) -> Generator[int, None, None]:
+    s = m.transactional_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    a_topic_results = m.topic_results
+    put_uvarint(o, len(a_topic_results) + 1)
+    yield len(a_topic_results)
+    for k, x_topic_results in enumerate(a_topic_results):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_AddPartitionsToTxnTopicResult(x_topic_results, o)
     o.append(0)
 
 
@@ -638,12 +1122,44 @@ def _d0_AddPartitionsToTxnResponse(b: bytes, p: int, e: int) -> tuple[AddPartiti
     return AddPartitionsToTxnResponse(f_throttle_time_ms, 0, [], f_results_by_topic_v3_and_below), p
 
 
+def _ds0_AddPartitionsToTxnResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    (n,) = _u_i(b, p)
+    p += 4
+    if n < 0:
+        raise WireError("results_by_topic_v3_and_below: null where none is allowed")
+    elif n * 6 > e - p:
+        raise WireError("results_by_topic_v3_and_below: more elements than bytes")
+    else:
+        l_results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results_by_topic_v3_and_below, p = yield from _ds0_AddPartitionsToTxnTopicResult(b, p, e)
+            l_results_by_topic_v3_and_below.append(x_results_by_topic_v3_and_below)
+        f_results_by_topic_v3_and_below = l_results_by_topic_v3_and_below
+    return AddPartitionsToTxnResponse(f_throttle_time_ms, 0, [], f_results_by_topic_v3_and_below), p
+
+
 def _e0_AddPartitionsToTxnResponse(m: AddPartitionsToTxnResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_results_by_topic_v3_and_below = m.results_by_topic_v3_and_below
     o += _p_i(len(a_results_by_topic_v3_and_below))
     for x_results_by_topic_v3_and_below in a_results_by_topic_v3_and_below:
         _e0_AddPartitionsToTxnTopicResult(x_results_by_topic_v3_and_below, o)
+
+
+def _es0_AddPartitionsToTxnResponse(m: AddPartitionsToTxnResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_results_by_topic_v3_and_below = m.results_by_topic_v3_and_below
+    o += _p_i(len(a_results_by_topic_v3_and_below))
+    yield len(a_results_by_topic_v3_and_below)
+    for k, x_results_by_topic_v3_and_below in enumerate(a_results_by_topic_v3_and_below):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_AddPartitionsToTxnTopicResult(x_results_by_topic_v3_and_below, o)
 
 
 def _d1_AddPartitionsToTxnResponse(b: bytes, p: int, e: int) -> tuple[AddPartitionsToTxnResponse, int]:
@@ -671,12 +1187,52 @@ def _d1_AddPartitionsToTxnResponse(b: bytes, p: int, e: int) -> tuple[AddPartiti
     return AddPartitionsToTxnResponse(f_throttle_time_ms, 0, [], f_results_by_topic_v3_and_below), p
 
 
+def _ds1_AddPartitionsToTxnResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("results_by_topic_v3_and_below: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("results_by_topic_v3_and_below: more elements than bytes")
+    else:
+        l_results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results_by_topic_v3_and_below, p = yield from _ds1_AddPartitionsToTxnTopicResult(b, p, e)
+            l_results_by_topic_v3_and_below.append(x_results_by_topic_v3_and_below)
+        f_results_by_topic_v3_and_below = l_results_by_topic_v3_and_below
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AddPartitionsToTxnResponse(f_throttle_time_ms, 0, [], f_results_by_topic_v3_and_below), p
+
+
 def _e1_AddPartitionsToTxnResponse(m: AddPartitionsToTxnResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_results_by_topic_v3_and_below = m.results_by_topic_v3_and_below
     put_uvarint(o, len(a_results_by_topic_v3_and_below) + 1)
     for x_results_by_topic_v3_and_below in a_results_by_topic_v3_and_below:
         _e1_AddPartitionsToTxnTopicResult(x_results_by_topic_v3_and_below, o)
+    o.append(0)
+
+
+def _es1_AddPartitionsToTxnResponse(m: AddPartitionsToTxnResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_results_by_topic_v3_and_below = m.results_by_topic_v3_and_below
+    put_uvarint(o, len(a_results_by_topic_v3_and_below) + 1)
+    yield len(a_results_by_topic_v3_and_below)
+    for k, x_results_by_topic_v3_and_below in enumerate(a_results_by_topic_v3_and_below):
+        if k & 255 == 255:
+            yield 0
+        yield from _es1_AddPartitionsToTxnTopicResult(x_results_by_topic_v3_and_below, o)
     o.append(0)
 
 
@@ -705,12 +1261,52 @@ def _d2_AddPartitionsToTxnResponse(b: bytes, p: int, e: int) -> tuple[AddPartiti
     return AddPartitionsToTxnResponse(f_throttle_time_ms, f_error_code, f_results_by_transaction, []), p
 
 
+def _ds2_AddPartitionsToTxnResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[AddPartitionsToTxnResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("results_by_transaction: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("results_by_transaction: more elements than bytes")
+    else:
+        l_results_by_transaction: list[AddPartitionsToTxnResult] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_results_by_transaction, p = yield from _ds2_AddPartitionsToTxnResult(b, p, e)
+            l_results_by_transaction.append(x_results_by_transaction)
+        f_results_by_transaction = l_results_by_transaction
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return AddPartitionsToTxnResponse(f_throttle_time_ms, f_error_code, f_results_by_transaction, []), p
+
+
 def _e2_AddPartitionsToTxnResponse(m: AddPartitionsToTxnResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_results_by_transaction = m.results_by_transaction
     put_uvarint(o, len(a_results_by_transaction) + 1)
     for x_results_by_transaction in a_results_by_transaction:
         _e2_AddPartitionsToTxnResult(x_results_by_transaction, o)
+    o.append(0)
+
+
+def _es2_AddPartitionsToTxnResponse(m: AddPartitionsToTxnResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_results_by_transaction = m.results_by_transaction
+    put_uvarint(o, len(a_results_by_transaction) + 1)
+    yield len(a_results_by_transaction)
+    for k, x_results_by_transaction in enumerate(a_results_by_transaction):
+        if k & 255 == 255:
+            yield 0
+        yield from _es2_AddPartitionsToTxnResult(x_results_by_transaction, o)
     o.append(0)
 
 
@@ -749,3 +1345,40 @@ def encode_add_partitions_to_txn_response(version: int, msg: AddPartitionsToTxnR
     if fn is None:
         raise WireError(f"AddPartitionsToTxnResponse: version {version} is not one of 0-5")
     fn(msg, out)
+
+
+_DECODE_SLICES_ADD_PARTITIONS_TO_TXN_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[AddPartitionsToTxnResponse, int]]]] = {
+    0: _ds0_AddPartitionsToTxnResponse,
+    1: _ds0_AddPartitionsToTxnResponse,
+    2: _ds0_AddPartitionsToTxnResponse,
+    3: _ds1_AddPartitionsToTxnResponse,
+    4: _ds2_AddPartitionsToTxnResponse,
+    5: _ds2_AddPartitionsToTxnResponse,
+}
+_ENCODE_SLICES_ADD_PARTITIONS_TO_TXN_RESPONSE: dict[int, Callable[[AddPartitionsToTxnResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_AddPartitionsToTxnResponse,
+    1: _es0_AddPartitionsToTxnResponse,
+    2: _es0_AddPartitionsToTxnResponse,
+    3: _es1_AddPartitionsToTxnResponse,
+    4: _es2_AddPartitionsToTxnResponse,
+    5: _es2_AddPartitionsToTxnResponse,
+}
+
+
+def decode_add_partitions_to_txn_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, AddPartitionsToTxnResponse]:
+    fn = _DECODE_SLICES_ADD_PARTITIONS_TO_TXN_RESPONSE.get(version)
+    if fn is None:
+        return decode_add_partitions_to_txn_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"AddPartitionsToTxnResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_add_partitions_to_txn_response_in_slices(version: int, msg: AddPartitionsToTxnResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_ADD_PARTITIONS_TO_TXN_RESPONSE.get(version)
+    if fn is None:
+        encode_add_partitions_to_txn_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -241,6 +241,8 @@ def _e0_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> None:
 def _es0_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> Generator[int, None, None]:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_configs = m.configs
@@ -298,6 +300,8 @@ def _ds1_AlterConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
     if n == 0:
         raise WireError("resource_name: null where none is allowed")
     else:
@@ -356,6 +360,8 @@ def _es1_AlterConfigsResource(m: AlterConfigsResource, o: bytearray) -> Generato
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_configs = m.configs

@@ -113,6 +113,8 @@ def _ds0_ConsumerGroupDescribeRequest(b: bytes, p: int, e: int) -> Generator[int
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("group_ids: a string that is too long")
             if n == 0:
                 raise WireError("group_ids: null where none is allowed")
             else:
@@ -161,6 +163,8 @@ def _es0_ConsumerGroupDescribeRequest(m: ConsumerGroupDescribeRequest, o: bytear
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_ids: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_o(m.include_authorized_operations)
@@ -337,6 +341,8 @@ def _ds0_TopicPartitions(b: bytes, p: int, e: int) -> Generator[int, None, tuple
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("topic_name: a string that is too long")
     if n == 0:
         raise WireError("topic_name: null where none is allowed")
     else:
@@ -579,6 +585,8 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -591,6 +599,8 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -603,6 +613,8 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -617,6 +629,8 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
     if n == 0:
         raise WireError("client_id: null where none is allowed")
     else:
@@ -629,6 +643,8 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
     if n == 0:
         raise WireError("client_host: null where none is allowed")
     else:
@@ -656,6 +672,8 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -670,6 +688,8 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subscribed_topic_regex: a string that is too long")
     if n == 0:
         f_subscribed_topic_regex: str | None = None
     else:
@@ -775,6 +795,8 @@ def _es0_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.instance_id is None:
@@ -785,6 +807,8 @@ def _es0_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -795,6 +819,8 @@ def _es0_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.member_epoch)
@@ -803,6 +829,8 @@ def _es0_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.client_host.encode()
@@ -810,6 +838,8 @@ def _es0_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_subscribed_topic_names = m.subscribed_topic_names
@@ -823,6 +853,8 @@ def _es0_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_names: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.subscribed_topic_regex is None:
@@ -833,6 +865,8 @@ def _es0_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_regex: a string that is too long")
             put_uvarint(o, n)
         o += s
     yield from _es0_Assignment(m.assignment, o)
@@ -971,6 +1005,8 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -983,6 +1019,8 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -995,6 +1033,8 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -1009,6 +1049,8 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
     if n == 0:
         raise WireError("client_id: null where none is allowed")
     else:
@@ -1021,6 +1063,8 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
     if n == 0:
         raise WireError("client_host: null where none is allowed")
     else:
@@ -1048,6 +1092,8 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -1062,6 +1108,8 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subscribed_topic_regex: a string that is too long")
     if n == 0:
         f_subscribed_topic_regex: str | None = None
     else:
@@ -1170,6 +1218,8 @@ def _es1_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.instance_id is None:
@@ -1180,6 +1230,8 @@ def _es1_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -1190,6 +1242,8 @@ def _es1_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.member_epoch)
@@ -1198,6 +1252,8 @@ def _es1_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.client_host.encode()
@@ -1205,6 +1261,8 @@ def _es1_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("client_host: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_subscribed_topic_names = m.subscribed_topic_names
@@ -1218,6 +1276,8 @@ def _es1_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_names: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.subscribed_topic_regex is None:
@@ -1228,6 +1288,8 @@ def _es1_Member(m: Member, o: bytearray) -> Generator[int, None, None]:
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_regex: a string that is too long")
             put_uvarint(o, n)
         o += s
     yield from _es0_Assignment(m.assignment, o)
@@ -1328,6 +1390,8 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -1340,6 +1404,8 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1352,6 +1418,8 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -1366,6 +1434,8 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("assignor_name: a string that is too long")
     if n == 0:
         raise WireError("assignor_name: null where none is allowed")
     else:
@@ -1461,6 +1531,8 @@ def _es0_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.group_id.encode()
@@ -1468,6 +1540,8 @@ def _es0_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -1475,6 +1549,8 @@ def _es0_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.group_epoch, m.assignment_epoch)
@@ -1483,6 +1559,8 @@ def _es0_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("assignor_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -1588,6 +1666,8 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -1600,6 +1680,8 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1612,6 +1694,8 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -1626,6 +1710,8 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("assignor_name: a string that is too long")
     if n == 0:
         raise WireError("assignor_name: null where none is allowed")
     else:
@@ -1721,6 +1807,8 @@ def _es1_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.group_id.encode()
@@ -1728,6 +1816,8 @@ def _es1_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -1735,6 +1825,8 @@ def _es1_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.group_epoch, m.assignment_epoch)
@@ -1743,6 +1835,8 @@ def _es1_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("assignor_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members

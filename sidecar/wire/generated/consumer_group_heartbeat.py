@@ -257,6 +257,8 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -269,6 +271,8 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -283,6 +287,8 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -295,6 +301,8 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -325,6 +333,8 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -339,6 +349,8 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("server_assignor: a string that is too long")
     if n == 0:
         f_server_assignor: str | None = None
     else:
@@ -461,6 +473,8 @@ def _es0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -468,6 +482,8 @@ def _es0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.member_epoch)
@@ -479,6 +495,8 @@ def _es0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -489,6 +507,8 @@ def _es0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.rebalance_timeout_ms)
@@ -506,6 +526,8 @@ def _es0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
             if n < 128:
                 o.append(n)
             else:
+                if len(s) > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
                 put_uvarint(o, n)
             o += s
     if m.server_assignor is None:
@@ -516,6 +538,8 @@ def _es0_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("server_assignor: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topic_partitions = m.topic_partitions
@@ -677,6 +701,8 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -689,6 +715,8 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -703,6 +731,8 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -715,6 +745,8 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -745,6 +777,8 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -759,6 +793,8 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subscribed_topic_regex: a string that is too long")
     if n == 0:
         f_subscribed_topic_regex: str | None = None
     else:
@@ -771,6 +807,8 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("server_assignor: a string that is too long")
     if n == 0:
         f_server_assignor: str | None = None
     else:
@@ -905,6 +943,8 @@ def _es1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -912,6 +952,8 @@ def _es1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.member_epoch)
@@ -923,6 +965,8 @@ def _es1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -933,6 +977,8 @@ def _es1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.rebalance_timeout_ms)
@@ -950,6 +996,8 @@ def _es1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
             if n < 128:
                 o.append(n)
             else:
+                if len(s) > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
                 put_uvarint(o, n)
             o += s
     if m.subscribed_topic_regex is None:
@@ -960,6 +1008,8 @@ def _es1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("subscribed_topic_regex: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.server_assignor is None:
@@ -970,6 +1020,8 @@ def _es1_ConsumerGroupHeartbeatRequest(m: ConsumerGroupHeartbeatRequest, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("server_assignor: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topic_partitions = m.topic_partitions
@@ -1261,6 +1313,8 @@ def _ds0_ConsumerGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[i
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -1273,6 +1327,8 @@ def _ds0_ConsumerGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[i
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         f_member_id: str | None = None
     else:
@@ -1340,6 +1396,8 @@ def _es0_ConsumerGroupHeartbeatResponse(m: ConsumerGroupHeartbeatResponse, o: by
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.member_id is None:
@@ -1350,6 +1408,8 @@ def _es0_ConsumerGroupHeartbeatResponse(m: ConsumerGroupHeartbeatResponse, o: by
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("member_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_ii(m.member_epoch, m.heartbeat_interval_ms)

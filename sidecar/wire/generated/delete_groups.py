@@ -117,6 +117,8 @@ def _es0_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> Generator[
         if k & 255 == 255:
             yield 0
         s = y_groups_names.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("groups_names: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -177,6 +179,8 @@ def _ds1_DeleteGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("groups_names: a string that is too long")
             if n == 0:
                 raise WireError("groups_names: null where none is allowed")
             else:
@@ -222,6 +226,8 @@ def _es1_DeleteGroupsRequest(m: DeleteGroupsRequest, o: bytearray) -> Generator[
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("groups_names: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)

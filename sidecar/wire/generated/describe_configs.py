@@ -168,6 +168,8 @@ def _e0_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Non
 def _es0_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Generator[int, None, None]:
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_configuration_keys = m.configuration_keys
@@ -180,6 +182,8 @@ def _es0_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Ge
             if k & 255 == 255:
                 yield 0
             s = y_configuration_keys.encode()
+            if len(s) > STRING_MAX:
+                raise WireError("configuration_keys: a string that is too long")
             o += _p_h(len(s))
             o += s
 
@@ -244,6 +248,8 @@ def _ds1_DescribeConfigsResource(b: bytes, p: int, e: int) -> Generator[int, Non
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
     if n == 0:
         raise WireError("resource_name: null where none is allowed")
     else:
@@ -272,6 +278,8 @@ def _ds1_DescribeConfigsResource(b: bytes, p: int, e: int) -> Generator[int, Non
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("configuration_keys: a string that is too long")
             if n == 0:
                 raise WireError("configuration_keys: null where none is allowed")
             else:
@@ -325,6 +333,8 @@ def _es1_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Ge
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_configuration_keys = m.configuration_keys
@@ -341,6 +351,8 @@ def _es1_DescribeConfigsResource(m: DescribeConfigsResource, o: bytearray) -> Ge
             if n < 128:
                 o.append(n)
             else:
+                if len(s) > STRING_MAX:
+                    raise WireError("configuration_keys: a string that is too long")
                 put_uvarint(o, n)
             o += s
     o.append(0)
@@ -862,12 +874,16 @@ def _e0_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
 
 def _es0_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.value is None:
         o += _p_h(-1)
     else:
         s = m.value.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
@@ -1015,12 +1031,16 @@ def _e1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytea
 
 def _es1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.value is None:
         o += _p_h(-1)
     else:
         s = m.value.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("value: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
@@ -1036,6 +1056,8 @@ def _es1_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: byte
         o += _p_h(-1)
     else:
         s = m.documentation.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("documentation: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -1114,6 +1136,8 @@ def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1126,6 +1150,8 @@ def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("value: a string that is too long")
     if n == 0:
         f_value: str | None = None
     else:
@@ -1160,6 +1186,8 @@ def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("documentation: a string that is too long")
     if n == 0:
         f_documentation: str | None = None
     else:
@@ -1224,6 +1252,8 @@ def _es2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: byte
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.value is None:
@@ -1234,6 +1264,8 @@ def _es2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("value: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_obo(m.read_only, m.config_source, m.is_sensitive)
@@ -1253,6 +1285,8 @@ def _es2_DescribeConfigsResourceResult(m: DescribeConfigsResourceResult, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("documentation: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -1369,10 +1403,14 @@ def _es0_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Genera
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_configs = m.configs
@@ -1495,10 +1533,14 @@ def _es1_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Genera
         o += _p_h(-1)
     else:
         s = m.error_message.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_b(m.resource_type)
     s = m.resource_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("resource_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_configs = m.configs
@@ -1572,6 +1614,8 @@ def _ds2_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -1586,6 +1630,8 @@ def _ds2_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
     if n == 0:
         raise WireError("resource_name: null where none is allowed")
     else:
@@ -1660,6 +1706,8 @@ def _es2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Genera
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_b(m.resource_type)
@@ -1668,6 +1716,8 @@ def _es2_DescribeConfigsResult(m: DescribeConfigsResult, o: bytearray) -> Genera
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("resource_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_configs = m.configs

@@ -121,6 +121,8 @@ def _es0_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> Genera
         if k & 255 == 255:
             yield 0
         s = y_groups.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("groups: a string that is too long")
         o += _p_h(len(s))
         o += s
 
@@ -202,6 +204,8 @@ def _es1_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> Genera
         if k & 255 == 255:
             yield 0
         s = y_groups.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("groups: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_o(m.include_authorized_operations)
@@ -265,6 +269,8 @@ def _ds2_DescribeGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None,
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("groups: a string that is too long")
             if n == 0:
                 raise WireError("groups: null where none is allowed")
             else:
@@ -313,6 +319,8 @@ def _es2_DescribeGroupsRequest(m: DescribeGroupsRequest, o: bytearray) -> Genera
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("groups: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_o(m.include_authorized_operations)
@@ -911,15 +919,23 @@ def _e0_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
 def _es0_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_state.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_state: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_data.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_data: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -1086,15 +1102,23 @@ def _e1_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
 def _es1_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_state.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_state: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_data.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_data: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -1262,15 +1286,23 @@ def _e2_DescribedGroup(m: DescribedGroup, o: bytearray) -> None:
 def _es2_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None, None]:
     o += _p_h(m.error_code)
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_state.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_state: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_data.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_data: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -1373,6 +1405,8 @@ def _ds3_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1385,6 +1419,8 @@ def _ds3_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -1397,6 +1433,8 @@ def _ds3_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -1409,6 +1447,8 @@ def _ds3_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_data: a string that is too long")
     if n == 0:
         raise WireError("protocol_data: null where none is allowed")
     else:
@@ -1497,6 +1537,8 @@ def _es3_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -1504,6 +1546,8 @@ def _es3_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_type.encode()
@@ -1511,6 +1555,8 @@ def _es3_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_data.encode()
@@ -1518,6 +1564,8 @@ def _es3_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_data: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -1635,6 +1683,8 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -1647,6 +1697,8 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1659,6 +1711,8 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
     if n == 0:
         raise WireError("group_state: null where none is allowed")
     else:
@@ -1671,6 +1725,8 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -1683,6 +1739,8 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_data: a string that is too long")
     if n == 0:
         raise WireError("protocol_data: null where none is allowed")
     else:
@@ -1786,6 +1844,8 @@ def _es4_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.group_id.encode()
@@ -1793,6 +1853,8 @@ def _es4_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_state.encode()
@@ -1800,6 +1862,8 @@ def _es4_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_type.encode()
@@ -1807,6 +1871,8 @@ def _es4_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.protocol_data.encode()
@@ -1814,6 +1880,8 @@ def _es4_DescribedGroup(m: DescribedGroup, o: bytearray) -> Generator[int, None,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_data: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members

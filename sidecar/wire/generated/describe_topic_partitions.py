@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -64,6 +65,8 @@ def _d0_TopicRequest(b: bytes, p: int, e: int) -> tuple[TopicRequest, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -85,6 +88,8 @@ def _e0_TopicRequest(m: TopicRequest, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)
@@ -95,6 +100,8 @@ def _d0_Cursor(b: bytes, p: int, e: int) -> tuple[Cursor, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("topic_name: a string that is too long")
     if n == 0:
         raise WireError("topic_name: null where none is allowed")
     else:
@@ -118,6 +125,8 @@ def _e0_Cursor(m: Cursor, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("topic_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.partition_index)
@@ -346,6 +355,8 @@ def _d0_DescribeTopicPartitionsResponseTopic(b: bytes, p: int, e: int) -> tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         f_name: str | None = None
     else:
@@ -395,6 +406,8 @@ def _e0_DescribeTopicPartitionsResponseTopic(m: DescribeTopicPartitionsResponseT
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("name: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += m.topic_id
@@ -412,6 +425,8 @@ def _d0_ResponseCursor(b: bytes, p: int, e: int) -> tuple[ResponseCursor, int]:
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("topic_name: a string that is too long")
     if n == 0:
         raise WireError("topic_name: null where none is allowed")
     else:
@@ -435,6 +450,8 @@ def _e0_ResponseCursor(m: ResponseCursor, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("topic_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.partition_index)

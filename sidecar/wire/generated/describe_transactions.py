@@ -2,11 +2,12 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -39,6 +40,13 @@ class DescribeTransactionsRequest:
         encode_describe_transactions_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeTransactionsRequest]:
+        return decode_describe_transactions_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_describe_transactions_request_in_slices(version, self, out)
+
 
 def _d0_DescribeTransactionsRequest(b: bytes, p: int, e: int) -> tuple[DescribeTransactionsRequest, int]:
     n = b[p]
@@ -57,6 +65,47 @@ def _d0_DescribeTransactionsRequest(b: bytes, p: int, e: int) -> tuple[DescribeT
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("transactional_ids: a string that is too long")
+            if n == 0:
+                raise WireError("transactional_ids: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("transactional_ids: past the end")
+                y_transactional_ids = b[p:q].decode()
+                p = q
+            l_transactional_ids.append(y_transactional_ids)
+        f_transactional_ids = l_transactional_ids
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeTransactionsRequest(f_transactional_ids), p
+
+
+def _ds0_DescribeTransactionsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeTransactionsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("transactional_ids: null where none is allowed")
+    elif n > e - p:
+        raise WireError("transactional_ids: more elements than bytes")
+    else:
+        l_transactional_ids: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("transactional_ids: a string that is too long")
             if n == 0:
                 raise WireError("transactional_ids: null where none is allowed")
             else:
@@ -83,6 +132,27 @@ def _e0_DescribeTransactionsRequest(m: DescribeTransactionsRequest, o: bytearray
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("transactional_ids: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    o.append(0)
+
+
+def _es0_DescribeTransactionsRequest(m: DescribeTransactionsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_transactional_ids = m.transactional_ids
+    put_uvarint(o, len(a_transactional_ids) + 1)
+    yield len(a_transactional_ids)
+    for k, y_transactional_ids in enumerate(a_transactional_ids):
+        if k & 255 == 255:
+            yield 0
+        s = y_transactional_ids.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            if len(s) > STRING_MAX:
+                raise WireError("transactional_ids: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -113,6 +183,33 @@ def encode_describe_transactions_request(version: int, msg: DescribeTransactions
     if fn is None:
         raise WireError(f"DescribeTransactionsRequest: version {version} is not one of 0-0")
     fn(msg, out)
+
+
+_DECODE_SLICES_DESCRIBE_TRANSACTIONS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DescribeTransactionsRequest, int]]]] = {
+    0: _ds0_DescribeTransactionsRequest,
+}
+_ENCODE_SLICES_DESCRIBE_TRANSACTIONS_REQUEST: dict[int, Callable[[DescribeTransactionsRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_DescribeTransactionsRequest,
+}
+
+
+def decode_describe_transactions_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeTransactionsRequest]:
+    fn = _DECODE_SLICES_DESCRIBE_TRANSACTIONS_REQUEST.get(version)
+    if fn is None:
+        return decode_describe_transactions_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"DescribeTransactionsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_describe_transactions_request_in_slices(version: int, msg: DescribeTransactionsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_DESCRIBE_TRANSACTIONS_REQUEST.get(version)
+    if fn is None:
+        encode_describe_transactions_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
 
 
 @dataclass(slots=True)
@@ -148,12 +245,21 @@ class DescribeTransactionsResponse:
         encode_describe_transactions_response(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeTransactionsResponse]:
+        return decode_describe_transactions_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_describe_transactions_response_in_slices(version, self, out)
+
 
 def _d0_TopicData(b: bytes, p: int, e: int) -> tuple[TopicData, int]:
     n = b[p]
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("topic: a string that is too long")
     if n == 0:
         raise WireError("topic: null where none is allowed")
     else:
@@ -181,12 +287,49 @@ def _d0_TopicData(b: bytes, p: int, e: int) -> tuple[TopicData, int]:
     return TopicData(f_topic, f_partitions), p
 
 
+def _ds0_TopicData(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TopicData, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("topic: a string that is too long")
+    if n == 0:
+        raise WireError("topic: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("topic: past the end")
+        f_topic = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("partitions: null where none is allowed")
+    elif n * 4 > e - p:
+        raise WireError("partitions: more elements than bytes")
+    else:
+        yield n
+        f_partitions = list(Struct(f'>{n}i').unpack_from(b, p))
+        p += n * 4
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TopicData(f_topic, f_partitions), p
+
+
 def _e0_TopicData(m: TopicData, o: bytearray) -> None:
     s = m.topic.encode()
     n = len(s) + 1
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("topic: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -202,6 +345,8 @@ def _d0_TransactionState(b: bytes, p: int, e: int) -> tuple[TransactionState, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         raise WireError("transactional_id: null where none is allowed")
     else:
@@ -214,6 +359,8 @@ def _d0_TransactionState(b: bytes, p: int, e: int) -> tuple[TransactionState, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transaction_state: a string that is too long")
     if n == 0:
         raise WireError("transaction_state: null where none is allowed")
     else:
@@ -246,6 +393,64 @@ def _d0_TransactionState(b: bytes, p: int, e: int) -> tuple[TransactionState, in
     return TransactionState(f_error_code, f_transactional_id, f_transaction_state, f_transaction_timeout_ms, f_transaction_start_time_ms, f_producer_id, f_producer_epoch, f_topics), p
 
 
+def _ds0_TransactionState(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TransactionState, int]]:
+    f_error_code, = _u_h(b, p)
+    p += 2
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
+    if n == 0:
+        raise WireError("transactional_id: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("transactional_id: past the end")
+        f_transactional_id = b[p:q].decode()
+        p = q
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transaction_state: a string that is too long")
+    if n == 0:
+        raise WireError("transaction_state: null where none is allowed")
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("transaction_state: past the end")
+        f_transaction_state = b[p:q].decode()
+        p = q
+    f_transaction_timeout_ms, f_transaction_start_time_ms, f_producer_id, f_producer_epoch = _u_iqqh(b, p)
+    p += 22
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("topics: null where none is allowed")
+    elif n * 3 > e - p:
+        raise WireError("topics: more elements than bytes")
+    else:
+        l_topics: list[TopicData] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_topics, p = yield from _ds0_TopicData(b, p, e)
+            l_topics.append(x_topics)
+        f_topics = l_topics
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return TransactionState(f_error_code, f_transactional_id, f_transaction_state, f_transaction_timeout_ms, f_transaction_start_time_ms, f_producer_id, f_producer_epoch, f_topics), p
+
+
 def _e0_TransactionState(m: TransactionState, o: bytearray) -> None:
     o += _p_h(m.error_code)
     s = m.transactional_id.encode()
@@ -253,6 +458,8 @@ def _e0_TransactionState(m: TransactionState, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.transaction_state.encode()
@@ -260,12 +467,45 @@ def _e0_TransactionState(m: TransactionState, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transaction_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_iqqh(m.transaction_timeout_ms, m.transaction_start_time_ms, m.producer_id, m.producer_epoch)
     a_topics = m.topics
     put_uvarint(o, len(a_topics) + 1)
     for x_topics in a_topics:
+        _e0_TopicData(x_topics, o)
+    o.append(0)
+
+
+def _es0_TransactionState(m: TransactionState, o: bytearray) -> Generator[int, None, None]:
+    o += _p_h(m.error_code)
+    s = m.transactional_id.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    s = m.transaction_state.encode()
+    n = len(s) + 1
+    if n < 128:
+        o.append(n)
+    else:
+        if len(s) > STRING_MAX:
+            raise WireError("transaction_state: a string that is too long")
+        put_uvarint(o, n)
+    o += s
+    o += _p_iqqh(m.transaction_timeout_ms, m.transaction_start_time_ms, m.producer_id, m.producer_epoch)
+    a_topics = m.topics
+    put_uvarint(o, len(a_topics) + 1)
+    yield len(a_topics)
+    for k, x_topics in enumerate(a_topics):
+        if k & 255 == 255:
+            yield 0
         _e0_TopicData(x_topics, o)
     o.append(0)
 
@@ -295,12 +535,52 @@ def _d0_DescribeTransactionsResponse(b: bytes, p: int, e: int) -> tuple[Describe
     return DescribeTransactionsResponse(f_throttle_time_ms, f_transaction_states), p
 
 
+def _ds0_DescribeTransactionsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[DescribeTransactionsResponse, int]]:
+    f_throttle_time_ms, = _u_i(b, p)
+    p += 4
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("transaction_states: null where none is allowed")
+    elif n * 28 > e - p:
+        raise WireError("transaction_states: more elements than bytes")
+    else:
+        l_transaction_states: list[TransactionState] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_transaction_states, p = yield from _ds0_TransactionState(b, p, e)
+            l_transaction_states.append(x_transaction_states)
+        f_transaction_states = l_transaction_states
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return DescribeTransactionsResponse(f_throttle_time_ms, f_transaction_states), p
+
+
 def _e0_DescribeTransactionsResponse(m: DescribeTransactionsResponse, o: bytearray) -> None:
     o += _p_i(m.throttle_time_ms)
     a_transaction_states = m.transaction_states
     put_uvarint(o, len(a_transaction_states) + 1)
     for x_transaction_states in a_transaction_states:
         _e0_TransactionState(x_transaction_states, o)
+    o.append(0)
+
+
+def _es0_DescribeTransactionsResponse(m: DescribeTransactionsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_i(m.throttle_time_ms)
+    a_transaction_states = m.transaction_states
+    put_uvarint(o, len(a_transaction_states) + 1)
+    yield len(a_transaction_states)
+    for k, x_transaction_states in enumerate(a_transaction_states):
+        if k & 255 == 255:
+            yield 0
+        yield from _es0_TransactionState(x_transaction_states, o)
     o.append(0)
 
 
@@ -329,3 +609,30 @@ def encode_describe_transactions_response(version: int, msg: DescribeTransaction
     if fn is None:
         raise WireError(f"DescribeTransactionsResponse: version {version} is not one of 0-0")
     fn(msg, out)
+
+
+_DECODE_SLICES_DESCRIBE_TRANSACTIONS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[DescribeTransactionsResponse, int]]]] = {
+    0: _ds0_DescribeTransactionsResponse,
+}
+_ENCODE_SLICES_DESCRIBE_TRANSACTIONS_RESPONSE: dict[int, Callable[[DescribeTransactionsResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_DescribeTransactionsResponse,
+}
+
+
+def decode_describe_transactions_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, DescribeTransactionsResponse]:
+    fn = _DECODE_SLICES_DESCRIBE_TRANSACTIONS_RESPONSE.get(version)
+    if fn is None:
+        return decode_describe_transactions_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"DescribeTransactionsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_describe_transactions_response_in_slices(version: int, msg: DescribeTransactionsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_DESCRIBE_TRANSACTIONS_RESPONSE.get(version)
+    if fn is None:
+        encode_describe_transactions_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

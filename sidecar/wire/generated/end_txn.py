@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -45,6 +45,13 @@ class EndTxnRequest:
         out = bytearray()
         encode_end_txn_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, EndTxnRequest]:
+        return decode_end_txn_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_end_txn_request_in_slices(version, self, out)
 
 
 def _d0_EndTxnRequest(b: bytes, p: int, e: int) -> tuple[EndTxnRequest, int]:
@@ -147,6 +154,31 @@ def encode_end_txn_request(version: int, msg: EndTxnRequest, out: bytearray) -> 
     fn(msg, out)
 
 
+_DECODE_SLICES_END_TXN_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[EndTxnRequest, int]]]] = {
+}
+_ENCODE_SLICES_END_TXN_REQUEST: dict[int, Callable[[EndTxnRequest, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_end_txn_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, EndTxnRequest]:
+    fn = _DECODE_SLICES_END_TXN_REQUEST.get(version)
+    if fn is None:
+        return decode_end_txn_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"EndTxnRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_end_txn_request_in_slices(version: int, msg: EndTxnRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_END_TXN_REQUEST.get(version)
+    if fn is None:
+        encode_end_txn_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class EndTxnResponse:
     """Kafka 4.3.1 EndTxnResponse, api key 26, versions 0-5."""
@@ -163,6 +195,13 @@ class EndTxnResponse:
         out = bytearray()
         encode_end_txn_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, EndTxnResponse]:
+        return decode_end_txn_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_end_txn_response_in_slices(version, self, out)
 
 
 def _d0_EndTxnResponse(b: bytes, p: int, e: int) -> tuple[EndTxnResponse, int]:
@@ -240,3 +279,28 @@ def encode_end_txn_response(version: int, msg: EndTxnResponse, out: bytearray) -
     if fn is None:
         raise WireError(f"EndTxnResponse: version {version} is not one of 0-5")
     fn(msg, out)
+
+
+_DECODE_SLICES_END_TXN_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[EndTxnResponse, int]]]] = {
+}
+_ENCODE_SLICES_END_TXN_RESPONSE: dict[int, Callable[[EndTxnResponse, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_end_txn_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, EndTxnResponse]:
+    fn = _DECODE_SLICES_END_TXN_RESPONSE.get(version)
+    if fn is None:
+        return decode_end_txn_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"EndTxnResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_end_txn_response_in_slices(version: int, msg: EndTxnResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_END_TXN_RESPONSE.get(version)
+    if fn is None:
+        encode_end_txn_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

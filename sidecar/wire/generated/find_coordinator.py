@@ -201,6 +201,8 @@ def _ds3_FindCoordinatorRequest(b: bytes, p: int, e: int) -> Generator[int, None
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("coordinator_keys: a string that is too long")
             if n == 0:
                 raise WireError("coordinator_keys: null where none is allowed")
             else:
@@ -248,6 +250,8 @@ def _es3_FindCoordinatorRequest(m: FindCoordinatorRequest, o: bytearray) -> Gene
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("coordinator_keys: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)

@@ -2,7 +2,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
@@ -53,6 +53,13 @@ class InitProducerIdRequest:
         out = bytearray()
         encode_init_producer_id_request(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, InitProducerIdRequest]:
+        return decode_init_producer_id_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_init_producer_id_request_in_slices(version, self, out)
 
 
 def _d0_InitProducerIdRequest(b: bytes, p: int, e: int) -> tuple[InitProducerIdRequest, int]:
@@ -245,6 +252,31 @@ def encode_init_producer_id_request(version: int, msg: InitProducerIdRequest, ou
     fn(msg, out)
 
 
+_DECODE_SLICES_INIT_PRODUCER_ID_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[InitProducerIdRequest, int]]]] = {
+}
+_ENCODE_SLICES_INIT_PRODUCER_ID_REQUEST: dict[int, Callable[[InitProducerIdRequest, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_init_producer_id_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, InitProducerIdRequest]:
+    fn = _DECODE_SLICES_INIT_PRODUCER_ID_REQUEST.get(version)
+    if fn is None:
+        return decode_init_producer_id_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"InitProducerIdRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_init_producer_id_request_in_slices(version: int, msg: InitProducerIdRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_INIT_PRODUCER_ID_REQUEST.get(version)
+    if fn is None:
+        encode_init_producer_id_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class InitProducerIdResponse:
     """Kafka 4.3.1 InitProducerIdResponse, api key 22, versions 0-6."""
@@ -263,6 +295,13 @@ class InitProducerIdResponse:
         out = bytearray()
         encode_init_producer_id_response(version, self, out)
         return bytes(out)
+
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, InitProducerIdResponse]:
+        return decode_init_producer_id_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_init_producer_id_response_in_slices(version, self, out)
 
 
 def _d0_InitProducerIdResponse(b: bytes, p: int, e: int) -> tuple[InitProducerIdResponse, int]:
@@ -342,3 +381,28 @@ def encode_init_producer_id_response(version: int, msg: InitProducerIdResponse, 
     if fn is None:
         raise WireError(f"InitProducerIdResponse: version {version} is not one of 0-6")
     fn(msg, out)
+
+
+_DECODE_SLICES_INIT_PRODUCER_ID_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[InitProducerIdResponse, int]]]] = {
+}
+_ENCODE_SLICES_INIT_PRODUCER_ID_RESPONSE: dict[int, Callable[[InitProducerIdResponse, bytearray], Generator[int, None, None]]] = {
+}
+
+
+def decode_init_producer_id_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, InitProducerIdResponse]:
+    fn = _DECODE_SLICES_INIT_PRODUCER_ID_RESPONSE.get(version)
+    if fn is None:
+        return decode_init_producer_id_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"InitProducerIdResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_init_producer_id_response_in_slices(version: int, msg: InitProducerIdResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_INIT_PRODUCER_ID_RESPONSE.get(version)
+    if fn is None:
+        encode_init_producer_id_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

@@ -283,13 +283,19 @@ def _e0_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
 
 def _es0_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.session_timeout_ms)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_protocols = m.protocols
@@ -425,13 +431,19 @@ def _e1_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
 
 def _es1_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_protocols = m.protocols
@@ -595,19 +607,27 @@ def _e2_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> None:
 
 def _es2_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     s = m.protocol_type.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_type: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_protocols = m.protocols
@@ -705,6 +725,8 @@ def _ds3_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -719,6 +741,8 @@ def _ds3_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -731,6 +755,8 @@ def _ds3_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -743,6 +769,8 @@ def _ds3_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -830,6 +858,8 @@ def _es3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
@@ -838,6 +868,8 @@ def _es3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -848,6 +880,8 @@ def _es3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.protocol_type.encode()
@@ -855,6 +889,8 @@ def _es3_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_protocols = m.protocols
@@ -967,6 +1003,8 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -981,6 +1019,8 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -993,6 +1033,8 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -1005,6 +1047,8 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         raise WireError("protocol_type: null where none is allowed")
     else:
@@ -1035,6 +1079,8 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("reason: a string that is too long")
     if n == 0:
         f_reason: str | None = None
     else:
@@ -1116,6 +1162,8 @@ def _es4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
@@ -1124,6 +1172,8 @@ def _es4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -1134,6 +1184,8 @@ def _es4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.protocol_type.encode()
@@ -1141,6 +1193,8 @@ def _es4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_protocols = m.protocols
@@ -1158,6 +1212,8 @@ def _es4_JoinGroupRequest(m: JoinGroupRequest, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("reason: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -1587,12 +1643,18 @@ def _es0_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if m.protocol_name is None:
         raise WireError("protocol_name: null where none is allowed")
     s = m.protocol_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.leader.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("leader: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -1733,12 +1795,18 @@ def _es1_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if m.protocol_name is None:
         raise WireError("protocol_name: null where none is allowed")
     s = m.protocol_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.leader.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("leader: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -1879,12 +1947,18 @@ def _es2_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if m.protocol_name is None:
         raise WireError("protocol_name: null where none is allowed")
     s = m.protocol_name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("protocol_name: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.leader.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("leader: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -1970,6 +2044,8 @@ def _ds3_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
     if n == 0:
         raise WireError("protocol_name: null where none is allowed")
     else:
@@ -1982,6 +2058,8 @@ def _ds3_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("leader: a string that is too long")
     if n == 0:
         raise WireError("leader: null where none is allowed")
     else:
@@ -1994,6 +2072,8 @@ def _ds3_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -2074,6 +2154,8 @@ def _es3_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.leader.encode()
@@ -2081,6 +2163,8 @@ def _es3_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("leader: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -2088,6 +2172,8 @@ def _es3_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -2188,6 +2274,8 @@ def _ds4_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         f_protocol_type: str | None = None
     else:
@@ -2200,6 +2288,8 @@ def _ds4_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
     if n == 0:
         f_protocol_name: str | None = None
     else:
@@ -2212,6 +2302,8 @@ def _ds4_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("leader: a string that is too long")
     if n == 0:
         raise WireError("leader: null where none is allowed")
     else:
@@ -2224,6 +2316,8 @@ def _ds4_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -2318,6 +2412,8 @@ def _es4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_type: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.protocol_name is None:
@@ -2328,6 +2424,8 @@ def _es4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_name: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.leader.encode()
@@ -2335,6 +2433,8 @@ def _es4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("leader: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -2342,6 +2442,8 @@ def _es4_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -2444,6 +2546,8 @@ def _ds5_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         f_protocol_type: str | None = None
     else:
@@ -2456,6 +2560,8 @@ def _ds5_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
     if n == 0:
         f_protocol_name: str | None = None
     else:
@@ -2468,6 +2574,8 @@ def _ds5_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("leader: a string that is too long")
     if n == 0:
         raise WireError("leader: null where none is allowed")
     else:
@@ -2482,6 +2590,8 @@ def _ds5_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -2577,6 +2687,8 @@ def _es5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_type: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.protocol_name is None:
@@ -2587,6 +2699,8 @@ def _es5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_name: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.leader.encode()
@@ -2594,6 +2708,8 @@ def _es5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("leader: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_o(m.skip_assignment)
@@ -2602,6 +2718,8 @@ def _es5_JoinGroupResponse(m: JoinGroupResponse, o: bytearray) -> Generator[int,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members

@@ -359,6 +359,8 @@ def _e1_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> None:
 
 def _es1_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_members = m.members
@@ -412,6 +414,8 @@ def _ds2_LeaveGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -468,6 +472,8 @@ def _es2_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> Generator[int,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members
@@ -522,6 +528,8 @@ def _ds3_LeaveGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -578,6 +586,8 @@ def _es3_LeaveGroupRequest(m: LeaveGroupRequest, o: bytearray) -> Generator[int,
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_members = m.members

@@ -125,6 +125,8 @@ def _ds2_ListGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("states_filter: a string that is too long")
             if n == 0:
                 raise WireError("states_filter: null where none is allowed")
             else:
@@ -170,6 +172,8 @@ def _es2_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> Generator[int,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("states_filter: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -259,6 +263,8 @@ def _ds3_ListGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("states_filter: a string that is too long")
             if n == 0:
                 raise WireError("states_filter: null where none is allowed")
             else:
@@ -288,6 +294,8 @@ def _ds3_ListGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("types_filter: a string that is too long")
             if n == 0:
                 raise WireError("types_filter: null where none is allowed")
             else:
@@ -345,6 +353,8 @@ def _es3_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> Generator[int,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("states_filter: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_types_filter = m.types_filter
@@ -358,6 +368,8 @@ def _es3_ListGroupsRequest(m: ListGroupsRequest, o: bytearray) -> Generator[int,
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("types_filter: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)

@@ -180,6 +180,8 @@ def _e0_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
 
 def _es0_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -260,6 +262,8 @@ def _e1_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> None:
 
 def _es1_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -313,6 +317,8 @@ def _ds2_ListOffsetsTopic(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -369,6 +375,8 @@ def _es2_ListOffsetsTopic(m: ListOffsetsTopic, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -945,6 +953,8 @@ def _e0_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> N
 
 def _es0_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -1025,6 +1035,8 @@ def _e1_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> N
 
 def _es1_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -1078,6 +1090,8 @@ def _ds2_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> Generator[int, No
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1134,6 +1148,8 @@ def _es2_ListOffsetsTopicResponse(m: ListOffsetsTopicResponse, o: bytearray) -> 
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions

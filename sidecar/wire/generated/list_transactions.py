@@ -2,11 +2,12 @@
 # ruff: noqa
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from struct import Struct, error as _struct_error
 
 from sidecar.wire.primitives import (
+    STRING_MAX,
     ZERO_UUID,
     WireError,
     put_uvarint,
@@ -39,6 +40,13 @@ class ListTransactionsRequest:
         encode_list_transactions_request(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListTransactionsRequest]:
+        return decode_list_transactions_request_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_list_transactions_request_in_slices(version, self, out)
+
 
 def _d0_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransactionsRequest, int]:
     n = b[p]
@@ -57,6 +65,8 @@ def _d0_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("state_filters: a string that is too long")
             if n == 0:
                 raise WireError("state_filters: null where none is allowed")
             else:
@@ -86,6 +96,58 @@ def _d0_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
     return ListTransactionsRequest(f_state_filters, f_producer_id_filters, -1, None), p
 
 
+def _ds0_ListTransactionsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListTransactionsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("state_filters: null where none is allowed")
+    elif n > e - p:
+        raise WireError("state_filters: more elements than bytes")
+    else:
+        l_state_filters: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("state_filters: a string that is too long")
+            if n == 0:
+                raise WireError("state_filters: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("state_filters: past the end")
+                y_state_filters = b[p:q].decode()
+                p = q
+            l_state_filters.append(y_state_filters)
+        f_state_filters = l_state_filters
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("producer_id_filters: null where none is allowed")
+    elif n * 8 > e - p:
+        raise WireError("producer_id_filters: more elements than bytes")
+    else:
+        yield n
+        f_producer_id_filters = list(Struct(f'>{n}q').unpack_from(b, p))
+        p += n * 8
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListTransactionsRequest(f_state_filters, f_producer_id_filters, -1, None), p
+
+
 def _e0_ListTransactionsRequest(m: ListTransactionsRequest, o: bytearray) -> None:
     a_state_filters = m.state_filters
     put_uvarint(o, len(a_state_filters) + 1)
@@ -95,6 +157,30 @@ def _e0_ListTransactionsRequest(m: ListTransactionsRequest, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("state_filters: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    a_producer_id_filters = m.producer_id_filters
+    put_uvarint(o, len(a_producer_id_filters) + 1)
+    o += Struct(f'>{len(a_producer_id_filters)}q').pack(*a_producer_id_filters)
+    o.append(0)
+
+
+def _es0_ListTransactionsRequest(m: ListTransactionsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_state_filters = m.state_filters
+    put_uvarint(o, len(a_state_filters) + 1)
+    yield len(a_state_filters)
+    for k, y_state_filters in enumerate(a_state_filters):
+        if k & 255 == 255:
+            yield 0
+        s = y_state_filters.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            if len(s) > STRING_MAX:
+                raise WireError("state_filters: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_producer_id_filters = m.producer_id_filters
@@ -120,6 +206,8 @@ def _d1_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("state_filters: a string that is too long")
             if n == 0:
                 raise WireError("state_filters: null where none is allowed")
             else:
@@ -151,6 +239,60 @@ def _d1_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
     return ListTransactionsRequest(f_state_filters, f_producer_id_filters, f_duration_filter, None), p
 
 
+def _ds1_ListTransactionsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListTransactionsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("state_filters: null where none is allowed")
+    elif n > e - p:
+        raise WireError("state_filters: more elements than bytes")
+    else:
+        l_state_filters: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("state_filters: a string that is too long")
+            if n == 0:
+                raise WireError("state_filters: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("state_filters: past the end")
+                y_state_filters = b[p:q].decode()
+                p = q
+            l_state_filters.append(y_state_filters)
+        f_state_filters = l_state_filters
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("producer_id_filters: null where none is allowed")
+    elif n * 8 > e - p:
+        raise WireError("producer_id_filters: more elements than bytes")
+    else:
+        yield n
+        f_producer_id_filters = list(Struct(f'>{n}q').unpack_from(b, p))
+        p += n * 8
+    f_duration_filter, = _u_q(b, p)
+    p += 8
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListTransactionsRequest(f_state_filters, f_producer_id_filters, f_duration_filter, None), p
+
+
 def _e1_ListTransactionsRequest(m: ListTransactionsRequest, o: bytearray) -> None:
     a_state_filters = m.state_filters
     put_uvarint(o, len(a_state_filters) + 1)
@@ -160,6 +302,31 @@ def _e1_ListTransactionsRequest(m: ListTransactionsRequest, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("state_filters: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    a_producer_id_filters = m.producer_id_filters
+    put_uvarint(o, len(a_producer_id_filters) + 1)
+    o += Struct(f'>{len(a_producer_id_filters)}q').pack(*a_producer_id_filters)
+    o += _p_q(m.duration_filter)
+    o.append(0)
+
+
+def _es1_ListTransactionsRequest(m: ListTransactionsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_state_filters = m.state_filters
+    put_uvarint(o, len(a_state_filters) + 1)
+    yield len(a_state_filters)
+    for k, y_state_filters in enumerate(a_state_filters):
+        if k & 255 == 255:
+            yield 0
+        s = y_state_filters.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            if len(s) > STRING_MAX:
+                raise WireError("state_filters: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_producer_id_filters = m.producer_id_filters
@@ -186,6 +353,8 @@ def _d2_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("state_filters: a string that is too long")
             if n == 0:
                 raise WireError("state_filters: null where none is allowed")
             else:
@@ -214,6 +383,76 @@ def _d2_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id_pattern: a string that is too long")
+    if n == 0:
+        f_transactional_id_pattern: str | None = None
+    else:
+        q = p + n - 1
+        if q > e:
+            raise WireError("transactional_id_pattern: past the end")
+        f_transactional_id_pattern = b[p:q].decode()
+        p = q
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListTransactionsRequest(f_state_filters, f_producer_id_filters, f_duration_filter, f_transactional_id_pattern), p
+
+
+def _ds2_ListTransactionsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListTransactionsRequest, int]]:
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("state_filters: null where none is allowed")
+    elif n > e - p:
+        raise WireError("state_filters: more elements than bytes")
+    else:
+        l_state_filters: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("state_filters: a string that is too long")
+            if n == 0:
+                raise WireError("state_filters: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("state_filters: past the end")
+                y_state_filters = b[p:q].decode()
+                p = q
+            l_state_filters.append(y_state_filters)
+        f_state_filters = l_state_filters
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("producer_id_filters: null where none is allowed")
+    elif n * 8 > e - p:
+        raise WireError("producer_id_filters: more elements than bytes")
+    else:
+        yield n
+        f_producer_id_filters = list(Struct(f'>{n}q').unpack_from(b, p))
+        p += n * 8
+    f_duration_filter, = _u_q(b, p)
+    p += 8
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id_pattern: a string that is too long")
     if n == 0:
         f_transactional_id_pattern: str | None = None
     else:
@@ -238,6 +477,8 @@ def _e2_ListTransactionsRequest(m: ListTransactionsRequest, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("state_filters: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_producer_id_filters = m.producer_id_filters
@@ -252,6 +493,43 @@ def _e2_ListTransactionsRequest(m: ListTransactionsRequest, o: bytearray) -> Non
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("transactional_id_pattern: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    o.append(0)
+
+
+def _es2_ListTransactionsRequest(m: ListTransactionsRequest, o: bytearray) -> Generator[int, None, None]:
+    a_state_filters = m.state_filters
+    put_uvarint(o, len(a_state_filters) + 1)
+    yield len(a_state_filters)
+    for k, y_state_filters in enumerate(a_state_filters):
+        if k & 255 == 255:
+            yield 0
+        s = y_state_filters.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            if len(s) > STRING_MAX:
+                raise WireError("state_filters: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    a_producer_id_filters = m.producer_id_filters
+    put_uvarint(o, len(a_producer_id_filters) + 1)
+    o += Struct(f'>{len(a_producer_id_filters)}q').pack(*a_producer_id_filters)
+    o += _p_q(m.duration_filter)
+    if m.transactional_id_pattern is None:
+        o.append(0)
+    else:
+        s = m.transactional_id_pattern.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            if len(s) > STRING_MAX:
+                raise WireError("transactional_id_pattern: a string that is too long")
             put_uvarint(o, n)
         o += s
     o.append(0)
@@ -288,6 +566,37 @@ def encode_list_transactions_request(version: int, msg: ListTransactionsRequest,
     fn(msg, out)
 
 
+_DECODE_SLICES_LIST_TRANSACTIONS_REQUEST: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ListTransactionsRequest, int]]]] = {
+    0: _ds0_ListTransactionsRequest,
+    1: _ds1_ListTransactionsRequest,
+    2: _ds2_ListTransactionsRequest,
+}
+_ENCODE_SLICES_LIST_TRANSACTIONS_REQUEST: dict[int, Callable[[ListTransactionsRequest, bytearray], Generator[int, None, None]]] = {
+    0: _es0_ListTransactionsRequest,
+    1: _es1_ListTransactionsRequest,
+    2: _es2_ListTransactionsRequest,
+}
+
+
+def decode_list_transactions_request_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListTransactionsRequest]:
+    fn = _DECODE_SLICES_LIST_TRANSACTIONS_REQUEST.get(version)
+    if fn is None:
+        return decode_list_transactions_request(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ListTransactionsRequest v{version}: {exc}") from None
+    return msg
+
+
+def encode_list_transactions_request_in_slices(version: int, msg: ListTransactionsRequest, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LIST_TRANSACTIONS_REQUEST.get(version)
+    if fn is None:
+        encode_list_transactions_request(version, msg, out)
+    else:
+        yield from fn(msg, out)
+
+
 @dataclass(slots=True)
 class TransactionState:
     transactional_id: str = ''
@@ -312,12 +621,21 @@ class ListTransactionsResponse:
         encode_list_transactions_response(version, self, out)
         return bytes(out)
 
+    @staticmethod
+    def decode_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListTransactionsResponse]:
+        return decode_list_transactions_response_in_slices(version, buf, pos)
+
+    def encode_in_slices(self, version: int, out: bytearray) -> Generator[int, None, None]:
+        return encode_list_transactions_response_in_slices(version, self, out)
+
 
 def _d0_TransactionState(b: bytes, p: int, e: int) -> tuple[TransactionState, int]:
     n = b[p]
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         raise WireError("transactional_id: null where none is allowed")
     else:
@@ -332,6 +650,8 @@ def _d0_TransactionState(b: bytes, p: int, e: int) -> tuple[TransactionState, in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transaction_state: a string that is too long")
     if n == 0:
         raise WireError("transaction_state: null where none is allowed")
     else:
@@ -353,6 +673,8 @@ def _e0_TransactionState(m: TransactionState, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_q(m.producer_id)
@@ -361,6 +683,8 @@ def _e0_TransactionState(m: TransactionState, o: bytearray) -> None:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transaction_state: a string that is too long")
         put_uvarint(o, n)
     o += s
     o.append(0)
@@ -385,6 +709,8 @@ def _d0_ListTransactionsResponse(b: bytes, p: int, e: int) -> tuple[ListTransact
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("unknown_state_filters: a string that is too long")
             if n == 0:
                 raise WireError("unknown_state_filters: null where none is allowed")
             else:
@@ -417,6 +743,65 @@ def _d0_ListTransactionsResponse(b: bytes, p: int, e: int) -> tuple[ListTransact
     return ListTransactionsResponse(f_throttle_time_ms, f_error_code, f_unknown_state_filters, f_transaction_states), p
 
 
+def _ds0_ListTransactionsResponse(b: bytes, p: int, e: int) -> Generator[int, None, tuple[ListTransactionsResponse, int]]:
+    f_throttle_time_ms, f_error_code = _u_ih(b, p)
+    p += 6
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("unknown_state_filters: null where none is allowed")
+    elif n > e - p:
+        raise WireError("unknown_state_filters: more elements than bytes")
+    else:
+        l_unknown_state_filters: list[str] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            n = b[p]
+            p += 1
+            if n > 127:
+                n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("unknown_state_filters: a string that is too long")
+            if n == 0:
+                raise WireError("unknown_state_filters: null where none is allowed")
+            else:
+                q = p + n - 1
+                if q > e:
+                    raise WireError("unknown_state_filters: past the end")
+                y_unknown_state_filters = b[p:q].decode()
+                p = q
+            l_unknown_state_filters.append(y_unknown_state_filters)
+        f_unknown_state_filters = l_unknown_state_filters
+    n = b[p]
+    p += 1
+    if n > 127:
+        n, p = uvarint(b, p - 1)
+    n -= 1
+    if n < 0:
+        raise WireError("transaction_states: null where none is allowed")
+    elif n * 11 > e - p:
+        raise WireError("transaction_states: more elements than bytes")
+    else:
+        l_transaction_states: list[TransactionState] = []
+        yield n
+        for k in range(n):
+            if k & 255 == 255:
+                yield 0
+            x_transaction_states, p = _d0_TransactionState(b, p, e)
+            l_transaction_states.append(x_transaction_states)
+        f_transaction_states = l_transaction_states
+    if b[p] == 0:
+        p += 1
+    else:
+        p = skip_tags(b, p, e)
+    return ListTransactionsResponse(f_throttle_time_ms, f_error_code, f_unknown_state_filters, f_transaction_states), p
+
+
 def _e0_ListTransactionsResponse(m: ListTransactionsResponse, o: bytearray) -> None:
     o += _p_ih(m.throttle_time_ms, m.error_code)
     a_unknown_state_filters = m.unknown_state_filters
@@ -427,11 +812,40 @@ def _e0_ListTransactionsResponse(m: ListTransactionsResponse, o: bytearray) -> N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("unknown_state_filters: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_transaction_states = m.transaction_states
     put_uvarint(o, len(a_transaction_states) + 1)
     for x_transaction_states in a_transaction_states:
+        _e0_TransactionState(x_transaction_states, o)
+    o.append(0)
+
+
+def _es0_ListTransactionsResponse(m: ListTransactionsResponse, o: bytearray) -> Generator[int, None, None]:
+    o += _p_ih(m.throttle_time_ms, m.error_code)
+    a_unknown_state_filters = m.unknown_state_filters
+    put_uvarint(o, len(a_unknown_state_filters) + 1)
+    yield len(a_unknown_state_filters)
+    for k, y_unknown_state_filters in enumerate(a_unknown_state_filters):
+        if k & 255 == 255:
+            yield 0
+        s = y_unknown_state_filters.encode()
+        n = len(s) + 1
+        if n < 128:
+            o.append(n)
+        else:
+            if len(s) > STRING_MAX:
+                raise WireError("unknown_state_filters: a string that is too long")
+            put_uvarint(o, n)
+        o += s
+    a_transaction_states = m.transaction_states
+    put_uvarint(o, len(a_transaction_states) + 1)
+    yield len(a_transaction_states)
+    for k, x_transaction_states in enumerate(a_transaction_states):
+        if k & 255 == 255:
+            yield 0
         _e0_TransactionState(x_transaction_states, o)
     o.append(0)
 
@@ -465,3 +879,34 @@ def encode_list_transactions_response(version: int, msg: ListTransactionsRespons
     if fn is None:
         raise WireError(f"ListTransactionsResponse: version {version} is not one of 0-2")
     fn(msg, out)
+
+
+_DECODE_SLICES_LIST_TRANSACTIONS_RESPONSE: dict[int, Callable[[bytes, int, int], Generator[int, None, tuple[ListTransactionsResponse, int]]]] = {
+    0: _ds0_ListTransactionsResponse,
+    1: _ds0_ListTransactionsResponse,
+    2: _ds0_ListTransactionsResponse,
+}
+_ENCODE_SLICES_LIST_TRANSACTIONS_RESPONSE: dict[int, Callable[[ListTransactionsResponse, bytearray], Generator[int, None, None]]] = {
+    0: _es0_ListTransactionsResponse,
+    1: _es0_ListTransactionsResponse,
+    2: _es0_ListTransactionsResponse,
+}
+
+
+def decode_list_transactions_response_in_slices(version: int, buf: bytes, pos: int = 0) -> Generator[int, None, ListTransactionsResponse]:
+    fn = _DECODE_SLICES_LIST_TRANSACTIONS_RESPONSE.get(version)
+    if fn is None:
+        return decode_list_transactions_response(version, buf, pos)[0]
+    try:
+        msg, _ = yield from fn(buf, pos, len(buf))
+    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+        raise WireError(f"ListTransactionsResponse v{version}: {exc}") from None
+    return msg
+
+
+def encode_list_transactions_response_in_slices(version: int, msg: ListTransactionsResponse, out: bytearray) -> Generator[int, None, None]:
+    fn = _ENCODE_SLICES_LIST_TRANSACTIONS_RESPONSE.get(version)
+    if fn is None:
+        encode_list_transactions_response(version, msg, out)
+    else:
+        yield from fn(msg, out)

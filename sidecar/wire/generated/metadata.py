@@ -1384,6 +1384,8 @@ def _es0_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Genera
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -1479,6 +1481,8 @@ def _es1_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Genera
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_o(m.is_internal)
@@ -1575,6 +1579,8 @@ def _es2_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Genera
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_o(m.is_internal)
@@ -1671,6 +1677,8 @@ def _es3_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Genera
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_o(m.is_internal)
@@ -1772,6 +1780,8 @@ def _es4_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Genera
     if m.name is None:
         raise WireError("name: null where none is allowed")
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_o(m.is_internal)
@@ -1835,6 +1845,8 @@ def _ds5_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1903,6 +1915,8 @@ def _es5_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Genera
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_o(m.is_internal)
@@ -1972,6 +1986,8 @@ def _ds6_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -2046,6 +2062,8 @@ def _es6_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Genera
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += m.topic_id
@@ -2116,6 +2134,8 @@ def _ds7_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         f_name: str | None = None
     else:
@@ -2192,6 +2212,8 @@ def _es7_MetadataResponseTopic(m: MetadataResponseTopic, o: bytearray) -> Genera
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("name: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += m.topic_id
@@ -2511,6 +2533,8 @@ def _es2_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, N
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -2647,6 +2671,8 @@ def _es3_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, N
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -2783,6 +2809,8 @@ def _es4_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, N
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -2919,6 +2947,8 @@ def _es5_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, N
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -3060,6 +3090,8 @@ def _es6_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, N
         o += _p_h(-1)
     else:
         s = m.cluster_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     o += _p_i(m.controller_id)
@@ -3156,6 +3188,8 @@ def _ds7_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -3237,6 +3271,8 @@ def _es7_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)
@@ -3334,6 +3370,8 @@ def _ds8_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -3415,6 +3453,8 @@ def _es8_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)
@@ -3510,6 +3550,8 @@ def _ds9_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -3588,6 +3630,8 @@ def _es9_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)
@@ -3682,6 +3726,8 @@ def _ds10_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -3760,6 +3806,8 @@ def _es10_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, 
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)
@@ -3856,6 +3904,8 @@ def _ds11_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("cluster_id: a string that is too long")
     if n == 0:
         f_cluster_id: str | None = None
     else:
@@ -3937,6 +3987,8 @@ def _es11_MetadataResponse(m: MetadataResponse, o: bytearray) -> Generator[int, 
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("cluster_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.controller_id)

@@ -243,6 +243,8 @@ def _e0_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> N
 
 def _es0_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -323,6 +325,8 @@ def _e1_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> N
 
 def _es1_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -376,6 +380,8 @@ def _ds2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -432,6 +438,8 @@ def _es2_OffsetCommitRequestTopic(m: OffsetCommitRequestTopic, o: bytearray) -> 
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -628,10 +636,14 @@ def _e0_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
 
 def _es0_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_q(m.retention_time_ms)
@@ -743,10 +755,14 @@ def _e1_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
 
 def _es1_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -857,10 +873,14 @@ def _e2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
 
 def _es2_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -999,16 +1019,22 @@ def _e3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> None:
 
 def _es3_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     a_topics = m.topics
@@ -1092,6 +1118,8 @@ def _ds4_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1106,6 +1134,8 @@ def _ds4_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -1118,6 +1148,8 @@ def _ds4_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -1196,6 +1228,8 @@ def _es4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
@@ -1204,6 +1238,8 @@ def _es4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -1214,6 +1250,8 @@ def _es4_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topics = m.topics
@@ -1298,6 +1336,8 @@ def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1312,6 +1352,8 @@ def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -1324,6 +1366,8 @@ def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -1402,6 +1446,8 @@ def _es5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.generation_id_or_member_epoch)
@@ -1410,6 +1456,8 @@ def _es5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -1420,6 +1468,8 @@ def _es5_OffsetCommitRequest(m: OffsetCommitRequest, o: bytearray) -> Generator[
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topics = m.topics
@@ -1648,6 +1698,8 @@ def _e0_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) ->
 
 def _es0_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -1701,6 +1753,8 @@ def _ds1_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int, N
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1757,6 +1811,8 @@ def _es1_OffsetCommitResponseTopic(m: OffsetCommitResponseTopic, o: bytearray) -
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions

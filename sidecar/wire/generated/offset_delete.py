@@ -142,6 +142,8 @@ def _e0_OffsetDeleteRequestTopic(m: OffsetDeleteRequestTopic, o: bytearray) -> N
 
 def _es0_OffsetDeleteRequestTopic(m: OffsetDeleteRequestTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -222,6 +224,8 @@ def _e0_OffsetDeleteRequest(m: OffsetDeleteRequest, o: bytearray) -> None:
 
 def _es0_OffsetDeleteRequest(m: OffsetDeleteRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -402,6 +406,8 @@ def _e0_OffsetDeleteResponseTopic(m: OffsetDeleteResponseTopic, o: bytearray) ->
 
 def _es0_OffsetDeleteResponseTopic(m: OffsetDeleteResponseTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions

@@ -175,6 +175,8 @@ def _ds1_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> Generator[int, Non
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -290,6 +292,8 @@ def _ds2_OffsetFetchRequestTopics(b: bytes, p: int, e: int) -> Generator[int, No
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -456,6 +460,8 @@ def _ds2_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -516,6 +522,8 @@ def _es2_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Ge
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics
@@ -590,6 +598,8 @@ def _ds3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -602,6 +612,8 @@ def _ds3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         f_member_id: str | None = None
     else:
@@ -677,6 +689,8 @@ def _es3_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Ge
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.member_id is None:
@@ -687,6 +701,8 @@ def _es3_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Ge
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("member_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.member_epoch)
@@ -762,6 +778,8 @@ def _ds4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -774,6 +792,8 @@ def _ds4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         f_member_id: str | None = None
     else:
@@ -849,6 +869,8 @@ def _es4_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Ge
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.member_id is None:
@@ -859,6 +881,8 @@ def _es4_OffsetFetchRequestGroup(m: OffsetFetchRequestGroup, o: bytearray) -> Ge
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("member_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.member_epoch)
@@ -946,6 +970,8 @@ def _e0_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
 
 def _es0_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -1033,6 +1059,8 @@ def _e1_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> None:
 
 def _es1_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_topics = m.topics
@@ -1090,6 +1118,8 @@ def _ds2_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tu
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1150,6 +1180,8 @@ def _es2_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[in
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics
@@ -1210,6 +1242,8 @@ def _ds3_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tu
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1273,6 +1307,8 @@ def _es3_OffsetFetchRequest(m: OffsetFetchRequest, o: bytearray) -> Generator[in
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics
@@ -1851,6 +1887,8 @@ def _e0_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> N
 
 def _es0_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -1931,6 +1969,8 @@ def _e1_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> N
 
 def _es1_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -1984,6 +2024,8 @@ def _ds2_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> Generator[int, No
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -2040,6 +2082,8 @@ def _es2_OffsetFetchResponseTopic(m: OffsetFetchResponseTopic, o: bytearray) -> 
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -2190,6 +2234,8 @@ def _ds2_OffsetFetchResponseTopics(b: bytes, p: int, e: int) -> Generator[int, N
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -2246,6 +2292,8 @@ def _es2_OffsetFetchResponseTopics(m: OffsetFetchResponseTopics, o: bytearray) -
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -2402,6 +2450,8 @@ def _ds2_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> Generator[int, No
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -2461,6 +2511,8 @@ def _es2_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> 
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics
@@ -2518,6 +2570,8 @@ def _ds3_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> Generator[int, No
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -2577,6 +2631,8 @@ def _es3_OffsetFetchResponseGroup(m: OffsetFetchResponseGroup, o: bytearray) -> 
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_topics = m.topics

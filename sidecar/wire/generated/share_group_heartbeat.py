@@ -141,6 +141,8 @@ def _ds0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -153,6 +155,8 @@ def _ds0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -167,6 +171,8 @@ def _ds0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, 
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -195,6 +201,8 @@ def _ds0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, 
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
             if n == 0:
                 raise WireError("subscribed_topic_names: null where none is allowed")
             else:
@@ -268,6 +276,8 @@ def _es0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray)
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -275,6 +285,8 @@ def _es0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray)
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.member_epoch)
@@ -286,6 +298,8 @@ def _es0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray)
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_subscribed_topic_names = m.subscribed_topic_names
@@ -302,6 +316,8 @@ def _es0_ShareGroupHeartbeatRequest(m: ShareGroupHeartbeatRequest, o: bytearray)
             if n < 128:
                 o.append(n)
             else:
+                if len(s) > STRING_MAX:
+                    raise WireError("subscribed_topic_names: a string that is too long")
                 put_uvarint(o, n)
             o += s
     o.append(0)
@@ -579,6 +595,8 @@ def _ds0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[int,
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -591,6 +609,8 @@ def _ds0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[int,
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         f_member_id: str | None = None
     else:
@@ -658,6 +678,8 @@ def _es0_ShareGroupHeartbeatResponse(m: ShareGroupHeartbeatResponse, o: bytearra
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.member_id is None:
@@ -668,6 +690,8 @@ def _es0_ShareGroupHeartbeatResponse(m: ShareGroupHeartbeatResponse, o: bytearra
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("member_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_ii(m.member_epoch, m.heartbeat_interval_ms)

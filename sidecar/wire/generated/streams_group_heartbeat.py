@@ -238,6 +238,8 @@ def _ds0_TopicInfo(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Topic
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -297,6 +299,8 @@ def _es0_TopicInfo(m: TopicInfo, o: bytearray) -> Generator[int, None, None]:
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ih(m.partitions, m.replication_factor)
@@ -425,6 +429,8 @@ def _ds0_TaskIds(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TaskIds
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
     if n == 0:
         raise WireError("subtopology_id: null where none is allowed")
     else:
@@ -729,6 +735,8 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
     if n == 0:
         raise WireError("subtopology_id: null where none is allowed")
     else:
@@ -756,6 +764,8 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("source_topics: a string that is too long")
             if n == 0:
                 raise WireError("source_topics: null where none is allowed")
             else:
@@ -785,6 +795,8 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("source_topic_regex: a string that is too long")
             if n == 0:
                 raise WireError("source_topic_regex: null where none is allowed")
             else:
@@ -832,6 +844,8 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
             p += 1
             if n > 127:
                 n, p = uvarint(b, p - 1)
+                if n - 1 > STRING_MAX:
+                    raise WireError("repartition_sink_topics: a string that is too long")
             if n == 0:
                 raise WireError("repartition_sink_topics: null where none is allowed")
             else:
@@ -952,6 +966,8 @@ def _es0_Subtopology(m: Subtopology, o: bytearray) -> Generator[int, None, None]
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_source_topics = m.source_topics
@@ -965,6 +981,8 @@ def _es0_Subtopology(m: Subtopology, o: bytearray) -> Generator[int, None, None]
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("source_topics: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_source_topic_regex = m.source_topic_regex
@@ -978,6 +996,8 @@ def _es0_Subtopology(m: Subtopology, o: bytearray) -> Generator[int, None, None]
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("source_topic_regex: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_state_changelog_topics = m.state_changelog_topics
@@ -998,6 +1018,8 @@ def _es0_Subtopology(m: Subtopology, o: bytearray) -> Generator[int, None, None]
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("repartition_sink_topics: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_repartition_source_topics = m.repartition_source_topics
@@ -1286,6 +1308,8 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -1298,6 +1322,8 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -1312,6 +1338,8 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("instance_id: a string that is too long")
     if n == 0:
         f_instance_id: str | None = None
     else:
@@ -1324,6 +1352,8 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("rack_id: a string that is too long")
     if n == 0:
         f_rack_id: str | None = None
     else:
@@ -1400,6 +1430,8 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("process_id: a string that is too long")
     if n == 0:
         f_process_id: str | None = None
     else:
@@ -1598,6 +1630,8 @@ def _es0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytear
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.member_id.encode()
@@ -1605,6 +1639,8 @@ def _es0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytear
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_ii(m.member_epoch, m.endpoint_information_epoch)
@@ -1616,6 +1652,8 @@ def _es0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytear
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.rack_id is None:
@@ -1626,6 +1664,8 @@ def _es0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytear
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("rack_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     o += _p_i(m.rebalance_timeout_ms)
@@ -1672,6 +1712,8 @@ def _es0_StreamsGroupHeartbeatRequest(m: StreamsGroupHeartbeatRequest, o: bytear
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("process_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.user_endpoint is None:
@@ -1910,6 +1952,8 @@ def _ds0_TopicPartition(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("topic: a string that is too long")
     if n == 0:
         raise WireError("topic: null where none is allowed")
     else:
@@ -1993,6 +2037,8 @@ def _ds0_ResponseTaskIds(b: bytes, p: int, e: int) -> Generator[int, None, tuple
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("subtopology_id: a string that is too long")
     if n == 0:
         raise WireError("subtopology_id: null where none is allowed")
     else:
@@ -2320,6 +2366,8 @@ def _ds0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("error_message: a string that is too long")
     if n == 0:
         f_error_message: str | None = None
     else:
@@ -2332,6 +2380,8 @@ def _ds0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[in
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -2519,6 +2569,8 @@ def _es0_StreamsGroupHeartbeatResponse(m: StreamsGroupHeartbeatResponse, o: byte
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("error_message: a string that is too long")
             put_uvarint(o, n)
         o += s
     s = m.member_id.encode()
@@ -2526,6 +2578,8 @@ def _es0_StreamsGroupHeartbeatResponse(m: StreamsGroupHeartbeatResponse, o: byte
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_iiii(m.member_epoch, m.heartbeat_interval_ms, m.acceptable_recovery_lag, m.task_offset_interval_ms)

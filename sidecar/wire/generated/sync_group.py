@@ -248,10 +248,14 @@ def _e0_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
 
 def _es0_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_assignments = m.assignments
@@ -390,16 +394,22 @@ def _e1_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> None:
 
 def _es1_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_i(m.generation_id)
     s = m.member_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("member_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     if m.group_instance_id is None:
         o += _p_h(-1)
     else:
         s = m.group_instance_id.encode()
+        if len(s) > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
         o += _p_h(len(s))
         o += s
     a_assignments = m.assignments
@@ -483,6 +493,8 @@ def _ds2_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -497,6 +509,8 @@ def _ds2_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -509,6 +523,8 @@ def _ds2_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -587,6 +603,8 @@ def _es2_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.generation_id)
@@ -595,6 +613,8 @@ def _es2_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -605,6 +625,8 @@ def _es2_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_assignments = m.assignments
@@ -717,6 +739,8 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -731,6 +755,8 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -743,6 +769,8 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -755,6 +783,8 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_type: a string that is too long")
     if n == 0:
         f_protocol_type: str | None = None
     else:
@@ -767,6 +797,8 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("protocol_name: a string that is too long")
     if n == 0:
         f_protocol_name: str | None = None
     else:
@@ -869,6 +901,8 @@ def _es3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_i(m.generation_id)
@@ -877,6 +911,8 @@ def _es3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, N
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -887,6 +923,8 @@ def _es3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.protocol_type is None:
@@ -897,6 +935,8 @@ def _es3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_type: a string that is too long")
             put_uvarint(o, n)
         o += s
     if m.protocol_name is None:
@@ -907,6 +947,8 @@ def _es3_SyncGroupRequest(m: SyncGroupRequest, o: bytearray) -> Generator[int, N
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("protocol_name: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_assignments = m.assignments

@@ -247,6 +247,8 @@ def _e0_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray
 
 def _es0_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -327,6 +329,8 @@ def _e1_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray
 
 def _es1_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -380,6 +384,8 @@ def _ds2_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int,
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -436,6 +442,8 @@ def _es2_TxnOffsetCommitRequestTopic(m: TxnOffsetCommitRequestTopic, o: bytearra
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions
@@ -547,9 +555,13 @@ def _e0_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
 
 def _es0_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.transactional_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("transactional_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_qh(m.producer_id, m.producer_epoch)
@@ -661,9 +673,13 @@ def _e1_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> None:
 
 def _es1_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> Generator[int, None, None]:
     s = m.transactional_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("transactional_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     s = m.group_id.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("group_id: a string that is too long")
     o += _p_h(len(s))
     o += s
     o += _p_qh(m.producer_id, m.producer_epoch)
@@ -762,6 +778,8 @@ def _ds2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
     if n == 0:
         raise WireError("transactional_id: null where none is allowed")
     else:
@@ -774,6 +792,8 @@ def _ds2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
     if n == 0:
         raise WireError("group_id: null where none is allowed")
     else:
@@ -788,6 +808,8 @@ def _ds2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
     if n == 0:
         raise WireError("member_id: null where none is allowed")
     else:
@@ -800,6 +822,8 @@ def _ds2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("group_instance_id: a string that is too long")
     if n == 0:
         f_group_instance_id: str | None = None
     else:
@@ -887,6 +911,8 @@ def _es2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> Gene
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("transactional_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     s = m.group_id.encode()
@@ -894,6 +920,8 @@ def _es2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> Gene
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("group_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     o += _p_qhi(m.producer_id, m.producer_epoch, m.generation_id)
@@ -902,6 +930,8 @@ def _es2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> Gene
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("member_id: a string that is too long")
         put_uvarint(o, n)
     o += s
     if m.group_instance_id is None:
@@ -912,6 +942,8 @@ def _es2_TxnOffsetCommitRequest(m: TxnOffsetCommitRequest, o: bytearray) -> Gene
         if n < 128:
             o.append(n)
         else:
+            if len(s) > STRING_MAX:
+                raise WireError("group_instance_id: a string that is too long")
             put_uvarint(o, n)
         o += s
     a_topics = m.topics
@@ -1127,6 +1159,8 @@ def _e0_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearr
 
 def _es0_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytearray) -> Generator[int, None, None]:
     s = m.name.encode()
+    if len(s) > STRING_MAX:
+        raise WireError("name: a string that is too long")
     o += _p_h(len(s))
     o += s
     a_partitions = m.partitions
@@ -1180,6 +1214,8 @@ def _ds1_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int
     p += 1
     if n > 127:
         n, p = uvarint(b, p - 1)
+        if n - 1 > STRING_MAX:
+            raise WireError("name: a string that is too long")
     if n == 0:
         raise WireError("name: null where none is allowed")
     else:
@@ -1236,6 +1272,8 @@ def _es1_TxnOffsetCommitResponseTopic(m: TxnOffsetCommitResponseTopic, o: bytear
     if n < 128:
         o.append(n)
     else:
+        if len(s) > STRING_MAX:
+            raise WireError("name: a string that is too long")
         put_uvarint(o, n)
     o += s
     a_partitions = m.partitions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.front.front import STORE_LANES
+from sidecar.front.settings import STORE_LANES
 from sidecar.kafka.net import BrokerConnection
 from sidecar.process.build import Coordination
 from tests.whole.client import Client, Habits, Place

@@ -1,0 +1,52 @@
+"""What the front is told when it is made."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from sidecar.api.call import OwnNames, Sizes
+from sidecar.front.door import DoorSettings
+from sidecar.kafka.cluster import Address
+from sidecar.wire.frames import Limits
+
+STORE_LANES = 8
+"""Connections to each broker that keeps offsets of groups owned here. A broker answers one request of a connection at
+a time, and a commit waits for all in-sync replicas."""
+
+
+@dataclass(frozen=True)
+class FrontSettings:
+    """`hold_ms`: how long a request waits for a coordinator that is still starting. `held_bytes`, `unread_bytes`: of
+    one session; `unproven_bytes`: of a request that is looked into before the broker has let its client in;
+    `remembered_bytes`: of rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions
+    that are not handled yet, 0: no limit. `upstream_tls()`: for a client's connection to the broker, whose certificate
+    is to name `upstream_host` ("": the host of `broker`). `own`: what is the sidecars' alone, but for the principals in
+    `own_principals`, which are the sidecars'. `internal_topic`: shown to clients as internal."""
+
+    node_id: int
+    broker: Address
+    limits: Limits
+    managed: Callable[[str], bool]
+    managing: bool
+    new_id: Callable[[], str] = lambda: str(uuid4())
+    header_timeout_s: float = 30.0
+    held_bytes: int = 65_536
+    unread_bytes: int = 1 << 20
+    memory_bytes: int = 0
+    door: DoorSettings = DoorSettings()
+    store_lanes: int = STORE_LANES
+    unproven_bytes: int = 4_096
+    remembered_bytes: int = 128 << 20
+    steady_replies: int = 16
+    access_keep_ms: int = 10_000
+    hold_ms: int = 3_000
+    modern_as_classic: bool = False
+    sizes: Sizes = Sizes()
+    upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    upstream_host: str = ""
+    own: OwnNames = OwnNames()
+    own_principals: frozenset[str] = frozenset()
+    internal_topic: str = ""
