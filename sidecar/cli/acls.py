@@ -42,7 +42,7 @@ def acls(
 ) -> None:
     """Print the kafka-acls commands for sidecars or the audit, each with its reason. Nothing is changed by this.
 
-    Those at the end list who else may do what only sidecars should; `sidecar doctor` says which of that matters."""
+    The comments at the end say what nobody else should be able to do, and how to list who may."""
     from sidecar.process.rights import Scope, commands, rights_of, rights_of_the_audit, seen_by_clients, who_else
 
     if ":" not in principal:

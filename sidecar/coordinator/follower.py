@@ -16,14 +16,16 @@ from sidecar.coordinator.leaders import Leaders
 from sidecar.coordinator.owners_ports import OwnershipSettings
 from sidecar.coordinator.ownership import Ownership
 from sidecar.coordinator.peers import PeerListener
-from sidecar.coordinator.roster import NAME, Roster
+from sidecar.coordinator.roster import ENROL_S, NAME, Roster
 from sidecar.coordinator.start import OFFSETS, Control
 from sidecar.coordinator.state_topic import StateTopic
 from sidecar.coordinator.tail import StateLog, Tail
+from sidecar.coordinator.unfenced import append_unfenced
 from sidecar.core.turn import Now
 from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
 from sidecar.link.messages import View
 from sidecar.link.ports import Logger, Tasks
+from sidecar.state.codec import Encoded
 from sidecar.wire.primitives import WireError
 
 NewTail = Callable[..., Tail]
@@ -89,7 +91,11 @@ class Follower:
         self._known = Known(control.view.topics)
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
-        self._roster = Roster(state, coordinator.append_unfenced, configs.all_read, log)
+
+        async def append(partition: int, records: list[Encoded]) -> None:
+            await append_unfenced(cluster, coordinator.appender, state, s.topic, partition, records, ENROL_S)
+
+        self._roster = Roster(state, append, configs.all_read, log)
         self.ownership = Ownership(
             cluster, s.node_id, s.address, settings.ownership, self, self._roster, log, tasks, peers
         )

@@ -104,13 +104,16 @@ class Roster:
             there = self._state.partitions[p].configs.get("", {})
             names = [n for m in sorted(gone) if (n := _name(said.node_id, m)) in there]
             try:
-                async with asyncio.timeout(ENROL_S):
-                    await self._append(p, [self._record(_name(said.node_id, member_id), value)])
-                    for former_name in names:
-                        await self._append(p, [self._record(former_name, None)])
-                    return
-            except (WriteLost, TimeoutError) as exc:
-                problem, self._first = str(exc) or f"no answer for {ENROL_S:g} s", self._first + 1
+                await self._append(p, [self._record(_name(said.node_id, member_id), value)])
+                for former_name in names:
+                    await self._append(p, [self._record(former_name, None)])
+                return
+            except WriteLost as exc:
+                problem, self._first = str(exc), self._first + 1
+        if self.due("enrol"):
+            self._log.warning(
+                "the others cannot be told who this sidecar is; it owns nothing until then", problem=problem
+            )
         raise ConnectionLost(f"this sidecar could not tell the others who it is: {problem}")
 
     def _record(self, name: str, value: str | None) -> Encoded:

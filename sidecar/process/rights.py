@@ -132,7 +132,8 @@ def commands(rights: Sequence[Right], principal: str, bootstrap: str, command_co
 
 
 def who_else(topic: str, owners_group: str, bootstrap: str, command_config: str = "") -> Iterator[str]:
-    """Commands that list the ACLs of what is the sidecars' alone, those of patterns and of * among them."""
+    """Comments: what nobody else may do, and the commands that list the ACLs of that, those of patterns and of * among
+    them. They are not to be run by whoever runs what `commands` gives."""
     resources = (
         ("group", owners_group, "nobody else may Read, Delete or AlterConfigs the sidecars' own group"),
         ("topic", topic, "nobody else may Write, Delete, Alter or AlterConfigs the state topic"),
@@ -142,5 +143,4 @@ def who_else(topic: str, owners_group: str, bootstrap: str, command_config: str 
         words = ["kafka-acls.sh", "--bootstrap-server", bootstrap]
         words += ["--command-config", command_config] if command_config else []
         words += ["--list", f"--{kind}", name, "--resource-pattern-type", "match"]
-        yield f"# {why}: this lists who may"
-        yield shlex.join(words)
+        yield f"# {why}; who may: {shlex.join(words)}"

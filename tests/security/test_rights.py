@@ -84,7 +84,9 @@ NAMED = [
 def test_each_right_has_a_command_and_a_reason() -> None:
     result = CliRunner().invoke(app, ["acls", "--principal", "User:x", "--topic", "my state"])
     lines = result.output.splitlines()
+    lines, who_else = lines[:-3], lines[-3:]
     assert len(lines) == 2 * len(rights_of("", ""))
+    assert all(line.startswith("# nobody else may ") and "--resource-pattern-type match" in line for line in who_else)
     assert all(reason.startswith("# ") for reason in lines[::2])
     assert all(shlex.split(command)[0] == "kafka-acls.sh" for command in lines[1::2])
     assert "--topic 'my state'" in result.output
@@ -322,7 +324,7 @@ def own(n: int) -> list[One]:
 
 SAYS = (
     "'state tail' .*Topic authorization failed",
-    "'partitions cannot be taken over' .*TOPIC_AUTHORIZATION_FAILED",
+    "'the others cannot be told who this sidecar is; .*TOPIC_AUTHORIZATION_FAILED",
     "'settings of the state topic not read' .*TOPIC_AUTHORIZATION_FAILED",
     "'waiting for the state topic' .* cannot be created: TOPIC_AUTHORIZATION_FAILED",
     "'partitions cannot be taken over' .*TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
