@@ -18,6 +18,7 @@ import uvloop
 from benchmarks.common import cpu_s, create_topic, finish, median, one_broker
 from sidecar.core.errors import Code
 from sidecar.kafka.net import BrokerConnection
+from sidecar.kafka.security import OPEN, Security
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 
@@ -66,9 +67,9 @@ class Member(asyncio.Protocol):
             self.error = -1
 
 
-async def join(host: str, port: int, group: str, members: int) -> list[bytes]:
+async def join(host: str, port: int, group: str, members: int, security: Security = OPEN) -> list[bytes]:
     """Let all members join and heartbeat until nobody's epoch or assignment changes; return their steady requests."""
-    conns = [await BrokerConnection.open(host, port, f"bench-{i}") for i in range(members)]
+    conns = [await BrokerConnection.open(host, port, f"bench-{i}", security=security) for i in range(members)]
     epochs = [0] * members
     owned: list[list[ch.TopicPartitions]] = [[] for _ in range(members)]
     calm, until = 0, time.monotonic() + 120

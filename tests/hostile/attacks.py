@@ -1,8 +1,10 @@
 """Clients that mean no good, or are broken. Each attack is a process of its own, so that it is nobody's bystander.
 
-    python -m tests.hostile.attacks NAME --port PORT --seconds S [--frame HEX]
+    python -m tests.hostile.attacks NAME --port PORT --seconds S [--frame HEX] [--user NAME] [--admin PORT] [--group ID]
 
-It prints one line of JSON in the end: what it did, and how often the other side closed a connection.
+It prints one line of JSON in the end: what it did, and how often the other side closed a connection. The attacks of
+this module are floods, which need no more than a connection; those of outside.py and inside.py are requests that ask
+for more than they look like, by callers with the rights of each.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ import resource
 import socket
 import struct
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict
 
 import uvloop
 
@@ -25,8 +27,10 @@ from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_fetch as of
 from sidecar.wire.generated import produce as pr
+from tests.hostile.inside import ALICE, BOB
+from tests.hostile.outside import MALLORY, NOBODY
+from tests.hostile.target import HOST, Attack, Done, Target, read_responses
 
-HOST = "127.0.0.1"
 HALF_OPEN = 2_000
 HOARD_BYTES = 60_000
 """Less than `limits.held_bytes`, which each connection may hold."""
@@ -35,37 +39,6 @@ NO_READERS = 20
 DATA = "hostile-data"
 """A topic with some MB in its partition 0; run.py fills it."""
 ABORT = struct.pack("ii", 1, 0)
-
-
-@dataclass
-class Done:
-    """`opened`, `closed`: connections, and how many of them the other side closed; `sent`: requests or bytes that were
-    sent; `answered`: responses; `close_ms`: from the last byte sent to the end of the connection, one for each."""
-
-    opened: int = 0
-    closed: int = 0
-    failed: int = 0
-    sent: int = 0
-    answered: int = 0
-    close_ms: list[float] = field(default_factory=list)
-
-
-@dataclass
-class Target:
-    port: int
-    until: float
-    frame: bytes
-    """A heartbeat that is answered."""
-
-    @property
-    def goes_on(self) -> bool:
-        return time.monotonic() < self.until
-
-    async def connect(self, done: Done) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Raises OSError."""
-        pair = await asyncio.open_connection(HOST, self.port, limit=1 << 22)
-        done.opened += 1
-        return pair
 
 
 def metadata(correlation: int) -> bytes:
@@ -77,12 +50,6 @@ def fetch(correlation: int, size: int) -> bytes:
     name = DATA.encode()
     body = struct.pack(">iiiib", -1, 0, 1, size, 0) + struct.pack(">ih", 1, len(name)) + name
     return request_frame(1, 4, correlation, "hostile", False, body + struct.pack(">iiqi", 1, 0, 0, size))
-
-
-async def read_responses(reader: asyncio.StreamReader, count: int, done: Done) -> None:
-    for _ in range(count):
-        await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-        done.answered += 1
 
 
 async def pipelined(t: Target, done: Done, request: Callable[[int], bytes]) -> None:
@@ -291,7 +258,7 @@ async def array_full(t: Target, done: Done) -> None:
     writer.close()
 
 
-ATTACKS: dict[str, Callable[[Target, Done], Awaitable[None]]] = {
+FLOODS: dict[str, Attack] = {
     "heartbeats": heartbeats,
     "strangers": strangers,
     "deep_metadata": deep_metadata,
@@ -307,6 +274,9 @@ ATTACKS: dict[str, Callable[[Target, Done], Awaitable[None]]] = {
     "array_claims": array_claims,
     "array_full": array_full,
 }
+CALLERS: dict[str, dict[str, Attack]] = {"": NOBODY, "mallory": MALLORY, "alice": ALICE, "bob": BOB}
+"""User -> the attacks that need no more than its rights; "" does not authenticate."""
+ATTACKS = FLOODS | {name: attack for attacks in CALLERS.values() for name, attack in attacks.items()}
 
 
 def main() -> None:
@@ -315,12 +285,18 @@ def main() -> None:
     ap.add_argument("--port", type=int, required=True)
     ap.add_argument("--seconds", type=float, default=5.0)
     ap.add_argument("--frame", default="", help="a heartbeat, in hexadecimal")
+    ap.add_argument("--user", default="", help="who authenticates by SASL PLAIN; nobody unless given")
+    ap.add_argument("--admin", type=int, default=0, help="port of the admin endpoint")
+    ap.add_argument("--group", default="", help="a managed group of others")
     a = ap.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     done = Done()
-    target = Target(a.port, time.monotonic() + a.seconds, bytes.fromhex(a.frame))
-    uvloop.run(ATTACKS[a.name](target, done))  # type: ignore[arg-type]
+    target = Target(a.port, a.seconds, bytes.fromhex(a.frame), a.user, a.admin, a.group)
+    try:
+        uvloop.run(ATTACKS[a.name](target, done))
+    except (ConnectionError, asyncio.IncompleteReadError):  # whether others are served, too, is measured beside it
+        done.failed += 1
     found = asdict(done)
     times = sorted(found.pop("close_ms"))
     found["close_p50_ms"] = round(times[len(times) // 2], 2) if times else None

@@ -1,12 +1,19 @@
 """Well-behaved clients beside hostile ones, at the sidecar and, in the same run, at the broker itself.
 
     python -m tests.hostile.run [--seconds 6] [--only half_open,heartbeats] [--base PATH]
+    python -m tests.hostile.run --callers [--open] [--seconds 3] [--only described,owners_deep] [--base PATH]
+
+The first is for floods, which a server has to serve as fairly as it can.
 
 Two bystanders go on throughout, each with one request at a time: a member's heartbeats, which the sidecar answers, and
 Metadata requests, which pass to the broker. The table has their p99 without and with each attack ("inf": it was not
 served any more), how many of the attacker's connections were closed by the other side, and the resident memory of the
 process that is attacked before, at most, and two seconds after, and how much of a core it uses then. `--base`: a
 checkout of another version, whose sidecar is run instead.
+
+`--callers` is for requests that ask for more than they look like, of callers with the rights of each, at a broker with
+SASL and ACLs; `--open`: at one with neither. Its table has what effect.py measures and the limits that were broken, and
+it fails where there are any.
 """
 
 from __future__ import annotations
@@ -15,28 +22,23 @@ import argparse
 import asyncio
 import json
 import os
-import socket
-import subprocess
 import sys
-import threading
 import time
-from dataclasses import dataclass
-from math import inf, isinf
+from dataclasses import asdict
+from math import isinf
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import psutil
 from confluent_kafka import Producer
 
-from benchmarks.common import cpu_s, create_topic, one_broker, percentile
+from benchmarks.common import cpu_s, create_topic, one_broker
 from benchmarks.heartbeat import PARTITIONS, TOPIC, join
 from sidecar.drill.local import LocalKafka
-from sidecar.drill.processes import Process
-from sidecar.wire.frames import SIZE, request_frame
-from sidecar.wire.generated import metadata as md
-from tests.hostile.attacks import ATTACKS, DATA, HOST
-
-PACE_S = 0.002
-MIB = 1 << 20
+from tests.hostile.attacks import CALLERS, DATA, FLOODS
+from tests.hostile.effect import HEAD, place
+from tests.hostile.side import Side, calm, p99s
+from tests.hostile.target import HOST
 
 
 def fill(kafka: LocalKafka) -> None:
@@ -49,92 +51,11 @@ def fill(kafka: LocalKafka) -> None:
         raise RuntimeError("the topic could not be filled")
 
 
-class Bystander(threading.Thread):
-    """One request at a time, every 2 ms, on one connection; a reply that does not come in 20 s ends it."""
-
-    def __init__(self, port: int, frame: bytes) -> None:
-        super().__init__(daemon=True)
-        self.sock = socket.create_connection((HOST, port), timeout=20)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.frame = frame
-        self.times_ms: list[float] = []
-        self.broken = ""
-        self.over = False
-
-    def run(self) -> None:
-        try:
-            while not self.over:
-                self.times_ms.append(self.once())
-                time.sleep(PACE_S)
-        except OSError as exc:
-            self.broken = repr(exc)
-
-    def once(self) -> float:
-        """Return the milliseconds from the request to the whole response. Raises OSError."""
-        start = time.perf_counter_ns()
-        self.sock.sendall(self.frame)
-        buf = b""
-        while len(buf) < 4 or len(buf) < 4 + SIZE.unpack_from(buf)[0]:
-            data = self.sock.recv(65_536)
-            if not data:
-                raise ConnectionResetError("the bystander was closed")
-            buf += data
-        return (time.perf_counter_ns() - start) / 1e6
-
-    def end(self) -> float:
-        """Return the p99 in milliseconds; infinity if it was not served any more."""
-        self.over = True
-        self.join(25)
-        self.sock.close()
-        return inf if self.broken else percentile(self.times_ms, 0.99)
-
-
-@dataclass
-class Side:
-    name: str
-    port: int
-    process: Process
-    heartbeat: bytes
-
-    def rss_mib(self) -> float:
-        return float(psutil.Process(self.process.pid).memory_info().rss / MIB)
-
-    def bystanders(self) -> list[Bystander]:
-        body = md.MetadataRequest(topics=[md.MetadataRequestTopic(name=TOPIC)]).encode(9)
-        frames = (self.heartbeat, request_frame(3, 9, 1, "bystander", True, body))
-        found = [Bystander(self.port, frame) for frame in frames]
-        for b in found:
-            b.start()
-        return found
-
-    def attack(self, name: str, seconds: float) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.hostile.attacks", name, "--port", str(self.port)]
-        command += ["--seconds", str(seconds), "--frame", self.heartbeat.hex()]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def p99s(bystanders: list[Bystander]) -> tuple[float, float]:
-    beat, passed = (b.end() for b in bystanders)
-    return round(beat, 2), round(passed, 2)
-
-
-def calm(side: Side, seconds: float) -> tuple[float, float]:
-    found = side.bystanders()
-    time.sleep(seconds)
-    return p99s(found)
-
-
 def under(side: Side, name: str, seconds: float) -> dict[str, Any]:
-    before, most = side.rss_mib(), 0.0
+    before = side.rss_mib()
     found = side.bystanders()
-    attacker = side.attack(name, seconds)
-    while attacker.poll() is None:
-        most = max(most, side.rss_mib())
-        time.sleep(0.05)
-    out = attacker.communicate()[0]
+    most, out = side.attacked(name, seconds)
     beat, passed = p99s(found)
-    if attacker.returncode != 0:
-        raise RuntimeError(f"the attack {name} broke")
     time.sleep(1)
     used, since = cpu_s(side.process), time.monotonic()
     time.sleep(1)
@@ -157,15 +78,38 @@ def row(name: str, side: Side, quiet: tuple[float, float], seconds: float) -> di
     return found
 
 
+def callers(only: list[str], seconds: float, secured: bool, base: str) -> None:
+    """Prints the table of requests, and ends with 1 where others felt one of them."""
+    effects = []
+    with TemporaryDirectory(prefix="sidecar-hostile-") as tmp, place(Path(tmp) / "run", secured, base) as at:
+        print(HEAD)
+        for user, attacks in CALLERS.items():
+            for name in attacks:
+                if not only or name in only:
+                    effects.append(at.attacked(name, user, seconds))
+                    print(effects[-1].row(), flush=True)
+    print(json.dumps({"callers": [asdict(effect) for effect in effects]}))
+    if felt := sum(bool(effect.faults()) for effect in effects):
+        sys.exit(f"{felt} of {len(effects)} attacks were felt by others")
+
+
 def main() -> None:
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--seconds", type=float, default=6.0)
-    ap.add_argument("--only", default=",".join(ATTACKS))
+    ap.add_argument("--seconds", type=float, default=0.0, help="how long each attack takes")
+    ap.add_argument("--only", default="", help="names of attacks, with commas")
     ap.add_argument("--base", default="")
+    ap.add_argument("--callers", action="store_true", help="requests of callers instead of floods")
+    ap.add_argument("--open", action="store_true", help="with --callers: without SASL and ACLs")
     a = ap.parse_args()
-    if a.base:
-        os.environ["PYTHONPATH"] = a.base
-    with one_broker("bench-h.*", {"PYTHONPATH": a.base} if a.base else {}) as kafka:
+    only = [name for name in a.only.split(",") if name]
+    if a.callers:
+        callers(only, a.seconds or 3.0, not a.open, a.base)
+    else:
+        floods(only or list(FLOODS), a.seconds or 6.0, a.base)
+
+
+def floods(only: list[str], seconds: float, base: str) -> None:
+    with one_broker("bench-h.*", {"PYTHONPATH": base} if base else {}) as kafka:
         os.environ["PYTHONPATH"] = os.getcwd()
         create_topic(kafka, TOPIC, PARTITIONS)
         fill(kafka)
@@ -183,7 +127,7 @@ def main() -> None:
         print(f"{'':24}heartbeat p99 ms   passed p99 ms     closed by it               resident MiB")
         head = f"{'attack':14} {'at':8} {'calm':>8} {'under':>8}  {'calm':>8} {'under':>8}"
         print(f"{head}  {'':26} before, most, after, then CPU")
-        rows = [row(n, side, calm(side, 3), a.seconds) for n in a.only.split(",") for side in sides]
+        rows = [row(n, side, calm(side, 3), seconds) for n in only for side in sides]
     print(json.dumps({"hostile": rows}))
     if any(isinf(r["beat_p99_ms"]) or isinf(r["passed_p99_ms"]) for r in rows if r["at"] == "sidecar"):
         sys.exit("a well-behaved client of the sidecar was not served")

@@ -19,8 +19,10 @@ import pytest
 from benchmarks.common import cpu_s, create_topic
 from benchmarks.heartbeat import TOPIC, join
 from sidecar.drill.local import LocalKafka
-from tests.hostile.attacks import HALF_OPEN, HOARD_BYTES, HOST
-from tests.hostile.run import MIB, Side, fill, under
+from tests.hostile.attacks import HALF_OPEN, HOARD_BYTES
+from tests.hostile.run import fill, under
+from tests.hostile.side import MIB, Side
+from tests.hostile.target import HOST
 
 pytestmark = pytest.mark.tier("all")
 GROUP = "bench-h"

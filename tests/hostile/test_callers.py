@@ -1,0 +1,29 @@
+"""Requests of outsiders, of users without rights and of members of one group: others notice little (effect.py).
+
+`python -m tests.hostile.run --callers` prints the same as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hostile.attacks import CALLERS
+from tests.hostile.effect import Place, place
+
+pytestmark = pytest.mark.tier("all")
+SECONDS = 3.0
+EACH = [(user, name) for user, attacks in CALLERS.items() for name in attacks]
+
+
+@pytest.fixture(scope="module", params=["secured", "open"])
+def at(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with place(tmp_path_factory.mktemp("callers") / "run", request.param == "secured") as found:
+        yield found
+
+
+@pytest.mark.parametrize(("user", "name"), EACH, ids=[f"{user or 'nobody'}-{name}" for user, name in EACH])
+def test_others_notice_little(at: Place, user: str, name: str) -> None:
+    effect = at.attacked(name, user, SECONDS)
+    assert not effect.faults(), effect
