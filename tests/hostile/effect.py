@@ -5,11 +5,11 @@ which the sidecar answers, and Metadata, which passes. Their p99 counts a long w
 may be 50 ms more than the worse of two calm times, one just before the attack and one just after. On a busy machine
 the processor alone makes waits of that size, so one of three figures must say, too, that the sidecar was the cause: its
 loop was held for more than 50 ms at a time (`sidecar_loop_busy_seconds`, which is CPU time), its loop worked throughout
-whenever it had a processor (the kernel's schedstat), or heartbeats waited for more than 50 ms longer than what passed.
-Attacks have the least priority, so that they take no processor from those who are measured.
+whenever it had a processor (the kernel's schedstat), or heartbeats waited for half a second longer than what
+passed. Attacks have the least priority, so that they take no processor from those who are measured.
 
 **Memory.** RSS of the sidecar, sampled each 50 ms: at most 64 MiB more than before, and no more than 16 MiB more when
-the attack has been over for some seconds.
+the attack has been over for some seconds. What the allocator keeps of the first large requests is there before.
 
 **Owners.** /owners is the same with its generation, which each rebalance of the sidecars' own group raises; and each
 answer to the bystander's heartbeats is the same, byte by byte: epoch, assignment and error.
@@ -53,10 +53,10 @@ from tests.hostile.target import HOST
 from tests.security.ground import ADMIN, Secured
 from tools.alerts import ALERTS
 
-WAIT_MS, HELD_MS, BUSY = 50.0, 50.0, 0.8
+WAIT_MS, ALONE_MS, HELD_MS, BUSY = 50.0, 500.0, 50.0, 0.8
 GROWS_MIB, STAYS_MIB = 64.0, 16.0
 NEWCOMER_S, PROBE_S = 6.0, 2.0
-CALM_S, BACK_S, PATIENCE_S = 1.5, 8.0, 120.0
+CALM_S, BACK_S, PATIENCE_S = 1.5, 13.0, 120.0
 CONNECTIONS = 2_000
 """`limits.connections`: an attack that takes all of them is over sooner."""
 CAROL, GROUP = "carol", "managed-bystander"
@@ -88,7 +88,7 @@ class Effect:
     def _waits(self) -> Iterator[str]:
         waits = {"heartbeat": self.beat_ms, "passed": self.passed_ms}
         more_ms = {what: now - max(before, after) for what, (before, now, after) in waits.items()}
-        only = self.beat_ms[1] - self.passed_ms[1] > WAIT_MS
+        only = self.beat_ms[1] - self.passed_ms[1] > ALONE_MS
         own = self.held_ms > HELD_MS or self.busy > BUSY or only
         for what, (before, now, after) in waits.items():
             if isinf(now):
@@ -316,6 +316,7 @@ def place(folder: Path, secured: bool = True, base: str = "") -> Iterator[Place]
         made = Place(kafka, ground, Side("sidecar", node.sidecar_port, process, b"", "", node.admin_port, GROUP, 19))
         made.side.user = made.user
         made.heal()
+        made.side.attacked("large_token", 1.0)
         made.newcomer()
         yield made
     finally:

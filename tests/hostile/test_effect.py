@@ -19,7 +19,7 @@ CALM: dict[str, Any] = {"beat_ms": [2, 3, 2], "passed_ms": [4, 5, 4], "rss_mib":
         ({}, ""),
         ({"beat_ms": [2, 90, 3], "passed_ms": [4, 95, 5], "held_ms": 75}, "heartbeat: p99 90 ms, 3 ms when calm"),
         ({"beat_ms": [2, 90, 3], "passed_ms": [4, 95, 5], "busy": 0.9}, "passed: p99 95 ms, 5 ms when calm"),
-        ({"beat_ms": [2, 90, 3]}, "heartbeat: p99 90 ms, 3 ms when calm"),
+        ({"beat_ms": [2, 590, 3]}, "heartbeat: p99 590 ms, 3 ms when calm"),
         ({"beat_ms": [2, 90, 3], "passed_ms": [4, 95, 5]}, ""),
         ({"beat_ms": [2, 90, 60], "passed_ms": [4, 95, 60], "held_ms": 75}, ""),
         ({"passed_ms": [4, inf, 5]}, "passed: not served any more"),
