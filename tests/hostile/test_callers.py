@@ -14,16 +14,23 @@ from tests.hostile.effect import Place, place
 
 pytestmark = pytest.mark.tier("all")
 SECONDS = 3.0
-EACH = [(user, name) for user, attacks in CALLERS.items() for name in attacks]
+OPEN = ("", "bob")
+"""Whose attacks need no right: where the broker is open, they are anybody's."""
+EACH = [
+    pytest.param(world, user, name, id=f"{world}-{user or 'nobody'}-{name}")
+    for world, users in (("secured", tuple(CALLERS)), ("open", OPEN))
+    for user in users
+    for name in CALLERS[user]
+]
 
 
-@pytest.fixture(scope="module", params=["secured", "open"])
+@pytest.fixture(scope="module")
 def at(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with place(tmp_path_factory.mktemp("callers") / "run", request.param == "secured") as found:
         yield found
 
 
-@pytest.mark.parametrize(("user", "name"), EACH, ids=[f"{user or 'nobody'}-{name}" for user, name in EACH])
+@pytest.mark.parametrize(("at", "user", "name"), EACH, indirect=["at"])
 def test_others_notice_little(at: Place, user: str, name: str) -> None:
     effect = at.attacked(name, user, SECONDS)
     assert not effect.faults(), effect
