@@ -21,13 +21,13 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Protocol
 
 from sidecar.coordinator.assignment import Assignment, OwnPatterns, Said
 from sidecar.coordinator.clock import wall_ms
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.writer import WriteLost
+from sidecar.core.cache import BoundedCache
 from sidecar.kafka.net import ConnectionLost
 from sidecar.link.ports import Logger
 from sidecar.state.codec import Encoded
@@ -37,7 +37,6 @@ NAME = "sidecar.member"
 READ_S = 1.0
 """So long a member without a record is waited for: its record may be on its way to this sidecar's tail."""
 CLAIMED_LATELY_MS = 86_400_000
-CLAIMS_KEPT = 4_096
 ENROL_S, ENROL_TRIES = 1.0, 3
 """So long a partition may take for the record, and so many are tried before the group is asked anew."""
 REPORT_S = 60.0
@@ -85,7 +84,7 @@ class Roster:
         self._first = 0
         """How many partitions have not taken a record."""
         self._reported_s: dict[str, float] = {}
-        self._claimed = lru_cache(CLAIMS_KEPT)(state.codec.claimed_when)
+        self._claimed = BoundedCache(make=state.codec.claimed_when)
 
     def record_read(self) -> None:
         """By the tail."""
@@ -177,7 +176,7 @@ class Roster:
         for part in self._state.partitions:
             for i, value in enumerate(reversed(part.claims.values())):
                 try:
-                    node, when_ms = self._claimed(value)
+                    node, when_ms = self._claimed[value]
                 except StateError:
                     continue
                 if i > 0 and when_ms < since_ms:  # the last one says who owns it now

@@ -11,7 +11,7 @@ from sidecar.kafka.net import _plain
 
 @pytest.mark.parametrize(
     ("code", "says"),
-    [(10, "renew it"), (9, "clock"), (62, "other names"), (20, "ssl.truststore.location"), (18, "ssl.truststore")],
+    [(10, "ssl.keystore"), (9, "clock"), (62, "name or address"), (20, "ssl.truststore"), (18, "ssl.truststore")],
 )
 def test_the_remedy_is_that_of_the_fault(code: int, says: str) -> None:
     fault = ssl.SSLCertVerificationError(1, "certificate verify failed")

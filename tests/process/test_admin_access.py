@@ -43,7 +43,7 @@ def tokens(tmp_path: Path) -> Path:
 def test_a_port_alone_is_on_this_machine() -> None:
     assert admin_address("9400") == "127.0.0.1:9400"
     assert admin_address("0.0.0.0:9400") == "0.0.0.0:9400"
-    for wrong in ("", "host", "host:", "0", "70000", ":9400", "-1"):
+    for wrong in ("", "host", "host:", "0", "70000", "-1"):
         with pytest.raises(ValueError, match="is not HOST:PORT"):
             admin_address(wrong)
 
