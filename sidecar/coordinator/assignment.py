@@ -28,7 +28,7 @@ def own_patterns(told: Any) -> OwnPatterns:
 @dataclass(frozen=True)
 class Said:
     """What a sidecar says of itself when it joins. `host`, `port`: of its broker; `started_ms`: Unix time;
-    `peer_port`: where it answers pings, 0: nowhere."""
+    `peer_port`: where it answers pings, 0: nowhere; `left_ms`: when it left in order, Unix time, 0: it has not."""
 
     node_id: int
     host: str
@@ -36,6 +36,7 @@ class Said:
     started_ms: int = 0
     peer_port: int = 0
     patterns: OwnPatterns = field(default_factory=dict)
+    left_ms: int = 0
 
     def told(self) -> dict[str, Any]:
         return asdict(self)
@@ -54,7 +55,8 @@ class Said:
             if not 0 <= where[0] <= NODE_MAX:
                 raise ValueError(f"no node has id {where[0]}")
             patterns = own_patterns(j["patterns"]) if j.get("patterns") else {}
-            return Said(*where, int(j.get("started_ms", 0)), int(j.get("peer_port", 0)), patterns)
+            since = (int(j.get("started_ms", 0)), int(j.get("peer_port", 0)))
+            return Said(*where, *since, patterns, int(j.get("left_ms", 0)))
         except NOT_SO as exc:
             raise ValueError(repr(exc)) from None
 

@@ -492,7 +492,6 @@ class Coordinator:
             await asyncio.sleep(0.01)
         self.service.release_all("stopping")
         self._drain()
-        self.appender.close()
 
     async def give_up_placeholders(self) -> None:
         """There is no other sidecar: leave the groups as the brokers' own."""

@@ -279,8 +279,8 @@ class Follower:
             found.append(f"partitions cannot be taken over: {problem}")
         return found
 
-    async def stop(self) -> bool:
+    async def stop(self, for_good: bool) -> bool:
         """Returns whether no other sidecar is left."""
-        last = await self.ownership.stop()
+        last = await self.ownership.stop(for_good)
         await asyncio.to_thread(self.tail.stop)
         return last

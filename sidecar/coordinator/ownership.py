@@ -108,8 +108,9 @@ class Ownership:
             self.tasks.spawn(self._confirming.rounds(), "ownership-proof"),
         ]
 
-    async def stop(self) -> bool:
-        """Leave the group, so that the others need not wait for the session to end. Returns whether nobody is left."""
+    async def stop(self, for_good: bool = True) -> bool:
+        """Leave the group, so that the others need not wait for the session to end. Returns whether nobody is left.
+        `for_good`: a sidecar of another version may come in the place of this one."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
@@ -117,6 +118,9 @@ class Ownership:
         await self._peers.stop()
         if self.member_id:
             await self._try_leave(self.member_id)
+        if for_good and self._enrolled:
+            member_id, self._enrolled = self._enrolled, ""
+            await self._roster.left(member_id, self._said())
         return await self._alone()
 
     async def _alone(self) -> bool:
@@ -273,9 +277,12 @@ class Ownership:
         self.log.info("another broker coordinates the owners' group; joining there", node=found, before=node)
         conn.close()
 
-    async def _join_at(self, conn: BrokerConnection) -> None:
+    def _said(self) -> Said:
         peer_port = 0 if self._answers is None else self._answers.port
-        said = Said(self.node_id, *self.address, self._started_ms, peer_port, self.settings.patterns)
+        return Said(self.node_id, *self.address, self._started_ms, peer_port, self.settings.patterns)
+
+    async def _join_at(self, conn: BrokerConnection) -> None:
+        said = self._said()
         meta, sent = said.encode(), now()
         timeout_ms = self.settings.session_timeout_ms
         # That there is a rebalance is told in answers to heartbeats, which wait until commits of the coordinator are

@@ -7,12 +7,13 @@ record, and not what the member says in the group, because a stranger can speak 
 
 The record is a setting of brokers that no broker has (`1/MEMBER/sidecar.member` for node 1), which needs no fence and
 which every version passes over. It goes into any partition that takes it. It removes those of the node's former
-members.
+members. A sidecar that leaves in order writes into its record when it left.
 
-A sidecar of a version before this one writes no such record. It counts by what it says as long as its node has no
-record and owns a partition, or has claimed one within a day, as each owner does every hour
-(`state.fence_interval_ms`). So a fleet can be upgraded one by one; once a node has its record, its word alone does not
-count any more (docs/security.md).
+A sidecar of a version before this one writes no such record. It counts by its word while its node has none and owns a
+partition, or has claimed one within a day, as each owner does every hour (`state.fence_interval_ms`). So a fleet can
+be upgraded one by one. Once a node has its record, its word alone does not count any more, until that record says that
+the sidecar has left: then an older version may come in its place within a quarter of an hour, and stays by its claims.
+So a fleet can be rolled back one by one. The word of a node whose sidecar was killed never counts (docs/security.md).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sidecar.coordinator.assignment import Assignment, OwnPatterns, Said
@@ -37,6 +39,10 @@ NAME = "sidecar.member"
 READ_S = 1.0
 """So long a member without a record is waited for: its record may be on its way to this sidecar's tail."""
 CLAIMED_LATELY_MS = 86_400_000
+LEFT_LATELY_MS = 900_000
+"""So long after a sidecar has left in order, one of an older version may come in its place."""
+STAYS = 1 << 62
+"""When a sidecar left that has not."""
 ENROL_S, ENROL_TRIES = 1.0, 3
 """So long a partition may take for the record, and so many are tried before the group is asked anew."""
 REPORT_S = 60.0
@@ -48,6 +54,8 @@ REMEDY = (
     "before this one must be running when the others are upgraded"
 )
 
+NOT_READ = "none: it counts when the leader of the group has read its record; if it stays so, see its /readyz"
+
 
 class Members(Protocol):
     """What ownership.py asks of it."""
@@ -58,6 +66,9 @@ class Members(Protocol):
 
     async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, Said]:
         """Those of the members that are sidecars, by what the state topic says of them."""
+
+    async def left(self, member_id: str, said: Said) -> None:
+        """Returns when the record says that this member has left, or when it cannot be written soon."""
 
     def enrolled(self, member_id: str) -> bool: ...
 
@@ -96,16 +107,12 @@ class Roster:
     async def enrol(self, member_id: str, said: Said, present: Callable[[], Awaitable[set[str]]]) -> None:
         former = {m for m, s in self._records().items() if s.node_id == said.node_id}
         gone = former - await present() - {member_id} if former - {member_id} else set()
-        value = json.dumps(said.told(), separators=(",", ":"))
         problem = ""
         for _ in range(ENROL_TRIES):
             p = (said.node_id + self._first) % len(self._state.partitions)
-            there = self._state.partitions[p].configs.get("", {})
-            names = [n for m in sorted(gone) if (n := _name(said.node_id, m)) in there]
             try:
-                await self._append(p, [self._record(_name(said.node_id, member_id), value)])
-                for former_name in names:
-                    await self._append(p, [self._record(former_name, None)])
+                await self._append(p, [self._record(_name(said.node_id, member_id), said)])
+                await self._remove({_name(said.node_id, m) for m in gone})
                 return
             except WriteLost as exc:
                 problem, self._first = str(exc), self._first + 1
@@ -115,22 +122,50 @@ class Roster:
             )
         raise ConnectionLost(f"this sidecar could not tell the others who it is: {problem}")
 
-    def _record(self, name: str, value: str | None) -> Encoded:
-        return self._state.codec.config("", name, value, wall_ms(), 1, "joined")
+    async def _remove(self, names: set[str]) -> None:
+        """Raises WriteLost."""
+        for p, part in enumerate(self._state.partitions):
+            if there := sorted(names & part.configs.get("", {}).keys()):
+                await self._append(p, [self._state.codec.config("", n, None, wall_ms(), 1, "joined") for n in there])
+
+    async def left(self, member_id: str, said: Said) -> None:
+        name = _name(said.node_id, member_id)
+        for p, part in enumerate(self._state.partitions):
+            if name in part.configs.get("", {}):
+                try:
+                    await self._append(p, [self._record(name, replace(said, left_ms=wall_ms()), "left")])
+                except WriteLost as exc:
+                    self._log.warning("the others cannot be told that this sidecar has left", problem=str(exc))
+
+    def _record(self, name: str, said: Said, why: str = "joined") -> Encoded:
+        return self._state.codec.config("", name, json.dumps(said.told(), separators=(",", ":")), wall_ms(), 1, why)
 
     def enrolled(self, member_id: str) -> bool:
-        return member_id in self._records()
+        said = self._records().get(member_id)
+        return said is not None and not said.left_ms
 
     async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, Said]:
         self._strangers &= members.keys()
         found = self._counted(members)
         if members.keys() - found.keys() - self._strangers:
             found = await self._waited_for(members)
-            for member_id in sorted(members.keys() - found.keys() - self._strangers):
-                self._strangers.add(member_id)
-                if self.due("stranger"):
-                    self._log.error("a member of the owners' group is no sidecar", member_id=member_id, remedy=REMEDY)
+            self._strangers |= members.keys() - found.keys()
+        if self._strangers and self.due("stranger"):
+            await self._report(min(self._strangers))
+            found = self._counted(members)
         return found
+
+    async def _report(self, member_id: str) -> None:
+        """Nobody is called a stranger while his record may stand in what has not been read."""
+        try:
+            async with asyncio.timeout(READ_S):
+                known = await self._all_read()
+        except TimeoutError:
+            known = False
+        if not known:
+            self._log.warning("a member of the owners' group is not known yet", member_id=member_id, remedy=NOT_READ)
+        elif member_id in self._strangers:
+            self._log.error("a member of the owners' group is no sidecar", member_id=member_id, remedy=REMEDY)
 
     def due(self, what: str) -> bool:
         due = time.monotonic() >= self._reported_s.get(what, 0.0)
@@ -157,33 +192,37 @@ class Roster:
     def _counted(self, members: Mapping[str, bytes]) -> dict[str, Said]:
         """Those that count by what has been read so far."""
         records = self._records()
-        nodes = {said.node_id for said in records.values()}
-        found = {m: records[m] for m in members if m in records}
-        for member_id, metadata in members.items():
-            if member_id not in found and (said := self._of_an_older_version(metadata, nodes)) is not None:
+        found = {m: said for m in members if (said := records.get(m)) is not None and not said.left_ms}
+        older = self._nodes_of_older_versions(records.values()) if members.keys() - found.keys() else set()
+        for member_id in members.keys() - found.keys() if older else ():
+            try:
+                said = Said.decode(members[member_id])
+            except ValueError:
+                continue
+            if said.node_id in older:
                 found[member_id] = said
         return found
 
-    def _of_an_older_version(self, metadata: bytes, with_record: Iterable[int]) -> Said | None:
-        try:
-            said = Said.decode(metadata)
-        except ValueError:
-            return None
-        return said if said.node_id not in with_record and self._claimed_lately(said.node_id) else None
+    def _nodes_of_older_versions(self, records: Collection[Said]) -> set[int]:
+        """Nodes whose sidecars count by their word."""
+        left: dict[int, int] = {}
+        for said in records:
+            left[said.node_id] = max(left.get(said.node_id, 0), said.left_ms or STAYS)
+        now_ms = wall_ms()
+        found = {node for node, left_ms in left.items() if now_ms - LEFT_LATELY_MS < left_ms < STAYS}
+        return found | {node for node, when_ms in self._claims(now_ms) if when_ms > left.get(node, 0)}
 
-    def _claimed_lately(self, node_id: int) -> bool:
-        since_ms = wall_ms() - CLAIMED_LATELY_MS
+    def _claims(self, now_ms: int) -> Iterator[tuple[int, int]]:
+        """Node and time of each claim that still holds, or that is not older than a day."""
         for part in self._state.partitions:
             for i, value in enumerate(reversed(part.claims.values())):
                 try:
                     node, when_ms = self._claimed[value]
                 except StateError:
                     continue
-                if i > 0 and when_ms < since_ms:  # the last one says who owns it now
+                if i > 0 and when_ms < now_ms - CLAIMED_LATELY_MS:  # the last one says who owns it now
                     break
-                if node == node_id:
-                    return True
-        return False
+                yield node, when_ms
 
     def _records(self) -> dict[str, Said]:
         """Member id -> what is written of it."""

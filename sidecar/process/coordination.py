@@ -179,12 +179,13 @@ class Coordination:
     async def stop(self, for_good: bool) -> None:
         """`for_good`: no other coordinator comes in the place of this one."""
         await self.coordinator.stop()
-        if await self.follower.stop() and for_good:
+        if await self.follower.stop(for_good) and for_good:
             await self.coordinator.give_up_placeholders()
 
     def close(self) -> None:
         if self._peers is not None:
             self._peers.close()
+        self.coordinator.appender.close()
         self._control.close()
         self.cluster.close()
 

@@ -114,7 +114,7 @@ def run(
             await test(Bench(house, follower, control))
         finally:
             house.background.stop()
-            await follower.stop()
+            await follower.stop(for_good=True)
         if house.tasks.failed.done():
             house.tasks.failed.result()
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from sidecar.coordinator import roster
 from sidecar.coordinator.assignment import SAID_BYTES, Assignment, Said
+from sidecar.coordinator.clock import wall_ms
 from sidecar.coordinator.ownership import PROTOCOL
-from sidecar.coordinator.roster import CLAIMED_LATELY_MS, ENROL_TRIES
+from sidecar.coordinator.roster import CLAIMED_LATELY_MS, ENROL_TRIES, LEFT_LATELY_MS
 from sidecar.core.errors import Code
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
@@ -215,6 +217,19 @@ def test_a_sidecar_counts_as_soon_as_its_record_is_read() -> None:
     run(test)
 
 
+def test_nobody_is_called_a_stranger_while_his_record_may_not_have_been_read() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        one.records.all_read = False
+        await until(lambda: one.assigned)
+        Stranger(one.group, SAYS)
+        await until(lambda: one.knows_more_than(1))
+        assert set(one.assigned[-1].members) == {1} and one.lines.events("error") == []
+        assert "a member of the owners' group is not known yet" in one.lines.events("warning")
+
+    run(test)
+
+
 def test_a_record_goes_where_it_is_taken_and_removes_those_of_former_members() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = make(1)
@@ -288,5 +303,83 @@ def test_an_older_version_may_lead() -> None:
         await one.records.claim(2)
         await until(lambda: one.assigned)
         assert one.owners == (2, 2, 1, 2) and leader.member_id in group.members
+
+    run(test)
+
+
+# ---- and back to one of them
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """[milliseconds by which it is later than the clock says]"""
+    by = [0]
+    monkeypatch.setattr(roster, "wall_ms", lambda: wall_ms() + by[0])
+    return by
+
+
+async def left_alone(make: Make, orderly: bool = True) -> Sidecar:
+    """Of two sidecars the second one has left, or was killed."""
+    one, two = make(1), make(2)
+    await one.records.claim(2)
+    await agree(one, two)
+    if orderly:
+        await asyncio.sleep(0.01)
+        await two.ownership.stop()
+    else:
+        one.group.expel(two.ownership.member_id)
+        await two.ownership.stop(for_good=False)
+    await until(lambda: one.owners == (1, 1, 1, 1) and one.group.stable)
+    return one
+
+
+def test_an_older_version_comes_in_the_place_of_a_sidecar_that_left(later: list[int]) -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = await left_alone(make)
+        await joined_by(one, old(2))
+        assert one.owners == BOTH and one.lines.events("error") == []
+        await one.records.claim(2, partition=1)
+        later[0], known = LEFT_LATELY_MS, len(one.assigned)
+        one.ownership.place_anew()
+        await until(lambda: one.group.stable and one.knows_more_than(known))
+        assert one.owners == BOTH, "it has claimed what it was given"
+        make(2)
+        await until(lambda: one.group.stable and one.owners == BOTH and one.assigned[-1].members[2][1] != "old")
+
+    run(test)
+
+
+def test_whoever_comes_a_while_after_a_sidecar_left_is_a_stranger(later: list[int]) -> None:
+    """A claim of before it left says nothing of who comes afterwards, however young it is."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = await left_alone(make)
+        stranger = await joined_by(one, old(2))
+        assert one.owners == BOTH
+        later[0] = LEFT_LATELY_MS
+        one.ownership.place_anew()
+        await until(lambda: one.owners == (1, 1, 1, 1))
+        assert stranger.member_id in one.group.members, "it has claimed nothing of what it was given"
+
+    run(test)
+
+
+def test_nobody_comes_in_the_place_of_a_sidecar_that_was_killed() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = await left_alone(make, orderly=False)
+        await joined_by(one, old(2))
+        assert one.owners == (1, 1, 1, 1)
+
+    run(test)
+
+
+def test_records_of_former_members_go_wherever_they_stand() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        one.records.refusing = {1}
+        await until(lambda: one.assigned)
+        await one.ownership.stop()
+        one.records.refusing = set()
+        again = make(1)
+        await until(lambda: again.assigned)
+        assert set(one.records.stand()) == {"member-2"}, "the former one stands in another partition"
 
     run(test)

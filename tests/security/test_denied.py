@@ -25,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
+from sidecar.coordinator.follower import CHECK_S
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.process.rights import Scope, rights_of
@@ -283,7 +284,7 @@ def test_while_they_are_gone_for_long_the_state_is_named_and_all_goes_on_by_itse
         assert unmanaged < FLAP_S, "groups of the brokers go on"
         give_back(bench, acls)
         bench.kafka.wait_ready(60)
-    assert bench.readyz(node)["denials"] == []
+    wait_until("no denial", lambda: bench.readyz(node)["denials"] == [], 3 * CHECK_S)
     assert bench.readyz(node)["last_denial"]["over"]
     assert bench.logs("starting anew") == []
 

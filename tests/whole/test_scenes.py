@@ -41,6 +41,6 @@ def test_a_scene(name: str, seeds: Seeds) -> None:
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("name", MUST)
 def test_a_scene_is_about_something(name: str) -> None:
-    """In one of the first seeds, which are always the same."""
-    results = spread(attempt, [(name, seed) for seed in range(SEEDS)], 1, each=1)
+    """In one of the first seeds, which are always the same. No more are played than it takes."""
+    results = spread(attempt, [(name, seed) for seed in range(4 * SEEDS)], 1, each=1)
     assert any(figures[MUST[name]] for _, figures in results)

@@ -8,16 +8,20 @@ import sys
 import tarfile
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from sidecar.drill.drills.commands import find_well, told_version
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark
+from sidecar.drill.local import Broker
 from sidecar.drill.processes import DrillError
 from sidecar.process.about import PACKAGE, package_version
 
 ROOT = Path(__file__).resolve().parents[3]
+OWNS_S = 30.0
+"""So long a sidecar may take until it owns what its broker leads."""
 SCHEMAS = "sidecar/state/schemas/*.avsc"
 
 
@@ -97,9 +101,14 @@ def of_today(ground: Ground) -> int:
     return sum(told_version(n) == package_version() for n in ground.kafka.nodes)
 
 
+def owns(ground: Ground, node: Broker) -> bool:
+    """Whether this sidecar owns partitions, as it says itself."""
+    return bool((ground.kafka.owners(node) or {}).get("active"))
+
+
 class RollingUpgrade(Drill):
-    """One sidecar after the other becomes one of an earlier commit, then one after the other today's again. That of
-    the first broker is two processes."""
+    """One sidecar after the other becomes one of an earlier commit, then one after the other today's again. Each owns
+    partitions beside the others. That of the first broker is two processes."""
 
     name = "rolling-upgrade"
     needs_checkout = True
@@ -124,6 +133,7 @@ class RollingUpgrade(Drill):
                 else:
                     ground.kafka.trees[node.node_id] = tree
                 replace_one(self, ground, node)
+                ground.wait(f"sidecar {node.node_id} owns partitions {what}", partial(owns, ground, node), OWNS_S)
                 seen.append(len(nodes) - of_today(ground))
             ground.settled(self.patience_s)
         steps = list(range(1, len(nodes) + 1))
