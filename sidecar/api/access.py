@@ -72,7 +72,7 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
         return known
     anybody = not call.view.authorizer and not call.client.authenticates
     if anybody and call.scope.learnt.open_until_ms > call.now_ms:
-        _keep(call, call.client.readable, {group_id: Code.NONE}, call.scope.learnt.open_until_ms)
+        yield from _keep(call, call.client.readable, {group_id: Code.NONE}, call.scope.learnt.open_until_ms)
         return Code.NONE
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
@@ -80,7 +80,7 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     code = _verdict(res.error_code)
     if code == UNSURE:
         return code
-    _keep(call, call.client.readable, {group_id: code})
+    yield from _keep(call, call.client.readable, {group_id: code})
     if anybody and code == Code.NONE:
         call.scope.learnt.open_until_ms = call.now_ms + call.scope.access_keep_ms
     return code
@@ -109,14 +109,16 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
     groups = [g for g in wanted if g not in own]
     if groups and not call.view.authorizer:
         groups = groups[:1]  # one probe: the broker turns away a client that has not authenticated
-    said = _known(call, call.client.describable, groups)
-    missing = [g for g in groups if g not in said]
+    said = yield from _known(call, call.client.describable, groups)
+    missing = yield from slices.chosen(groups, lambda g: g not in said)
     if missing:
         probe = yield from slices.encoded(dg.DescribeGroupsRequest(groups=missing), 0)
         frame = yield from ask(call, Api.DESCRIBE_GROUPS, 0, probe, flexible=False)
         res = yield from slices.response(dg.DescribeGroupsResponse, 0, frame, response_body(frame, False))
-        said |= _told(call, call.client.describable, missing, {g.group_id: g.error_code for g in res.groups})
-    return own | {g for g in groups if said[g] in (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)}
+        codes = yield from slices.made(res.groups, lambda g: (g.group_id, g.error_code))
+        said |= yield from _told(call, call.client.describable, missing, dict(codes))
+    no = (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)
+    return own.union((yield from slices.chosen(groups, lambda g: said[g] in no)))
 
 
 def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
@@ -160,7 +162,8 @@ def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
 def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Those of the topics that the principal may not DESCRIBE, whether they exist or not."""
     said = yield from _of_topics(call, names)
-    return {t for t, code in said.items() if code in (Code.TOPIC_AUTHORIZATION_FAILED, *FAILED)}
+    no = (Code.TOPIC_AUTHORIZATION_FAILED, *FAILED)
+    return set((yield from slices.chosen(said, lambda t: said[t] in no)))
 
 
 def surely_hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str] | None]:
@@ -174,28 +177,34 @@ def surely_hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, An
 def _of_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
     if not call.view.authorizer:
         return {}
-    topics = sorted(set(names))
-    said = _known(call, call.client.topics, topics)
-    missing = [t for t in topics if t not in said]
+    topics = yield from slices.sorted_once(names)
+    said = yield from _known(call, call.client.topics, topics)
+    missing = yield from slices.chosen(topics, lambda t: t not in said)
     if missing:
-        wanted = [lo.ListOffsetsTopic(t, [lo.ListOffsetsPartition(0, timestamp=LATEST)]) for t in missing]
+        wanted = yield from slices.made(missing, _latest)
         probe = yield from slices.encoded(lo.ListOffsetsRequest(replica_id=-1, topics=wanted), 1)
         frame = yield from ask(call, Api.LIST_OFFSETS, 1, probe, flexible=False)
         res = yield from slices.response(lo.ListOffsetsResponse, 1, frame, response_body(frame, False))
-        told = {t.name: t.partitions[0].error_code for t in res.topics if t.partitions}
-        said |= _told(call, call.client.topics, missing, told)
+        answered = yield from slices.chosen(res.topics, lambda t: t.partitions)
+        codes = yield from slices.made(answered, lambda t: (t.name, t.partitions[0].error_code))
+        said |= yield from _told(call, call.client.topics, missing, dict(codes))
     return said
+
+
+def _latest(topic: str) -> lo.ListOffsetsTopic:
+    return lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, timestamp=LATEST)])
 
 
 def unreadable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Those of the topics that the principal may not READ, whether they exist or not. It is asked so rarely that the
     answer is not kept."""
-    wanted = sorted(set(names))
-    if not wanted or not call.view.authorizer:
+    wanted = (yield from slices.sorted_once(names)) if call.view.authorizer else []
+    if not wanted:
         return set()
-    topics = [md.MetadataRequestTopic(name=n) for n in wanted]
+    topics = yield from slices.made(wanted, lambda n: md.MetadataRequestTopic(name=n))
     res = yield from _rights(call, md.MetadataRequest(topics=topics, include_topic_authorized_operations=True))
-    return set(wanted) - {t.name for t in res.topics if t.name and _bits(t.topic_authorized_operations) & READ}
+    may = yield from slices.chosen(res.topics, lambda t: t.name and _bits(t.topic_authorized_operations) & READ)
+    return set(wanted) - {t.name for t in may}
 
 
 def _rights(call: Call, probe: md.MetadataRequest) -> Generator[Want, Any, md.MetadataResponse]:
@@ -211,38 +220,42 @@ def _bits(operations: int) -> int:
 
 def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, Any, Mapping[bytes, str]]:
     """The names of topics, as another broker tells them to the sidecar."""
-    wanted = sorted(set(ids))
+    wanted = yield from slices.sorted_once(ids)
     if not wanted:
         return {}
-    topics = [md.MetadataRequestTopic(topic_id=i, name=None) for i in wanted]
+    topics = yield from slices.made(wanted, lambda i: md.MetadataRequestTopic(topic_id=i, name=None))
     probe = yield from slices.encoded(
         md.MetadataRequest(topics=topics, allow_auto_topic_creation=False), METADATA_BY_ID
     )
     frame = yield Store(node_id, Api.METADATA, METADATA_BY_ID, probe, flexible=True)
     res = yield from slices.response(md.MetadataResponse, METADATA_BY_ID, frame, response_body(frame, True))
-    return {t.topic_id: t.name for t in res.topics if t.error_code == Code.NONE and t.name}
+    known = yield from slices.chosen(res.topics, lambda t: t.error_code == Code.NONE and t.name)
+    return {t.topic_id: t.name for t in known if t.name}
 
 
-def _known(call: Call, kept: Kept, names: list[str]) -> dict[str, int]:
+def _known(call: Call, kept: Kept, names: list[str]) -> Generator[Want, Any, dict[str, int]]:
     """What counts when the request begins goes for all of it, even if it is forgotten while the broker is asked."""
     now = call.now_ms
-    found = {n: kept[n] for n in names if n in kept and kept[n][1] > now}
+    nothing = (0, now)
+    kept_now = yield from slices.made(names, lambda n: (n, *kept.get(n, nothing)))
+    found = yield from slices.chosen(kept_now, lambda x: x[2] > now)
     if found:
-        _rests(call, min(until for _, until in found.values()))
-    return {n: code for n, (code, _) in found.items()}
+        _rests(call, min(until for _, _, until in found))
+    return {n: code for n, code, _ in found}
 
 
-def _told(call: Call, kept: Kept, asked: Iterable[str], told: Mapping[str, int]) -> dict[str, int]:
+def _told(
+    call: Call, kept: Kept, asked: Iterable[str], told: Mapping[str, int]
+) -> Generator[Want, Any, dict[str, int]]:
     """What the broker has said of each; of what it has left out, it has said nothing."""
-    new = {name: told.get(name, Code.UNKNOWN_SERVER_ERROR) for name in asked}
-    _keep(call, kept, {name: code for name, code in new.items() if code not in FAILED})
+    new = dict((yield from slices.made(asked, lambda name: (name, told.get(name, Code.UNKNOWN_SERVER_ERROR)))))
+    yield from _keep(call, kept, dict((yield from slices.chosen(new.items(), lambda x: x[1] not in FAILED))))
     return new
 
 
-def _keep(call: Call, kept: Kept, said: Mapping[str, int], until_ms: int = 0) -> None:
+def _keep(call: Call, kept: Kept, said: Mapping[str, int], until_ms: int = 0) -> Generator[Want, Any, None]:
     until = until_ms or call.now_ms + call.scope.access_keep_ms
-    for name, code in said.items():
-        kept[name] = (int(code), until)
+    yield from slices.each(said.items(), lambda x: kept.__setitem__(x[0], (int(x[1]), until)))
     _rests(call, until)
 
 

@@ -153,7 +153,7 @@ class Sizes:
     together."""
 
     answer_bytes: int = 16_777_216
-    request_elements: int = 100_000
+    request_elements: int = 25_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from sidecar.core.classic.events import (
     LeaveGroup,
     LeaveReply,
     Leaving,
+    Left,
     SyncGroup,
     SyncReply,
 )
@@ -57,6 +58,8 @@ SYNCED, SYNCED_SINCE = "ihSSBt", 5
 """The layouts of two answers, and the first versions that have them."""
 T = TypeVar("T")
 NULL_PROTOCOL_SINCE, SEVERAL_SINCE, PROTOCOL_SINCE = 7, 3, 5
+LEAVING = 2_000
+"""Members that leave in one step: more than all but the largest groups have."""
 REMOVED = "member was removed by an admin"
 """So begins the reason that Kafka's AdminClient gives."""
 """Versions of JoinGroup, LeaveGroup and SyncGroup."""
@@ -213,15 +216,28 @@ def leave_group(call: Call) -> Handler:
     if refused != Code.NONE:
         return le.LeaveGroupResponse(error_code=refused).encode(call.version)
     if call.version < SEVERAL_SINCE:
-        members: tuple[Leaving, ...] = (Leaving(req.member_id, None, None),)
+        members = [Leaving(req.member_id, None, None)]
     else:
-        members = tuple(Leaving(m.member_id, m.group_instance_id, _leaves(call, m)) for m in req.members)
-    reply: LeaveReply = yield from coordinate(LeaveGroup(req.group_id, members))
-    code = reply.code
-    told = [le.MemberResponse(m.member_id, m.instance_id, m.code) for m in reply.members]
+        members = yield from slices.made(
+            req.members, lambda m: Leaving(m.member_id, m.group_instance_id, _leaves(call, m))
+        )
+    code, left = yield from _left(req.group_id, members)
+    told = yield from slices.made(left, lambda m: le.MemberResponse(m.member_id, m.instance_id, m.code))
     if call.version < SEVERAL_SINCE and code == Code.NONE and told:
-        code = reply.members[0].code
-    return le.LeaveGroupResponse(error_code=code, members=told).encode(call.version)
+        code = left[0].code
+    return (yield from slices.encoded(le.LeaveGroupResponse(error_code=code, members=told), call.version))
+
+
+def _left(group_id: str, members: list[Leaving]) -> Generator[Want, Any, tuple[Code, list[Left]]]:
+    """More than `LEAVING` leave in several steps, so that none holds the loop for long; each is one rebalance at
+    most."""
+    left: list[Left] = []
+    for at in range(0, max(len(members), 1), LEAVING):
+        reply: LeaveReply = yield from coordinate(LeaveGroup(group_id, tuple(members[at : at + LEAVING])))
+        if reply.code != Code.NONE:
+            return Code(reply.code), []
+        left += reply.members
+    return Code.NONE, left
 
 
 def _leaves(call: Call, m: le.MemberIdentity) -> str | None:

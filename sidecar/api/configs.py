@@ -75,53 +75,66 @@ class Change:
 )
 def incremental_alter_configs(call: Call) -> Handler:
     req = yield from slices.request(call, ia.IncrementalAlterConfigsRequest)
-    groups = _groups(call, req.resources)
-    offload = any(
-        r.resource_type == cf.BROKER and any(c.name == cf.BROKER_OFFLOAD for c in r.configs) for r in req.resources
-    )
-    if not groups and not offload and not _moves(req.resources):
+    groups = yield from _groups(call, req.resources)
+    offload = yield from slices.chosen(req.resources, _is_offload)
+    moves = yield from slices.chosen(req.resources, _moves)
+    if not groups and not offload and not moves:
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
     settings = yield from _in_force(groups)
     errors = yield from _alter(call, req.resources, req.validate_only, settings)
-    res = ia.IncrementalAlterConfigsResponse()
-    for r in req.resources:
+
+    def answer(r: ia.AlterConfigsResource) -> ia.AlterConfigsResourceResponse:
         code, message = errors.get((r.resource_type, r.resource_name), (Code.NONE, None))
-        res.responses.append(ia.AlterConfigsResourceResponse(code, message, r.resource_type, r.resource_name))
-    return (yield from slices.encoded(res, call.version))
+        return ia.AlterConfigsResourceResponse(code, message, r.resource_type, r.resource_name)
+
+    responses = yield from slices.made(req.resources, answer)
+    return (yield from slices.encoded(ia.IncrementalAlterConfigsResponse(responses=responses), call.version))
 
 
 @keeps_own_group(al.AlterConfigsRequest, al.AlterConfigsResponse, "responses", al.AlterConfigsResourceResponse)
 def alter_configs(call: Call) -> Handler:
     """The old way, from before KIP-339: what is not named goes back to its default."""
     req = yield from slices.request(call, al.AlterConfigsRequest)
-    groups = _groups(call, req.resources)
-    if not groups and not _moves(req.resources):
+    groups = yield from _groups(call, req.resources)
+    if not groups and not (yield from slices.chosen(req.resources, _moves)):
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
     settings = yield from _in_force(groups)
     ours = set(groups)
-    resources = []
-    for r in req.resources:
+
+    def in_full(r: al.AlterConfigsResource) -> ia.AlterConfigsResource:
         ops = [ia.AlterableConfig(c.name, SET, c.value) for c in r.configs]
         if r.resource_type == cf.GROUP and r.resource_name in ours:
             own = {s.name for s in settings.groups.get(r.resource_name, ()) if s.own is not None}
             gone = sorted(own - {c.name for c in r.configs})
             ops += [ia.AlterableConfig(name, DELETE, None) for name in gone]
-        resources.append(ia.AlterConfigsResource(r.resource_type, r.resource_name, ops))
+        return ia.AlterConfigsResource(r.resource_type, r.resource_name, ops)
+
+    resources = yield from slices.made(req.resources, in_full)
+    yield from slices.pause(call)
     errors = yield from _alter(call, resources, req.validate_only, settings)
-    res = al.AlterConfigsResponse()
-    for r in req.resources:
+
+    def answer(r: al.AlterConfigsResource) -> al.AlterConfigsResourceResponse:
         code, message = errors.get((r.resource_type, r.resource_name), (Code.NONE, None))
-        res.responses.append(al.AlterConfigsResourceResponse(code, message, r.resource_type, r.resource_name))
-    return (yield from slices.encoded(res, call.version))
+        return al.AlterConfigsResourceResponse(code, message, r.resource_type, r.resource_name)
+
+    responses = yield from slices.made(req.resources, answer)
+    return (yield from slices.encoded(al.AlterConfigsResponse(responses=responses), call.version))
 
 
-def _groups(call: Call, resources: Iterable[ia.AlterConfigsResource | al.AlterConfigsResource]) -> list[str]:
+def _groups(
+    call: Call, resources: Iterable[ia.AlterConfigsResource | al.AlterConfigsResource]
+) -> Generator[Want, Any, list[str]]:
     """The managed groups among these resources."""
-    return [r.resource_name for r in resources if _ours(call, r.resource_type, r.resource_name)]
+    ours = yield from slices.chosen(resources, lambda r: _ours(call, r.resource_type, r.resource_name))
+    return [r.resource_name for r in ours]
 
 
-def _moves(resources: Iterable[ia.AlterConfigsResource | al.AlterConfigsResource]) -> bool:
-    return any(_is_move(r.resource_type, c.name) for r in resources for c in r.configs)
+def _moves(r: ia.AlterConfigsResource | al.AlterConfigsResource) -> bool:
+    return any(_is_move(r.resource_type, c.name) for c in r.configs)
+
+
+def _is_offload(r: ia.AlterConfigsResource) -> bool:
+    return r.resource_type == cf.BROKER and any(c.name == cf.BROKER_OFFLOAD for c in r.configs)
 
 
 def _is_move(resource_type: int, name: str) -> bool:
@@ -159,20 +172,24 @@ def _alter(
     """Errors by resource, as the broker would answer them."""
     errors: Errors = {}
     changes: dict[Key, Change] = {}
-    for r in resources:
+
+    def divide(r: ia.AlterConfigsResource) -> None:
         key = (r.resource_type, r.resource_name)
         if settings.code != Code.NONE and _ours(call, *key):
             errors[key] = (settings.code, settings.message)
-            continue
+            return
         try:
             changes[key] = _split(call, r, settings.at_broker.get(r.resource_name, {}))
         except CoordinatorError as exc:
             errors[key] = (exc.code, exc.message)
+
+    yield from slices.each(resources, divide)
+    yield from slices.pause(call)
     errors |= yield from _settle(call, {k: c for k, c in changes.items() if k not in errors}, validate_only=True)
     # The broker's word comes first: whoever may not change a group learns nothing of its settings. Each resource is
     # named once, or the broker refuses the request before it asks its authorizer.
-    shown = [ia.AlterConfigsResource(*k, c.theirs) for k, c in changes.items() if k not in errors]
-    shown += [ia.AlterConfigsResource(*k, []) for k in errors]
+    asked = [(k, c.theirs) for k, c in changes.items() if k not in errors] + [(k, []) for k in errors]
+    shown = yield from slices.made(asked, _resource)
     said = yield from _incremental(call, shown, validate_only=True)
     for key, (code, message) in said.items():
         if code in NO_GROUP_SETTINGS and key not in errors and _only_moves(key, changes[key]):
@@ -183,13 +200,17 @@ def _alter(
     if validate_only:
         return errors
     good = {k: c for k, c in changes.items() if k not in errors}
-    onward = [ia.AlterConfigsResource(*k, c.theirs) for k, c in good.items() if c.theirs]
+    onward = yield from slices.made([(k, c.theirs) for k, c in good.items() if c.theirs], _resource)
     if onward:
         said = yield from _incremental(call, onward, validate_only=False)
         errors |= {k: error for k, error in said.items() if error[0] != Code.NONE}
     errors |= yield from _settle(call, {k: c for k, c in good.items() if k not in errors}, validate_only=False)
     yield Tell(SettingsPassed())
     return errors
+
+
+def _resource(asked: tuple[Key, list[ia.AlterableConfig]]) -> ia.AlterConfigsResource:
+    return ia.AlterConfigsResource(*asked[0], asked[1])
 
 
 def _settle(call: Call, changes: Mapping[Key, Change], validate_only: bool) -> Generator[Want, Any, Errors]:
@@ -212,7 +233,10 @@ def _incremental(
     body = yield from slices.encoded(req, 1)
     frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, body, flexible=True)
     res = yield from slices.response(ia.IncrementalAlterConfigsResponse, 1, frame, response_body(frame, True))
-    return {(r.resource_type, r.resource_name): (r.error_code, r.error_message) for r in res.responses}
+    said = yield from slices.made(
+        res.responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
+    )
+    return dict(said)
 
 
 def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
@@ -258,33 +282,39 @@ def _check_operation(c: ia.AlterableConfig) -> None:
 @keeps_own_group(dc.DescribeConfigsRequest, dc.DescribeConfigsResponse, "results", dc.DescribeConfigsResult)
 def describe_configs(call: Call) -> Handler:
     req = yield from slices.request(call, dc.DescribeConfigsRequest)
-    wanted = {
-        r.resource_name: r.configuration_keys for r in req.resources if _ours(call, r.resource_type, r.resource_name)
-    }
-    moved = {(r.resource_type, r.resource_name): r.configuration_keys for r in req.resources if _moved(call, r)}
+    ours = yield from slices.chosen(req.resources, lambda r: _ours(call, r.resource_type, r.resource_name))
+    wanted = {r.resource_name: r.configuration_keys for r in ours}
+    movable = yield from slices.chosen(req.resources, lambda r: _moved(call, r))
+    moved = {(r.resource_type, r.resource_name): r.configuration_keys for r in movable}
     if not wanted and not moved:
         return FORWARD
     body = yield from upstream(call)
     res = yield from slices.response(dc.DescribeConfigsResponse, call.version, body)
-    yield from _where_brokers_know_none(call, [r for r in res.results if _ours(call, *_key(r)) or _key(r) in moved])
-    told = [r for r in res.results if r.error_code == Code.NONE]
-    results = [r for r in told if _ours(call, *_key(r))]
-    others = [r for r in told if _key(r) in moved]
+    mine = yield from slices.chosen(res.results, lambda r: _ours(call, *_key(r)))
+    others = yield from slices.chosen(res.results, lambda r: _key(r) in moved)
+    yield from _where_brokers_know_none(call, [*mine, *others])
+    results = yield from slices.chosen(mine, lambda r: r.error_code == Code.NONE)
+    others = yield from slices.chosen(others, lambda r: r.error_code == Code.NONE)
     named = [r.resource_name for r in (*results, *others) if r.resource_type == cf.GROUP]
     settings = yield from _in_force(named, bool(others))
-    for result in results:
+
+    def fill(result: dc.DescribeConfigsResult) -> None:
         if result.error_code != settings.code:
             result.error_code, result.error_message = settings.code, settings.message
         if settings.code != Code.NONE:
             result.configs = []
-            continue
+            return
         values = settings.groups.get(result.resource_name, ())
         entries = [_entry(v, req.include_synonyms, req.include_documentation) for v in values]
         _overlay(result, wanted.get(result.resource_name), entries)
-    for result in others if settings.code == Code.NONE else ():
+
+    def place(result: dc.DescribeConfigsResult) -> None:
         source = cf.GROUP_CONFIG if result.resource_type == cf.GROUP else cf.DYNAMIC_DEFAULT
         entries = [_move_entry(n, v, source) for n, v in settings.moves.get(result.resource_name, {}).items()]
         _overlay(result, moved[(result.resource_type, result.resource_name)], entries)
+
+    yield from slices.each(results, fill)
+    yield from slices.each(others if settings.code == Code.NONE else (), place)
     return (yield from slices.encoded(res, call.version))
 
 
@@ -294,11 +324,16 @@ def _key(r: dc.DescribeConfigsResult) -> Key:
 
 def _where_brokers_know_none(call: Call, results: Iterable[dc.DescribeConfigsResult]) -> Generator[Want, Any, None]:
     """A broker that knows no settings of groups knows no right to them either: DESCRIBE of the group is what counts."""
-    unknown = [r for r in results if r.resource_type == cf.GROUP and r.error_code in NO_GROUP_SETTINGS]
+    unknown = yield from slices.chosen(
+        results, lambda r: r.resource_type == cf.GROUP and r.error_code in NO_GROUP_SETTINGS
+    )
     hidden = yield from access.hidden_groups(call, dict.fromkeys(r.resource_name for r in unknown))
-    for r in unknown:
+
+    def judge(r: dc.DescribeConfigsResult) -> None:
         refused = r.resource_name in hidden
         r.error_code, r.error_message = (Code.GROUP_AUTHORIZATION_FAILED if refused else Code.NONE), None
+
+    yield from slices.each(unknown, judge)
 
 
 def _moved(call: Call, r: dc.DescribeConfigsResource) -> bool:

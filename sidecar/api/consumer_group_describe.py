@@ -44,7 +44,7 @@ def consumer_group_describe(call: Call) -> Handler:
     hidden = yield from access.hidden_groups(call, local)
     seen = [g for g in local if g not in hidden]
     may = yield from access.operations(call, seen if req.include_authorized_operations else [])
-    room = Room(call, _size)
+    room: Room[cd.DescribedGroup] = Room(call, lambda group: cd.ConsumerGroupDescribeResponse(groups=[group]))
     for i, group_id in enumerate(local):
         yield from slices.turns(i)
         if group_id in hidden:
@@ -54,7 +54,7 @@ def consumer_group_describe(call: Call) -> Handler:
             group = yield from _describe(call, group_id)
             if group.error_code == Code.NONE:
                 group.authorized_operations = may.get(group_id, NO_OPERATIONS)
-            room.described(group_id, group)
+            yield from room.described(group_id, group)
         res.groups.append(room.take(group_id) or _refused(group_id, ANOTHER_TIME))
     return (yield from slices.encoded(res, call.version))
 
@@ -73,15 +73,8 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, cd.DescribedGro
         group_epoch=told.epoch,
         assignment_epoch=told.assignment_epoch,
         assignor_name=told.assignor,
-        members=[_member(m) for m in told.members],
+        members=(yield from slices.made(told.members, _member)),
     )
-
-
-def _size(group: cd.DescribedGroup) -> int:
-    assigned = (t for m in group.members for a in (m.assignment, m.target_assignment) for t in a.topic_partitions)
-    topics = sum(32 + len(t.topic_name) + 4 * len(t.partitions) for t in assigned)
-    names = (n for m in group.members for n in (m.member_id, m.client_id, m.client_host, *m.subscribed_topic_names))
-    return 64 * (1 + len(group.members)) + topics + sum(2 + len(n) for n in names)
 
 
 def _member(m: DescribedMember) -> cd.Member:

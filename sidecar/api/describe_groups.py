@@ -52,13 +52,13 @@ def describe_groups(call: Call) -> Handler:
     wants_operations = req.include_authorized_operations
     may = yield from access.operations(call, [g for g in told if g not in hidden] if wants_operations else [])
     found = [dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=g) for g in told if g in hidden]
-    room = Room(call, _size)
+    room: Room[dg.DescribedGroup] = Room(call, lambda group: dg.DescribeGroupsResponse(groups=[group]))
     for i, group_id in enumerate(local):
         if group_id in hidden:
             continue
         yield from slices.turns(i)
         if not room.full and not room.knows(group_id):
-            room.described(group_id, (yield from _describe(call, group_id)))
+            yield from room.described(group_id, (yield from _describe(call, group_id)))
         found.append(room.take(group_id) or dg.DescribedGroup(error_code=ANOTHER_TIME, group_id=group_id))
     for node_id, groups in theirs.items():
         found += yield from _at_another_broker(call, node_id, [g for g in groups if g not in hidden])
@@ -86,14 +86,6 @@ def _by_keeper(call: Call, groups: Iterable[str]) -> dict[int, list[str]]:
     return parts
 
 
-def _size(group: dg.DescribedGroup) -> int:
-    members = (
-        len(m.member_id) + len(m.client_id) + len(m.client_host) + len(m.member_metadata) + len(m.member_assignment)
-        for m in group.members
-    )
-    return 32 * (1 + len(group.members)) + sum(members)
-
-
 def _describe(call: Call, group_id: str) -> Generator[Want, Any, dg.DescribedGroup]:
     version = call.version
     reply: DescribeClassicReply = yield from coordinate(DescribeClassic(group_id, version))
@@ -107,10 +99,12 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, dg.DescribedGro
         return dg.DescribedGroup(
             error_code=reply.code, error_message=reply.message, group_id=group_id, group_state="Dead"
         )
-    members = [
-        dg.DescribedGroupMember(m.member_id, m.instance_id, m.client_id, m.client_host, m.metadata, m.assignment)
-        for m in reply.members
-    ]
+    members = yield from slices.made(
+        reply.members,
+        lambda m: dg.DescribedGroupMember(
+            m.member_id, m.instance_id, m.client_id, m.client_host, m.metadata, m.assignment
+        ),
+    )
     return dg.DescribedGroup(
         error_code=reply.code,
         group_id=group_id,
@@ -135,7 +129,7 @@ def _modern(call: Call, group_id: str, told: DescribeReply) -> Generator[Want, A
         group_state=STATES.get(told.state, told.state),
         protocol_type=CONSUMER_TYPE,
         protocol_data=told.assignor,
-        members=[_modern_member(m) for m in told.members],
+        members=(yield from slices.made(told.members, _modern_member)),
     )
 
 

@@ -40,13 +40,18 @@ def find_coordinator(call: Call) -> Handler:
     if managed and call.view.suspects:
         yield Settle(managed)
     res = yield from slices.response(fc.FindCoordinatorResponse, call.version, body)
+    told: list[tuple[str, fc.FindCoordinatorResponse | fc.Coordinator]]
     told = [(req.key, res)] if call.version < BATCHED else [(found.key, found) for found in res.coordinators]
     ours = set(managed)
-    for key, found in told:
+
+    def put(told_of: tuple[str, fc.FindCoordinatorResponse | fc.Coordinator]) -> None:
+        key, found = told_of
         if key in own:
             _place(found, own[key], REFUSED_TEXT[own[key]], -1, ("", -1))
         elif key in ours:
             _point(call, key, found)
+
+    yield from slices.each(told, put)
     return (yield from slices.encoded(res, call.version))
 
 

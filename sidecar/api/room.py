@@ -7,10 +7,11 @@ that they have got. The first group of an answer is always told, however large, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
 
-from sidecar.api.call import Call
+from sidecar.api import slices
+from sidecar.api.call import Call, Want
 from sidecar.core.errors import Code
 
 ANOTHER_TIME = Code.COORDINATOR_LOAD_IN_PROGRESS
@@ -18,18 +19,20 @@ G = TypeVar("G")
 
 
 class Room(Generic[G]):
-    """`size` says how many bytes a description takes, about."""
+    """`alone`: the response with this description alone. What its bytes are is counted from these themselves, so that
+    no field is left out."""
 
-    def __init__(self, call: Call, size: Callable[[G], int]) -> None:
-        self._scope, self._size = call.scope, size
+    def __init__(self, call: Call, alone: Callable[[G], slices.Message]) -> None:
+        self._scope, self._alone, self._version = call.scope, alone, call.version
         self._described: dict[str, tuple[G, int]] = {}
         self._left = call.scope.sizes.answer_bytes
         self._empty = True
         self.full = False
         """From the first group on that has no room any more."""
 
-    def described(self, group_id: str, group: G) -> None:
-        self._described[group_id] = group, self._size(group)
+    def described(self, group_id: str, group: G) -> Generator[Want, Any, None]:
+        body = yield from slices.encoded(self._alone(group), self._version)
+        self._described[group_id] = group, len(body)
 
     def knows(self, group_id: str) -> bool:
         return group_id in self._described

@@ -30,6 +30,7 @@ class Message(Protocol):
 
 T = TypeVar("T")
 Made = TypeVar("Made")
+Sorted = TypeVar("Sorted", str, bytes)
 Read = TypeVar("Read", covariant=True)
 
 
@@ -105,10 +106,27 @@ def _parts(items: Iterable[T]) -> Iterator[list[T]]:
         yield part
 
 
+def pause(call: Call) -> Generator[Want, Any, None]:
+    """Between two steps of a large request that take some ms each."""
+    if not small(call):
+        yield PAUSE
+
+
 def turns(count: int) -> Generator[Want, Any, None]:
     """A pause after each `TALKED` of the things for which the coordinator is asked one by one."""
     if count % TALKED == TALKED - 1:
         yield PAUSE
+
+
+def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
+    """Each of the items once, in order."""
+    found = list(dict.fromkeys(items))
+    if len(found) > CHECKED:
+        yield PAUSE
+    found.sort()
+    if len(found) > CHECKED:
+        yield PAUSE
+    return found
 
 
 def made(items: Iterable[T], make: Callable[[T], Made]) -> Generator[Want, Any, list[Made]]:
@@ -119,6 +137,15 @@ def made(items: Iterable[T], make: Callable[[T], Made]) -> Generator[Want, Any, 
             yield PAUSE
         found += map(make, part)
     return found
+
+
+def each(items: Iterable[T], act: Callable[[T], object]) -> Generator[Want, Any, None]:
+    """Do this to each item."""
+    for i, part in enumerate(_parts(items)):
+        if i:
+            yield PAUSE
+        for x in part:
+            act(x)
 
 
 def chosen(items: Iterable[T], test: Callable[[T], Any]) -> Generator[Want, Any, list[T]]:

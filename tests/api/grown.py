@@ -12,7 +12,7 @@ import time
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from sidecar.api.call import Ask, Call, Client, Coordinate, Scope, Store
@@ -90,6 +90,16 @@ def grown(cls: Any, path: Path, n: int, repeated: bool = False) -> Any:
     return _filled(cls, path, n, repeated, 0)
 
 
+def elements(message: Any) -> int:
+    """Of all arrays in it together."""
+    found = 0
+    for f in fields(message):
+        value = getattr(message, f.name)
+        found += len(value) if isinstance(value, list) else 0
+        found += sum(elements(x) for x in (value if isinstance(value, list) else [value]) if is_dataclass(x))
+    return found
+
+
 def _filled(cls: Any, path: Path, n: int, repeated: bool, i: int) -> Any:
     built = cls()
     for name, hint in _hints(cls):
@@ -123,10 +133,17 @@ OF_ONE_BYTE = ("resource_types",)
 
 
 def _hints(cls: Any) -> list[tuple[str, Any]]:
-    hints = get_type_hints(cls)
-    return [(f.name, hints[f.name]) for f in fields(cls)]
+    found = _HINTS.get(cls)
+    if found is None:
+        hints = get_type_hints(cls)  # takes longer than a handler does
+        found = _HINTS[cls] = [(f.name, hints[f.name]) for f in fields(cls)]
+    return found
 
 
+_HINTS: dict[Any, list[tuple[str, Any]]] = {}
+
+
+@cache
 def _plain(hint: Any) -> Any:
     """The type without None."""
     if get_origin(hint) in (Union, types.UnionType):
@@ -134,6 +151,7 @@ def _plain(hint: Any) -> Any:
     return hint
 
 
+@cache
 def _element(hint: Any) -> Any:
     """What the elements of a list are; None: it is no list."""
     plain = _plain(hint)
