@@ -109,6 +109,7 @@ def join_group(call: Call) -> Handler:
         "/" + call.client.host,
         call.version,
         "" if member_id else call.scope.new_id(),
+        call.client.number,
     )
     reply = yield Coordinate(event)
     assert isinstance(reply, JoinReply)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from sidecar.audit.columns import many
 from sidecar.audit.decode_arrow import TOPIC_ID_BYTES, shown_id
-from sidecar.core.classic.embedded import assigned, subscription
+from sidecar.core.classic.embedded import assigned, whole_subscription
 
 HEADERS = {"why": "why", "owner_epoch": "owner_epoch", "time_ms": "written_ms", "revision": "revision"}
 """Header of a tombstone -> column."""
@@ -59,12 +59,12 @@ def _places(raw: bytes | None) -> Any:
 
 
 def _topics(raw: bytes | None) -> Any:
-    found = None if raw is None else subscription(raw)
+    found = None if raw is None else whole_subscription(raw)
     return None if found is None else list(found.topics)
 
 
 def _rack(raw: bytes | None) -> Any:
-    found = None if raw is None else subscription(raw)
+    found = None if raw is None else whole_subscription(raw)
     return None if found is None else found.rack_id
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sidecar.core.cache import bytes_of
 from sidecar.core.errors import TEXT, Code, CoordinatorError
@@ -17,14 +17,49 @@ Protocols = Sequence[tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class MemberLimits:
-    """`pending`: member ids of one partition that were given out and have not come back (KIP-394); `protocols`: of one
-    member; `group_bytes`, `all_bytes`: of the members of one group and of all groups; `held()`: what all have."""
+    """`pending`, `pending_of_one`: member ids of one partition that were given out and have not come back (KIP-394), of
+    all and over one connection; `protocols`: of one member; `group_bytes`, `all_bytes`: of the members of one group
+    and of all groups; `held()`: what all have."""
 
     pending: int = 2_500
+    pending_of_one: int = 100
     protocols: int = 100
     group_bytes: int = 32 << 20
     all_bytes: int = 256 << 20
     held: Callable[[], int] = lambda: 0
+
+
+@dataclass(slots=True)
+class Pending:
+    """Member ids that were given out: (group, member id), by the number of the connection, the oldest first. Some are
+    not pending any more."""
+
+    _all: dict[tuple[str, str], int] = field(default_factory=dict)
+    _of: dict[int, dict[tuple[str, str], None]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, key: tuple[str, str], connection: int, limits: MemberLimits) -> list[tuple[str, str]]:
+        """Returns those that give way: the oldest of this connection, and the oldest of all."""
+        self._all[key] = connection
+        own = self._of.setdefault(connection, {})
+        own[key] = None
+        gone = [next(iter(own))] if len(own) > limits.pending_of_one else []
+        for each in gone:
+            self.drop(each)
+        while len(self._all) > limits.pending:
+            gone.append(next(iter(self._all)))
+            self.drop(gone[-1])
+        return gone
+
+    def drop(self, key: tuple[str, str]) -> None:
+        connection = self._all.pop(key, None)
+        if connection is not None:
+            own = self._of[connection]
+            del own[key]
+            if not own:
+                del self._of[connection]
 
 
 def check_room(limits: MemberLimits, has: int, more: int) -> None:
@@ -38,6 +73,17 @@ def check_room(limits: MemberLimits, has: int, more: int) -> None:
         )
     if limits.held() + more > limits.all_bytes:
         raise CoordinatorError(Code.COORDINATOR_LOAD_IN_PROGRESS, TEXT[Code.COORDINATOR_LOAD_IN_PROGRESS])
+
+
+def check_assignments(limits: MemberLimits, has: int, now: Mapping[str, bytes], given: Mapping[str, bytes]) -> None:
+    """`now`, `given`: of each member. A leader hears of a group that is too large what Kafka says of a record that is:
+    UNKNOWN_SERVER_ERROR."""
+    more = sum(map(len, given.values())) - sum(len(now.get(member_id, b"")) for member_id in given)
+    try:
+        check_room(limits, has, more)
+    except CoordinatorError as full:
+        code = Code.UNKNOWN_SERVER_ERROR if full.code == Code.GROUP_MAX_SIZE_REACHED else full.code
+        raise CoordinatorError(code, full.message) from None
 
 
 def check_protocols(limits: MemberLimits, protocols: Protocols) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ from sidecar.core.anew import Anew
 from sidecar.core.effects import Effects, Grant, Reply
 from sidecar.core.events import NO_TOKEN, Answer
 from sidecar.core.records import Record
-from sidecar.core.room import MemberLimits
+from sidecar.core.room import MemberLimits, Pending
 from sidecar.core.timers import Timers
 from sidecar.core.topics import TopicImage
 
@@ -96,8 +95,7 @@ class Turn:
     now: Now
     fx: Effects
     runs: int = 0
-    pending: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)
-    """Group and member id: ids that were given out (KIP-394), the oldest first; some are not pending any more."""
+    pending: Pending = field(default_factory=Pending)
     doubt_until_ms: int = 0
     """See `removal_ms`."""
 

@@ -99,6 +99,9 @@ class LimitsSection(Section):
         description="Member ids of the groups of one partition of the state topic that were given out and not used yet (KIP-394); the "
         "oldest gives way.",
     )
+    pending_members_per_connection: int = Field(
+        100, ge=1, description="Of these, over one connection; the oldest of it gives way. A client has one at a time."
+    )
     protocols: int = Field(
         100, ge=1, description="Protocols that a classic member names; one with more gets INCONSISTENT_GROUP_PROTOCOL."
     )

@@ -160,5 +160,11 @@ def coordinator_settings(s: Settings, address: Address, anew: Anew) -> Coordinat
         batch_bytes=s.state.max_message_bytes // 2,
         load_slice_s=s.takeover_slice_ms / 1000,
         anew=anew,
-        limits=MemberLimits(s.limits.pending_members, s.limits.protocols, s.limits.group_bytes, s.limits.members_bytes),
+        limits=MemberLimits(
+            s.limits.pending_members,
+            s.limits.pending_members_per_connection,
+            s.limits.protocols,
+            s.limits.group_bytes,
+            s.limits.members_bytes,
+        ),
     )

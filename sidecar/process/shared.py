@@ -3,6 +3,7 @@ replayed."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from sidecar.process.settings import Settings
 from sidecar.process.tasks import Lasting
 
 GC_THRESHOLDS = (700, 10, 10_000)
+MMAP_THRESHOLD, MMAP_BYTES = -3, 1 << 20
+"""Of mallopt(3)."""
 
 
 def collect_rarely() -> None:
@@ -31,6 +34,20 @@ def collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+
+
+def give_back() -> None:
+    """What is larger than a MB goes back to the system when it is freed. glibc would raise that to 32 MB after the
+    first large answer, and keep as much for the next one. Where there is no such function, as in musl, nothing is to
+    be done."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(MMAP_THRESHOLD, MMAP_BYTES)
+
+
+def starts() -> None:
+    give_back()
+    collect_rarely()
 
 
 def freeze() -> None:
@@ -48,7 +65,7 @@ class Edges:
     new_background: Callable[[int], Background] = Background
     new_tail: NewTail = Tail
     new_id: Callable[[], str] = lambda: str(uuid4())
-    starts: Callable[[], None] = collect_rarely
+    starts: Callable[[], None] = starts
     started: Callable[[], None] = freeze
 
 

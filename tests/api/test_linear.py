@@ -18,8 +18,8 @@ from sidecar.wire.apis import SERVED, Api
 from tests.api.grown import Case, Taken, arrays, elements, grown, play, request_class, versions_of
 
 CALLERS = ("member", "without rights", "elsewhere", "nobody")
-"""Nobody has not authenticated, so that the broker answers nothing: what is done for it is where the work for the
-others begins. "elsewhere" is a member of groups whose offsets another broker keeps."""
+"""Nobody has not authenticated, so that the broker answers nothing: the work for the others begins with what is done
+for it. "elsewhere" is a member of groups whose offsets another broker keeps."""
 N, MORE, TRIES = 400, 1_600, 3
 STEEP, SQUARE = 5, 8
 """Times as much CPU for four times as many elements: at which it is measured again, and at which it is no line."""

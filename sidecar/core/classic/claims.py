@@ -8,7 +8,7 @@ record, and, with `stale_claims = strip`, taken out of what the leader gets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from sidecar.core.classic.embedded import (
     UNKNOWN_GENERATION,
     Subscription,
     assigned,
+    is_large,
     subscription,
     without_claims,
 )
@@ -25,6 +26,11 @@ from sidecar.core.classic.group import ClassicGroup, Member
 from sidecar.core.classic.records import StaleClaim
 from sidecar.core.turn import Turn
 
+CLAIMED_MAX = 20_000
+"""Partitions, and topics, that the members of a group claim or have, all together: of more, none is looked at. A large
+group has 10,000 partitions, each claimed once."""
+STALE_MAX = 1_000
+"""Stale claims of a member that are found: one for each topic and holder."""
 LOGGED = 10
 """Stale claims of a member that are logged. Its record has all of them."""
 Where = tuple[str, int]
@@ -36,15 +42,18 @@ def claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[StaleClaim,
     the partition to the member, and either gives it to another, or is newer than the claim, or another member claims
     the partition, too."""
     claims = _claims(group, protocol)
-    if not claims:
+    holders = _holders(group) if claims else None
+    if holders is None:
         return {}
-    holders = _holders(group)
-    newest = _newest(claims)
+    places = {member_id: _places(s.owned) for member_id, s in claims.items()}
+    newest = _newest(claims, places)
     found: dict[str, tuple[StaleClaim, ...]] = {}
     for member_id, s in claims.items():
         stale: dict[tuple[str, str], list[int]] = {}
         old = UNKNOWN_GENERATION < s.generation < group.assigned_generation
-        for topic, partition in _places(s.owned):
+        for topic, partition in places[member_id]:
+            if len(stale) == STALE_MAX:
+                break
             holder = holders.get((topic, partition), "")
             if holder == member_id:
                 continue
@@ -56,12 +65,12 @@ def claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[StaleClaim,
     return found
 
 
-def _newest(claims: Mapping[str, Subscription]) -> dict[Where, tuple[str, str]]:
+def _newest(claims: Mapping[str, Subscription], places: Mapping[str, list[Where]]) -> dict[Where, tuple[str, str]]:
     """By partition: the member whose claim is the newest, and the member with the newest claim beside it ("": none). Of
     equal claims the first counts. Two are enough to say of each member whether another one claims the same."""
     newest: dict[Where, tuple[str, str]] = {}
     for member_id, s in claims.items():
-        for where in _places(s.owned):
+        for where in places[member_id]:
             first, second = newest.get(where, ("", ""))
             if not first or s.generation > claims[first].generation:
                 newest[where] = member_id, first
@@ -81,7 +90,7 @@ def _other(newest: tuple[str, str], member_id: str, claims: Mapping[str, Subscri
 def anybody_owns(group: ClassicGroup, protocol: str) -> bool:
     """Whether a member says at the end of a join phase that it still owns something. Who has given up everything
     before it joined, as eager members do, says nothing."""
-    return bool(_claims(group, protocol))
+    return any(_claimed(group, protocol))
 
 
 def newest_claim(group: ClassicGroup) -> int:
@@ -129,17 +138,33 @@ def shown(member: Member, protocol: str | None, strip: bool) -> bytes:
 
 
 def _claims(group: ClassicGroup, protocol: str) -> dict[str, Subscription]:
-    if group.type != CONSUMER_TYPE:
-        return {}
-    read = {m.member_id: subscription(m.metadata(protocol)) for m in group.members.values()}
-    return {member_id: s for member_id, s in read.items() if s is not None and s.owned}
+    """Empty as well where there are too many."""
+    found, places = {}, 0
+    for member_id, s in _claimed(group, protocol):
+        found[member_id] = s
+        places += len(s.owned) + sum(map(len, s.owned.values()))
+        if places > CLAIMED_MAX:
+            return {}
+    return found
 
 
-def _holders(group: ClassicGroup) -> dict[Where, str]:
-    """By the last assignment that is known."""
-    return {
-        where: member_id for member_id, given in group.assignments.items() for where in _places(assigned(given) or {})
-    }
+def _claimed(group: ClassicGroup, protocol: str) -> Iterator[tuple[str, Subscription]]:
+    for m in group.members.values() if group.type == CONSUMER_TYPE else ():
+        s = subscription(m.metadata(protocol))
+        if s is not None and s.owned:
+            yield m.member_id, s
+
+
+def _holders(group: ClassicGroup) -> dict[Where, str] | None:
+    """By the last assignment that is known. None: it is too large."""
+    found: dict[Where, str] = {}
+    for member_id, given in group.assignments.items():
+        if is_large(given):
+            return None
+        found |= dict.fromkeys(_places(assigned(given) or {}), member_id)
+        if len(found) > CLAIMED_MAX:
+            return None
+    return found
 
 
 def _places(owned: Mapping[str, tuple[int, ...]]) -> list[Where]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from struct import Struct
+from struct import error as StructError
 
 from sidecar.core.cache import BoundedCache, bytes_of
 from sidecar.wire.generated import consumer_protocol_assignment as ca
@@ -21,8 +23,14 @@ NEWEST = 3
 UNKNOWN_GENERATION = -1
 LAST_GENERATION = 2**31 - 1
 """There is none after it, and so a member that speaks of it is not believed."""
+TOPICS_MAX, OWNED_MAX, PARTITIONS_MAX = 25_000, 5_000, 50_000
+"""Topics that a member subscribes to, topics and partitions of what it owns: what has more is read as if it were no
+subscription. A shard reads it in one go, and 5,000 topics take about 8 ms."""
+FEW_BYTES = 100_000
+"""What is no longer has no more than that."""
 KEPT_BYTES, CACHE_BYTES = 2_048, 8 << 20
 """Of one that is kept once it was read, and of all of them. Larger ones are read each time."""
+_INT, _SHORT = Struct(">i"), Struct(">h")
 Owned = Mapping[str, tuple[int, ...]]
 """Topic name -> partitions."""
 
@@ -40,11 +48,46 @@ class Subscription:
 
 
 def subscription(metadata: bytes) -> Subscription | None:
-    """None: these bytes are no subscription."""
+    """None: these bytes are no subscription, or a monstrous one."""
     return _SUBSCRIPTIONS[metadata]
 
 
 def _subscription(metadata: bytes) -> Subscription | None:
+    return None if _is_monstrous(metadata) else whole_subscription(metadata)
+
+
+def _is_monstrous(metadata: bytes) -> bool:
+    """Counts before anything is made."""
+    if len(metadata) <= FEW_BYTES:
+        return False
+    try:
+        topics, pos = _INT.unpack_from(metadata, 2)[0], 6
+        for _ in range(min(topics, TOPICS_MAX)):
+            pos += 2 + _SHORT.unpack_from(metadata, pos)[0]
+        if topics > TOPICS_MAX or _version(metadata) == 0:
+            return bool(topics > TOPICS_MAX)
+        pos += 4 + max(0, _INT.unpack_from(metadata, pos)[0])
+        return _is_more(metadata, pos)
+    except (WireError, StructError):
+        return False
+
+
+def _is_more(raw: bytes, pos: int) -> bool:
+    """Whether the array of topics with partitions that begins here has more of one or the other. Raises StructError."""
+    topics, partitions = _INT.unpack_from(raw, pos)[0], 0
+    if topics > OWNED_MAX:
+        return True
+    pos += 4
+    for _ in range(topics):
+        pos += 2 + _SHORT.unpack_from(raw, pos)[0]
+        count = max(0, _INT.unpack_from(raw, pos)[0])
+        pos += 4 + 4 * count
+        partitions += count
+    return partitions > PARTITIONS_MAX
+
+
+def whole_subscription(metadata: bytes) -> Subscription | None:
+    """The same, however large: for those who read what is over."""
     try:
         version = _version(metadata)
         s = cs.ConsumerProtocolSubscription.decode(min(version, NEWEST), metadata, 2)
@@ -68,6 +111,8 @@ def topics_of(metadata: bytes) -> tuple[str, ...] | None:
 
 
 def _topics_of(metadata: bytes) -> tuple[str, ...] | None:
+    if len(metadata) > FEW_BYTES and _INT.unpack_from(metadata, 2)[0] > TOPICS_MAX:
+        return None
     try:
         _version(metadata)
         return tuple(cs.ConsumerProtocolSubscription.decode(0, metadata, 2).topics)
@@ -105,6 +150,14 @@ def without_claims(metadata: bytes, of: Mapping[str, Iterable[int]]) -> bytes:
         t.partitions = [p for p in t.partitions if p not in gone.get(t.topic, ())]
     s.owned_partitions = [t for t in s.owned_partitions if t.partitions]
     return metadata[:2] + s.encode(version) + metadata[known:]
+
+
+def is_large(assignment: bytes) -> bool:
+    """Whether it gives more than a shard reads in one go."""
+    try:
+        return len(assignment) > FEW_BYTES and _is_more(assignment, 2)
+    except StructError:
+        return False
 
 
 def assigned(assignment: bytes) -> Owned | None:

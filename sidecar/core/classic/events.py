@@ -51,6 +51,8 @@ class JoinGroup(Event):
     new_id: str
     """A UUID, of which the id of a new member is made: the caller brings the randomness. Empty for a member that has
     its id."""
+    connection: int = 0
+    """A number of the client's connection."""
 
     def refused(self, code: Code, message: str | None) -> Answer:
         return JoinReply(code, message, member_id=self.member_id)

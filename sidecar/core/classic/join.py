@@ -113,11 +113,10 @@ def _new(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, config: Clas
         return
     soft: ClassicSoft = turn.soft_of(group.group_id)
     soft.pending.add(member_id)
-    turn.pending[(group.group_id, member_id)] = None
     turn.timers.set((SESSION, group.group_id, member_id), turn.now.mono_ms + e.session_timeout_ms)
     turn.reply(token, JoinReply(Code.MEMBER_ID_REQUIRED, member_id=member_id))
-    while len(turn.pending) > turn.ports.limits.pending:
-        _take_back(turn, *turn.pending.popitem(last=False)[0])
+    for older in turn.pending.add((group.group_id, member_id), e.connection, turn.ports.limits):
+        _take_back(turn, *older)
 
 
 def _take_back(turn: Turn, group_id: str, member_id: str) -> None:
@@ -140,7 +139,7 @@ def _add(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, member_id: s
         go(turn, group, group.state, why, protocol_type=e.protocol_type)
     turn.write(_record(e, member_id, bool(e.member_id or e.instance_id), group.generation, why))
     soft.pending.discard(member_id)
-    turn.pending.pop((group.group_id, member_id), None)
+    turn.pending.drop((group.group_id, member_id))
     soft.new.add(member_id)
     soft.joins[member_id] = token
     # A new member does not know its id and cannot send heartbeats. A client that gave up comes again as another

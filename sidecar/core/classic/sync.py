@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sidecar.core.classic.embedded import LAST_GENERATION
 from sidecar.core.classic.events import ClassicHeartbeat, SyncGroup, SyncReply
 from sidecar.core.classic.group import ClassicGroup, classic_group
@@ -11,6 +13,7 @@ from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.effects import Grant
 from sidecar.core.errors import Code, CoordinatorError
 from sidecar.core.events import Answer
+from sidecar.core.room import check_assignments
 from sidecar.core.turn import Turn
 
 
@@ -23,6 +26,9 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if group.state is State.PREPARING:
         raise CoordinatorError(Code.REBALANCE_IN_PROGRESS, "Members are joining.")
+    assigns = group.state is State.COMPLETING and group.leader == e.member_id
+    given = {m: a for m, a in e.assignments if m in group.members} if assigns else {}
+    _check_room(turn, group, given)
     has_synced(turn, group, e.member_id)
     if group.state is State.STABLE:
         # The answer to its JoinGroup may have waited long for its records, and the session began when that was asked.
@@ -34,8 +40,16 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     if older is not None:
         turn.reply(older, SyncReply(Code.REBALANCE_IN_PROGRESS))
     soft.syncs[e.member_id] = token
-    if group.leader == e.member_id:
-        stabilize(turn, group, dict(e.assignments))
+    if assigns:
+        stabilize(turn, group, given)
+
+
+def _check_room(turn: Turn, group: ClassicGroup, given: Mapping[str, bytes]) -> None:
+    try:
+        check_assignments(turn.ports.limits, group.held_bytes, group.assignments, given)
+    except CoordinatorError:
+        turn.fx.count("members_refused", "bytes")
+        raise
 
 
 def _other(said: str | None, known: str | None) -> bool:
