@@ -30,6 +30,8 @@ AGAIN_S = 0.5
 QUICK_S = 0.02
 SUSPECT_PINGS = 2
 """So many pings without an answer, and requests for the peer's groups wait."""
+CALM_S = 10.0
+"""A peer whose links break again and again is suspected of being gone once in so long, for `silence_s` at most."""
 LATE = 2.0
 """A round that took so much longer than it should says something of this process, not of the peer."""
 
@@ -183,6 +185,8 @@ class Peers:
         self._suspects: frozenset[int] = frozenset()
         self._answered: dict[int, str] = {}
         """Node id -> member id of the peer that has answered a ping. One that never has is not one that is silent."""
+        self._broke_s: dict[int, float] = {}
+        """Node id -> since when it is suspected, or was, because a link broke."""
 
     def watch(self) -> None:
         """There is a new assignment: watch its members."""
@@ -211,6 +215,18 @@ class Peers:
 
     def _now_suspect(self, node: int, may_be_gone: bool) -> None:
         self._suspect(self._suspects | {node} if may_be_gone else self._suspects - {node})
+
+    def _broke(self, node: int) -> None:
+        """Its link has ended. It may be gone, and requests for its groups wait; or somebody cuts links."""
+        if time.monotonic() - self._broke_s.get(node, -CALM_S) >= CALM_S:
+            self._broke_s[node] = time.monotonic()
+            self._now_suspect(node, True)
+        else:
+            self._give_credit(node)
+
+    def _give_credit(self, node: int) -> None:
+        if time.monotonic() - self._broke_s.get(node, 0.0) > self._settings.silence_s:
+            self._now_suspect(node, False)
 
     async def _watch(self, node: int) -> None:
         """Until this peer is no member any more, whatever member ids it has meanwhile, or is removed."""
@@ -253,7 +269,7 @@ class Peers:
                 return f"no answer to a ping for {self._settings.silence_s:g} s"
         finally:
             transport.abort()
-        self._now_suspect(node, True)
+        self._broke(node)
         return ""
 
     async def _ping_until_silent(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> bool:
@@ -276,3 +292,5 @@ class Peers:
                     self._now_suspect(node, True)
                 if missed >= self._settings.missed_max:
                     return True
+            elif self._answered.get(node) != peer.member_id:
+                self._give_credit(node)

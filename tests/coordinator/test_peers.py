@@ -293,6 +293,48 @@ def test_a_peer_that_answers_again_in_time_stays() -> None:
     run(test)
 
 
+class Cut(Sleeper):
+    """A peer whose links are cut when it has answered so often on each."""
+
+    def __init__(self, answers: int) -> None:
+        super().__init__()
+        self.answers = answers
+        self.cuts = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.left = self.answers
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data if self.left else b"")
+        self.left -= 1
+        if self.left <= 0:
+            self.cuts += 1
+            self.transport.close()
+
+
+@pytest.mark.parametrize("answers", [0, 1, 3])
+def test_links_that_are_cut_again_and_again_hold_requests_back_for_a_moment_only(answers: int) -> None:
+    """Symptom: a peer was suspected for as long as somebody cut its links, and all requests for its groups waited."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Cut(answers)
+        settings = replace(PINGED, heartbeat_ms=500)
+        one = make(1, settings)
+        await until(lambda: one.assigned)
+        make(2, settings, answers=await peer.start())
+        await until(lambda: peer.cuts)
+        began_s, waits_s = time.monotonic(), 0.0
+        while time.monotonic() < began_s + 12:
+            await asyncio.sleep(0.05)
+            waits_s += 0.05 if one.suspects and one.suspects[-1] else 0.0
+        assert peer.cuts > 10
+        assert 0 < waits_s < 1.6, "twice, each for 0.1 s and the pause after which it is linked again"
+        assert one.owners == BOTH
+
+    run(test)
+
+
 def test_a_peer_that_has_never_answered_a_ping_is_left_to_the_brokers() -> None:
     """Something else may listen there, or only look as if it did."""
 
