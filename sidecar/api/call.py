@@ -152,7 +152,7 @@ class Sizes:
     """`answer_bytes`: of an answer that describes groups (room.py); `request_elements`: of all arrays in one request
     together."""
 
-    answer_bytes: int = 16_777_216
+    answer_bytes: int = 8_388_608
     request_elements: int = 25_000
 
 

@@ -11,13 +11,15 @@ v10: topics are named by id instead of by name (KIP-848).
 
 The broker knows no members of a managed group, so a checked request goes on without them. Each group is fetched from
 the leader of its own `__consumer_offsets` partition: a request for several may become one to each of several brokers.
+What a request names twice is asked for once: all clients share the connection to another broker, and an answer is as
+large as what is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Hashable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store, store_at
@@ -27,6 +29,7 @@ from sidecar.wire.generated import offset_fetch as of
 
 ONE_ERROR = 2
 """The first version with an error code for a group; before, each partition has its own."""
+Topic = TypeVar("Topic", of.OffsetFetchRequestTopic, of.OffsetFetchRequestTopics)
 BATCHED = 8
 """The first version that takes several groups."""
 
@@ -52,6 +55,8 @@ def offset_fetch(call: Call) -> Handler:
     if not left:
         return (yield from slices.encoded(failed, call.version))
     if call.version < BATCHED:
+        if req.topics is not None:
+            req.topics = yield from _topics_once(req.topics, lambda t: t.name)
         sent = yield from slices.encoded(req, call.version, slices.small(call))
         body = yield from store(call, left[0], call.version, sent)
         if not _goes_elsewhere(call, call.keeper_of(left[0])):
@@ -137,9 +142,44 @@ def _checks(req: of.OffsetFetchRequest, version: int) -> Generator[Want, Any, li
 def _strip(call: Call, req: of.OffsetFetchRequest, left: list[str]) -> Generator[Want, Any, None]:
     """Only these groups go on, the managed ones without members: the broker knows none of theirs."""
     stays = set(left)
-    req.groups = [g for g in req.groups if g.group_id in stays]
-    for g in (yield from slices.chosen(req.groups, lambda g: call.scope.managed(g.group_id))):
+    ours: dict[str, of.OffsetFetchRequestGroup] = {}
+    kept: list[of.OffsetFetchRequestGroup] = []
+
+    def keep(g: of.OffsetFetchRequestGroup) -> None:
+        if not call.scope.managed(g.group_id):
+            kept.append(g)
+            return
         g.member_id, g.member_epoch = None, -1
+        first = ours.setdefault(g.group_id, g)
+        if first is g:
+            kept.append(g)
+        elif first.topics is None or g.topics is None:
+            first.topics = None
+        else:
+            first.topics += g.topics
+
+    yield from slices.each([g for g in req.groups if g.group_id in stays], keep)
+    for g in ours.values():
+        if g.topics is not None:
+            g.topics = yield from _topics_once(g.topics, lambda t: (t.name, t.topic_id))
+    req.groups = kept
+
+
+def _topics_once(topics: Iterable[Topic], key: Callable[[Topic], Hashable]) -> Generator[Want, Any, list[Topic]]:
+    """The same topics and partitions, each once."""
+    found: dict[Hashable, Topic] = {}
+
+    def add(t: Topic) -> None:
+        first = found.setdefault(key(t), t)
+        if first is not t:
+            first.partition_indexes += t.partition_indexes
+
+    def tidy(t: Topic) -> None:
+        t.partition_indexes = list(dict.fromkeys(t.partition_indexes))
+
+    yield from slices.each(topics, add)
+    yield from slices.each(found.values(), tidy)
+    return list(found.values())
 
 
 def _failed(req: of.OffsetFetchRequest, version: int, errors: dict[str, Code]) -> of.OffsetFetchResponse:

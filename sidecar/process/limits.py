@@ -24,7 +24,7 @@ class LimitsSection(Section):
         description="A broker's answer to the sidecar's own requests; a longer one closes their connection.",
     )
     answer_bytes: int = Field(
-        16_777_216,
+        8_388_608,
         ge=65_536,
         description="An answer that describes groups. Groups for which it has no room get COORDINATOR_LOAD_IN_PROGRESS, so "
         "that clients ask for them again; the first is always described.",

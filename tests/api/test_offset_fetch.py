@@ -14,6 +14,7 @@ from tests.api.play import ADDRESSES, ELSEWHERE, NODE, OTHER, Play
 
 OK = CheckReply()
 Group = of.OffsetFetchRequestGroup
+Topic = of.OffsetFetchRequestTopics
 Told = of.OffsetFetchResponseGroup
 
 
@@ -114,3 +115,22 @@ def test_each_group_is_fetched_where_its_offsets_are() -> None:
     conversation.asks(several(Group(here), Group("theirs"))).broker(told(Told(here), Told("theirs")))
     conversation.stores(OTHER, several(Group(there)), 9).broker(told(Told(there)))
     conversation.answers(told(Told(here), Told("theirs"), Told(there)))
+
+
+def test_what_is_named_twice_is_asked_for_once() -> None:
+    """Symptom: one group named again and again multiplied the answer on a connection that all clients share."""
+    once = several(Group("g"), Group("g2", topics=[Topic("a", partition_indexes=[1, 2])]))
+    both = [Group("g2", topics=[Topic("a", partition_indexes=twice)]) for twice in ([1, 1], [2, 1])]
+    twice = several(Group("g"), both[0], Group("g"), both[1])
+    conversation = Play(Api.OFFSET_FETCH, twice, 9, view=ELSEWHERE).may_describe("g")
+    for group in ("g", "g2", "g", "g2"):
+        conversation.coordinates(FetchCheck(group, None, -1)).coordinator(OK)
+    conversation.stores(OTHER, once, 9).broker(told(Told("g"), Told("g2"))).answers(told(Told("g"), Told("g2")))
+
+
+def test_all_topics_of_a_group_are_more_than_some() -> None:
+    some, everything = Group("g", topics=[Topic("a", partition_indexes=[1])]), Group("g", topics=None)
+    conversation = Play(Api.OFFSET_FETCH, several(some, everything), 9, view=ELSEWHERE).may_describe("g")
+    for _ in range(2):
+        conversation.coordinates(FetchCheck("g", None, -1)).coordinator(OK)
+    conversation.stores(OTHER, several(everything), 9).broker(told(Told("g"))).answers(told(Told("g")))

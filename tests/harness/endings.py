@@ -234,6 +234,10 @@ class Endings:
         said = (event.protocol_type, event.protocol)
         return any(name not in (None, chosen) for name, chosen in zip(said, told, strict=True))
 
+    def assigns_too_much(self, event: Event) -> bool:
+        """Kafka's record of a whole group takes no more."""
+        return isinstance(event, SyncGroup) and sum(len(given) for _, given in event.assignments) >= RECORD_BYTES
+
     def of_an_old_client(self, event: Event) -> bool:
         """Members of the consumer protocol commit in version 9 and newer."""
         return isinstance(event, CommitCheck) and event.version < SINCE_CONSUMERS
@@ -258,6 +262,7 @@ def _name_of(event: Event) -> str:
     return getattr(event, "member_id", None) or f"new {getattr(event, 'new_id', '')}"
 
 
+RECORD_BYTES = 1 << 20
 SINCE_CONSUMERS = 9
 """Version of OffsetCommit."""
 EARNED: dict[Code, Callable[[Endings, Event], bool]] = {
@@ -267,6 +272,7 @@ EARNED: dict[Code, Callable[[Endings, Event], bool]] = {
     Code.GROUP_MAX_SIZE_REACHED: Endings.joins_others,
     Code.INCONSISTENT_GROUP_PROTOCOL: Endings.names_another_protocol,
     Code.UNSUPPORTED_VERSION: Endings.of_an_old_client,
+    Code.UNKNOWN_SERVER_ERROR: Endings.assigns_too_much,
     Code.ILLEGAL_GENERATION: Endings.of_an_old_client,
     Code.UNKNOWN_MEMBER_ID: lambda endings, event: isinstance(event, FetchCheck),
 }
