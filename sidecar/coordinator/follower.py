@@ -26,6 +26,7 @@ from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
 from sidecar.link.messages import View
 from sidecar.link.ports import Logger, Tasks
 from sidecar.state.codec import Encoded
+from sidecar.state.schema import StateError
 from sidecar.wire.primitives import WireError
 
 NewTail = Callable[..., Tail]
@@ -36,6 +37,7 @@ LATE_MS = 200
 """What waits for longer may wait for a leader that stands still: the kernel there takes connections all the same."""
 CHECK_S = 10.0
 """How often the settings of the state topic are read."""
+FOREIGN = "see that broker and bootstrap of each sidecar lead to one cluster; the claim tells node and address"
 CONTROLLER_LAG_S = 0.1
 """The controller's word reaches the broker a little after it has answered."""
 
@@ -73,6 +75,7 @@ class Follower:
         self._settings = settings
         self._offsets = Leaders(OFFSETS, tuple(leaders))
         self._state = Leaders(coordinator.settings.topic)
+        self._log_of_state = state
         self._led_since_s: dict[int, float] = {}
         """Of partitions of `__consumer_offsets` whose leaders have moved."""
         self._control = control
@@ -151,6 +154,20 @@ class Follower:
 
     def claim_read(self, partition: int) -> None:
         self._coordinator.claim_read(partition)
+        if partition not in self._unread:  # what was claimed before may have come with a copy of the topic
+            self._say_foreign(partition)
+
+    def _say_foreign(self, partition: int) -> None:
+        """Sidecars of two clusters share a state topic if one of them has another cluster's `bootstrap`."""
+        claims = self._log_of_state.partitions[partition].claims
+        own = self._control.view.cluster_id
+        try:
+            there = self._log_of_state.codec.claimed_in(next(reversed(claims.values())))
+        except (StateError, StopIteration):
+            return  # damaged, or compacted already: nobody can tell
+        if own and there not in ("", own) and self._roster.due("foreign"):
+            where = {"partition": partition, "own": own, "theirs": there}
+            self._log.error("a sidecar of another cluster has claimed a partition", **where, remedy=FOREIGN)
 
     def tail_read(self, partition: int) -> None:
         if partition in self._unread:

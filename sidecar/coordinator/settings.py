@@ -29,3 +29,5 @@ class CoordinatorSettings:
     load_slice_s: float = 0.005
     anew: Anew = Anew()
     limits: MemberLimits = MemberLimits()
+    cluster_id: str | None = None
+    """Of the broker beside this sidecar, if it tells."""

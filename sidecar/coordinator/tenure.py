@@ -123,7 +123,8 @@ def claim_of(
     stamp = Stamp(owner_epoch, now().wall_ms)
     if why == ASSIGNED:
         why = _since_the_last_claim(codec, there, settings.node_id, assignment)
-    claim = codec.claim(stamp, settings.node_id, f"{host}:{port}", member_id, assignment.generation, why)
+    who = (settings.node_id, f"{host}:{port}", member_id, assignment.generation)
+    claim = codec.claim(stamp, *who, why, settings.cluster_id)
     return [*schemas, *(Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old), claim]
 
 

@@ -101,7 +101,7 @@ class Coordination:
         rules = Rules(OwnRules(named, named.include, named.exclude, named.never), codec, state, app.log)
         written = Written(cluster, s.state.topic, state, max(s.takeover_hold_ms, 1_000) / 1000, tasks)
         configs = Configs(own, codec, state, written, rules, app.log)
-        settings = coordinator_settings(s, control.address, anew)
+        settings = coordinator_settings(s, control.address, anew, control.view.cluster_id)
         self.coordinator = Coordinator(
             settings,
             cluster,

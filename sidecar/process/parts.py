@@ -139,7 +139,7 @@ def began_anew(s: Settings, log: Logger) -> Anew:
     return Anew(s.state.quarantine_ms, now().mono_ms + OTHERS_START_MS + LOOKS * s.metadata_refresh_ms)
 
 
-def coordinator_settings(s: Settings, address: Address, anew: Anew) -> CoordinatorSettings:
+def coordinator_settings(s: Settings, address: Address, anew: Anew, cluster_id: str = "") -> CoordinatorSettings:
     service = ServiceSettings(
         s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms, fence_spread=s.state.fence_spread
     )
@@ -167,4 +167,5 @@ def coordinator_settings(s: Settings, address: Address, anew: Anew) -> Coordinat
             s.limits.group_bytes,
             s.limits.members_bytes,
         ),
+        cluster_id=cluster_id or None,
     )

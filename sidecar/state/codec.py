@@ -22,7 +22,7 @@ from sidecar.state.schema import Schemas, StateError
 OWNER_CLAIM = "owner_claim"
 SCHEMA = "schema"
 CONFIG = "config"
-OWN_KINDS = {OWNER_CLAIM: "owner_claim-v1", CONFIG: "config-v1"}
+OWN_KINDS = {OWNER_CLAIM: "owner_claim-v2", CONFIG: "config-v1"}
 """Records that belong to no group's state, with their newest schemas."""
 RECORD_BYTES = 64
 """More than the fields of a Kafka record take beside its key and its value, or of a header beside name and value."""
@@ -168,7 +168,16 @@ class StateCodec:
             out.revisions[key] = revision
         return out
 
-    def claim(self, stamp: Stamp, node_id: int, address: str, member_id: str, generation: int, why: str) -> Encoded:
+    def claim(
+        self,
+        stamp: Stamp,
+        node_id: int,
+        address: str,
+        member_id: str,
+        generation: int,
+        why: str,
+        cluster_id: str | None = None,
+    ) -> Encoded:
         """Owner claim; one key for each owner epoch, so that compaction keeps the history of owners."""
         body = {
             "node_id": node_id,
@@ -177,6 +186,7 @@ class StateCodec:
             "generation": generation,
             "producer_id": stamp.owner_epoch >> 16,
             "producer_epoch": stamp.owner_epoch & 0xFFFF,
+            "cluster_id": cluster_id,
         }
         key = encode_key(OWNER_CLAIM, "", f"{stamp.owner_epoch:020d}")
         return Encoded(key, self._value(OWNER_CLAIM, stamp, 1, why, body))
@@ -188,6 +198,10 @@ class StateCodec:
             return int(body["node_id"]), str(body["member_id"])
         except (KeyError, ValueError, TypeError) as exc:
             raise StateError(f"value of a claim does not fit: {exc!r}") from exc
+
+    def claimed_in(self, value: bytes) -> str:
+        """Id of the cluster whose broker the owner stands beside; "" if the claim does not tell. Raises StateError."""
+        return str(self.schemas.decode(value).get("cluster_id") or "")
 
     def claimed_when(self, value: bytes) -> tuple[int, int]:
         """Node id and time of a claim, Unix milliseconds. Raises StateError."""

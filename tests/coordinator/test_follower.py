@@ -21,6 +21,8 @@ from sidecar.coordinator.tail import Listener, StateLog
 from sidecar.core import owner as owner_module
 from sidecar.core.errors import Code
 from sidecar.link.messages import SettingsPassed, View
+from sidecar.state.codec import Stamp
+from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
 from tests.coordinator.seated import committed, joined
 from tests.inprocess import clock
@@ -119,6 +121,22 @@ def run(
             house.tasks.failed.result()
 
     clock.run(whole())
+
+
+# ---- claims
+@pytest.mark.parametrize(("theirs", "expected"), [("another", True), ("in-memory", False), (None, False)])
+def test_a_claim_of_another_cluster_is_named(
+    monkeypatch: pytest.MonkeyPatch, theirs: str | None, expected: bool
+) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        claim = b.house.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", theirs)
+        b.house.state.apply(0, 10_000, decode_key(claim.key), claim.value)
+        b.follower.claim_read(0)
+        said = "a sidecar of another cluster has claimed a partition" in b.house.lines.events("error")
+        assert said == expected
+
+    run(test, monkeypatch)
 
 
 # ---- views

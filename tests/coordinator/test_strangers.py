@@ -322,7 +322,8 @@ async def left_alone(make: Make, orderly: bool = True) -> Sidecar:
     await one.records.claim(2)
     await agree(one, two)
     if orderly:
-        await asyncio.sleep(0.01)
+        claimed_ms = wall_ms()
+        await until(lambda: wall_ms() > claimed_ms)
         await two.ownership.stop()
     else:
         one.group.expel(two.ownership.member_id)

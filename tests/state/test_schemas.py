@@ -29,6 +29,7 @@ PUBLISHED = {
     "member-v1.avsc": "ef5c839c1592e574",
     "member-v2.avsc": "728ef049d6f0b127",
     "owner_claim-v1.avsc": "bbd66fdc1ba1ea73",
+    "owner_claim-v2.avsc": "46be12deca2869c3",
     "regex-v1.avsc": "a9e126d9b18f7d7a",
     "static_member-v1.avsc": "d7a209daed3e60c6",
     "target_member-v1.avsc": "1a1c4c1cfec18174",

@@ -74,6 +74,7 @@ PINNED = {
     "f6baf3d2d3889a99": "Group",
     "8089df6d3f754f94": "GroupStateKey",
     "ef5c839c1592e574": "Member",
+    "46be12deca2869c3": "OwnerClaim",
     "bbd66fdc1ba1ea73": "OwnerClaim",
     "a9e126d9b18f7d7a": "Regex",
     "d7a209daed3e60c6": "StaticMember",
