@@ -242,6 +242,8 @@ class Keeper:
         self._tasks: Supervisor | None = None
         self._ended_s: float | None = None
         """When the last coordinator ended; None: this is the first."""
+        self._why = ""
+        """What ended the last coordinator."""
         self._anew: Anew | None = None
         """For the next coordinator, when the last one knew nothing that still counts."""
         app.metrics("state_topic_faults").set_function(self._faults)
@@ -288,7 +290,8 @@ class Keeper:
             if time.monotonic() - began_s > CALM_S:
                 pause_s = AGAIN_S
             self._app.metrics("coordinator_ends", CAUSES[type(why)]).inc()
-            self.half = Starting(f"the coordinator has ended and is started again in {pause_s:g} s: {why}")
+            self._why = str(why)
+            self.half = Starting(f"no coordinator runs; the next one starts in {pause_s:g} s: {why}")
             self._tell_end(why, round(pause_s * 1000))
             self._ended_s = time.monotonic()
             await asyncio.sleep(pause_s)
@@ -322,7 +325,8 @@ class Keeper:
     async def _begin(self, tasks: Supervisor) -> None:
         """Find what must be there, then coordinate. Raises StartError."""
         s, log = self._settings, self._app.log
-        self.half = waiting = Starting()
+        waiting = Starting(f"a coordinator starts; the one before: {self._why}") if self._why else Starting()
+        self.half = waiting
         waits = partial(setattr, waiting, "problem")
         start = self._start_settings(0.0)
         cluster = own_cluster(s, self._brokers.client_id, self._app.reach.own)

@@ -1,0 +1,65 @@
+"""What keeps the coordinator: whatever ends it, ports stay open, and it is said why there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sidecar.coordinator.start import StartError
+from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.security import OPEN
+from sidecar.process import coordination as module
+from sidecar.process.coordination import Keeper
+from sidecar.process.settings import Settings
+from sidecar.process.shared import Shared
+from tests.inprocess import clock
+from tests.inprocess.house import Counted, Lines, until
+
+TWO = "broker b:1 is of cluster one, and bootstrap b:2 of cluster other. Both must lead to one cluster"
+
+
+class Way:
+    """To a coordinator that never comes."""
+
+    def lose(self) -> None:
+        """Nothing was granted."""
+
+
+def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with `broker` and `bootstrap` of two clusters, which no time heals."""
+    asked = asyncio.Event()
+    goes_on = asyncio.Event()
+
+    async def found(*given: Any) -> None:
+        """The broker is there."""
+
+    async def two_clusters(*given: Any) -> None:
+        asked.set()
+        await goes_on.wait()
+        raise StartError(TWO)
+
+    async def test() -> None:
+        needed = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:2", "bootstrap": "b:2", "node_id": 1}
+        lines, metrics = Lines(), Counted()
+        reach = SimpleNamespace(own=OPEN, broker=OPEN)
+        app = SimpleNamespace(log=lines, metrics=metrics, tasks=SimpleNamespace(), reach=reach)
+        keeper = Keeper(Settings.model_validate(needed), cast(Shared, app), Cluster([], "c", {}), cast(Any, Way()))
+        work = asyncio.get_running_loop().create_task(keeper.rounds())
+        await asked.wait()
+        goes_on.set()
+        await until(lambda: metrics.value("coordinator_ends", "start") == 1)
+        assert keeper.half.problems() == [f"no coordinator runs; the next one starts in 1 s: {TWO}"]
+        assert lines.fields("the coordinator has ended and is started again; ports stay open")["problem"] == TWO
+        goes_on.clear()
+        asked.clear()
+        await asked.wait()
+        assert keeper.half.problems() == [f"a coordinator starts; the one before: {TWO}"]
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    monkeypatch.setattr(module, "find_broker", found)
+    monkeypatch.setattr(module, "one_cluster", two_clusters)
+    clock.run(test())
