@@ -60,6 +60,8 @@ T = TypeVar("T")
 NULL_PROTOCOL_SINCE, SEVERAL_SINCE, PROTOCOL_SINCE = 7, 3, 5
 LEAVING = 2_000
 """Members that leave in one step: more than all but the largest groups have."""
+REASON_MAX = 255
+"""Characters. Kafka's own clients send no more; records keep it."""
 REMOVED = "member was removed by an admin"
 """So begins the reason that Kafka's AdminClient gives."""
 """Versions of JoinGroup, LeaveGroup and SyncGroup."""
@@ -104,7 +106,7 @@ def join_group(call: Call) -> Handler:
         protocols,
         session_ms,
         session_ms if call.version == 0 else rebalance_ms,  # version 0 has one timeout for both
-        reason,
+        reason and reason[:REASON_MAX],
         client_id or "",
         "/" + call.client.host,
         call.version,
@@ -244,7 +246,7 @@ def _left(group_id: str, members: list[Leaving]) -> Generator[Want, Any, tuple[C
 def _leaves(call: Call, m: le.MemberIdentity) -> str | None:
     """Why. A member that is removed by somebody else has that one's name in it: whoever names an instance id alone is
     not that member, and Kafka's tools say so of those that they remove by their member ids (KIP-800)."""
-    said = m.reason or ""
+    said = (m.reason or "")[:REASON_MAX]
     if (not m.member_id and m.group_instance_id is not None) or said.startswith(REMOVED):
         return f"{said or 'not provided'} (removed by {who(call)})"
-    return m.reason
+    return m.reason and said

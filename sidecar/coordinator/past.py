@@ -24,6 +24,10 @@ NAMES_MAX = 20
 """Members that are told by name for one step; the others are counted."""
 CHANGES_MAX = 20_000
 """Assignments before and after, of all groups together; of older steps it is not told how many partitions moved."""
+CHANGES_BYTES, VALUE_MAX = 32 << 20, 64 << 10
+"""The same in bytes. Nor is it told of a step with a larger value than that: clients choose what they assign."""
+NAME_MAX = 300
+"""Characters of a member id that are told."""
 TOUCHED_MAX = 50_000
 """Groups."""
 STEPS_MAX = 100_000
@@ -48,7 +52,7 @@ class Crowd:
     def add(self, name: str) -> None:
         self.count += 1
         if len(self.names) < NAMES_MAX:
-            self.names.append(name)
+            self.names.append(name[:NAME_MAX])
 
 
 @dataclass(slots=True)
@@ -83,7 +87,9 @@ class Past:
         self._kept = kept
         self._codec = codec
         self._groups: dict[str, _Group] = {}
-        self._changed: deque[Step] = deque()
+        self._changed: deque[tuple[Step, int]] = deque()
+        """By each change: its step, and the bytes of it."""
+        self._changes_bytes = 0
         self._order: deque[_Group] = deque()
         """Whose steps came, the oldest first."""
         self._touched: set[str] | None = None
@@ -126,7 +132,7 @@ class Past:
                 self._change(step, before, value)
             elif kind == Kind.TARGET_METADATA:
                 step.target = value
-            else:
+            elif len(value) <= VALUE_MAX:
                 step.last = value
 
     def _group(self, group_id: str, kind: str, value: bytes | None) -> None:
@@ -154,12 +160,18 @@ class Past:
     def _change(self, step: Step, before: bytes | None, value: bytes) -> None:
         if step.forgotten:
             return
+        size = len(before or b"") + len(value)
+        if size > VALUE_MAX:
+            step.changes, step.forgotten = None, True
+            return
         if step.changes is None:
             step.changes = []
         step.changes.append((before, value))
-        self._changed.append(step)
-        if len(self._changed) > CHANGES_MAX:
-            oldest = self._changed.popleft()
+        self._changed.append((step, size))
+        self._changes_bytes += size
+        while len(self._changed) > CHANGES_MAX or self._changes_bytes > CHANGES_BYTES:
+            oldest, size = self._changed.popleft()
+            self._changes_bytes -= size
             if oldest.changes:  # what has been counted is told
                 oldest.changes, oldest.forgotten = None, True
 

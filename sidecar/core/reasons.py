@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+from itertools import islice
+
+NAMED, NAME_CHARS = 10, 500
+"""How many members a sentence names, and how much is said of each: records and a group's history keep it."""
 
 
 class Reason(StrEnum):
@@ -33,6 +38,14 @@ def of_removal(why: str) -> Reason:
         if why.startswith(words):
             return reason
     return Reason.MOVED
+
+
+def listed(words: Iterable[str], between: str = ", ") -> str:
+    """The first of them; that there are more is said."""
+    left = iter(words)
+    first = [w if len(w) <= NAME_CHARS else f"{w[:NAME_CHARS]}..." for w in islice(left, NAMED)]
+    more = sum(1 for _ in left)
+    return between.join([*first, f"{more} more"] if more else first)
 
 
 REMOVALS = (

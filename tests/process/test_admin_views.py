@@ -13,6 +13,7 @@ import pytest
 from sidecar.coordinator.picture import picture
 from sidecar.coordinator.views import Lag
 from sidecar.core.classic import records as classic
+from sidecar.core.classic.embedded import assignment
 from sidecar.core.consumer import records as consumer
 from sidecar.core.consumer.records import MemberState
 from sidecar.core.records import Tombstone
@@ -255,6 +256,21 @@ def test_what_is_kept_of_assignments_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert group(s, "g")["rebalances"][0]["moved"] is None, "not known any more, and not zero"
     assert group(s, "h")["rebalances"][0]["moved"] == 8
     assert len(s.past._changed) <= 5
+
+
+def test_what_is_kept_of_assignments_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: an assignment of 1.6 MB in each of some dozen groups, whose members were long gone, stayed."""
+    s = Synthetic()
+    s.classic_group("c")
+    large = assignment(3, [("orders", tuple(range(20_000)))])
+    s.write(classic.AssignmentRecord("c", "c00000", 1, large))
+    assert group(s, "c")["rebalances"][0]["moved"] is None
+    assert not s.past._groups["c"].steps[-1].changes
+    monkeypatch.setattr("sidecar.coordinator.past.CHANGES_BYTES", 1_000)
+    for n in range(20):
+        s.consumer_group(f"g{n}")
+    assert s.past._changes_bytes == sum(size for _, size in s.past._changed) <= 1_000
+    assert group(s, "g0")["rebalances"][0]["moved"] is None and group(s, "g19")["rebalances"][0]["moved"] == 4
 
 
 def test_what_is_kept_of_all_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

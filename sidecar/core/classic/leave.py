@@ -9,7 +9,7 @@ from sidecar.core.classic.rebalance import complete_if_all_joined, forget, prepa
 from sidecar.core.classic.records import State
 from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.errors import Code, CoordinatorError
-from sidecar.core.reasons import Reason
+from sidecar.core.reasons import Reason, listed
 from sidecar.core.turn import Turn
 
 
@@ -24,7 +24,7 @@ def leave(turn: Turn, e: LeaveGroup, token: int) -> None:
     left = tuple(Left(m.member_id, m.instance_id, _leave(turn, group, m)) for m in e.members)
     gone = [m.member_id or m.instance_id or "" for m in left if m.code == Code.NONE]
     if gone:
-        why = f"{', '.join(gone)} left"
+        why = f"{listed(gone)} left"
         if group.state in (State.STABLE, State.COMPLETING):
             prepare(turn, group, why, Reason.LEFT)
         else:

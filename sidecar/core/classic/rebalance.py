@@ -18,7 +18,7 @@ from sidecar.core.classic.group import ClassicGroup, Member, may_follow
 from sidecar.core.classic.records import AssignmentRecord, GroupRecord, Kind, State
 from sidecar.core.classic.soft import ClassicSoft
 from sidecar.core.errors import Code, InvariantError
-from sidecar.core.reasons import Reason
+from sidecar.core.reasons import Reason, listed
 from sidecar.core.records import Tombstone
 from sidecar.core.turn import Turn
 
@@ -290,7 +290,7 @@ def sync_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], generation: 
     late = sorted(soft.unsynced)
     for member_id in late:
         forget(turn, group, member_id, "did not sync in time")
-    prepare(turn, group, f"{', '.join(late)} did not sync in time", Reason.LATE)
+    prepare(turn, group, f"{listed(late)} did not sync in time", Reason.LATE)
 
 
 def await_sync(turn: Turn, group: ClassicGroup) -> None:

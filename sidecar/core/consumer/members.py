@@ -16,7 +16,7 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
 )
 from sidecar.core.consumer.soft import ConsumerSoft
-from sidecar.core.reasons import Reason, of_removal
+from sidecar.core.reasons import Reason, listed, of_removal
 from sidecar.core.records import Tombstone
 from sidecar.core.turn import Turn
 
@@ -97,7 +97,7 @@ def remove_members(turn: Turn, group: ConsumerGroup, gone: Sequence[tuple[Member
         drop_regex(turn, group, member.topic_regex, why)
         turn.fx.log("member removed", group_id=group.group_id, member_id=member.member_id, why=why)
     reason = of_removal(gone[0][1])
-    bump_epoch(turn, group, ", ".join(f"{m.client_id or m.member_id}: {why}" for m, why in gone), reason)
+    bump_epoch(turn, group, listed(f"{m.client_id or m.member_id}: {why}" for m, why in gone), reason)
     if not group.members:
         soft.unsettled_since_ms = None
     # The next heartbeat of any member computes the target, as in Kafka; the timer does if none comes.

@@ -17,6 +17,7 @@ from sidecar.core.errors import Code
 from sidecar.core.mixed.checks import downgrades
 from sidecar.core.mixed.downgrade import downgrade
 from sidecar.core.mixed.timers import joined, synced
+from sidecar.core.reasons import listed
 from sidecar.core.turn import Turn
 
 
@@ -50,7 +51,7 @@ def remove(turn: Turn, group: ConsumerGroup, gone: list[tuple[Member, str]]) -> 
         joined(turn, group.group_id, member.member_id)
         synced(turn, group.group_id, member.member_id)
     if downgrades(turn, group, members):
-        downgrade(turn, group, members, True, "; ".join(f"{m.member_id} {why}" for m, why in gone))
+        downgrade(turn, group, members, True, listed((f"{m.member_id} {why}" for m, why in gone), "; "))
     else:
         remove_members(turn, group, gone)
 
