@@ -139,6 +139,25 @@ def test_a_claim_of_another_cluster_is_named(
     run(test, monkeypatch)
 
 
+# ---- mistakes
+def test_partitions_that_are_added_to_the_state_topic_change_nothing_while_a_sidecar_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that starts afterwards says both numbers (test_start.py)."""
+
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1] and b.problems == [])
+        b.brokers.topics[STATE].leaders.append(1)
+        looked = b.brokers.count(Api.METADATA)
+        await until(lambda: b.brokers.count(Api.METADATA) > looked + 5)
+        assert b.house.service.serving() == [0, 1] and b.problems == []
+        b.brokers.topics[STATE].leaders[:2] = [2, 1]
+        reply = await (await b.house.client()).ask(join("g", "m1"), 1)
+        assert reply.error_code == Code.NONE, "and leaders of its partitions are followed"
+
+    run(test, monkeypatch)
+
+
 # ---- views
 def test_the_view_names_owners_leaders_brokers_and_authorizer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:

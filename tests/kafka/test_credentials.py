@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime
 import ssl
 import time
 from pathlib import Path
 
 import pytest
 
+from sidecar.drill import secured as secured_module
+from sidecar.drill.secured import secured
 from sidecar.kafka.credentials import PAUSE_S, UNSURE_MAX, Credentials
-from sidecar.kafka.denials import Denials
+from sidecar.kafka.denials import AUTHENTICATION, Denials
 from sidecar.kafka.net import BrokerConnection, NotAuthenticated, _plain
 from sidecar.kafka.properties import read
 from tests.inprocess import clock
@@ -103,3 +107,26 @@ def test_a_certificate_that_is_refused_names_what_to_look_at(verify_code: int, l
     exc = ssl.SSLCertVerificationError(1, "no")
     exc.verify_code, exc.verify_message = verify_code, "no"
     assert look_at in _plain(exc)
+
+
+def test_an_expired_certificate_of_a_broker_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secured_module, "LIFE", datetime.timedelta(minutes=-30))
+    properties = secured(tmp_path).client
+    trust = properties["ssl.truststore.location"]
+    path = tmp_path / "client.properties"
+    path.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={trust}\n")
+    broker = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    broker.load_cert_chain(tmp_path / "key-and-certificate.pem")
+
+    async def test() -> None:
+        denials = Denials(Lines())
+        credentials = Credentials("command_config", path, read(path), denials, Lines())
+        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=broker)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(NotAuthenticated, match="certificate has expired"):
+            await BrokerConnection.open("127.0.0.1", port, "c", security=credentials)
+        server.close()
+        (denial,) = denials.lasting()
+        assert denial.kind == AUTHENTICATION and "clocks of both" in denial.problem
+
+    asyncio.run(test())
