@@ -316,8 +316,9 @@ def views(lake: LakePath = "out/audit/lake") -> None:
     """Print SQL that makes views of all tables: `sidecar audit views > views.sql`, then `duckdb -init views.sql`."""
     from sidecar.audit import query
 
-    for line in query.views(_filled(lake)):
-        echo(line)
+    for view in query.views(_filled(lake)):
+        for line in view.splitlines():
+            echo(line)
 
 
 # ---- the lake -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import re
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
+from sidecar.core.errors import Code
 from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
@@ -77,6 +79,15 @@ def agreed(s: Step, ours: object, theirs: object) -> bool:
         and all(ours[h] == theirs[h] for h in head)
         and {m: v[:8] for m, v in ours[6].items()} == {m: v[:8] for m, v in theirs[6].items()}
     )
+
+
+def comes_once_more(ours: object, theirs: object) -> bool:
+    """docs/differences.md: a static member that joins once more is let in, and at Kafka is not. The script ends."""
+    if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
+        return False
+    if (ours[0], theirs[0]) != (0, Code.UNRELEASED_INSTANCE_ID):
+        return False
+    return re.search(r"Static member (\S+) .* owned by \1 member", str(theirs[1])) is not None
 
 
 class Difference(AssertionError):
@@ -141,6 +152,8 @@ async def play(
             print(f"{n:3} {s}\n      sidecar {a}" + (f"\n      Kafka   {b}" if a != b else ""), flush=True)
         if "regex" in s.options:
             matched_s = min(matched_s, time.monotonic())
+        if comes_once_more(a, b):
+            return n
         if a != b and not agreed(s, a, b):
             if admin is not None and time.monotonic() - matched_s > MATCHED_ANEW_S:
                 return n  # each coordinator has matched the pattern anew, at a time of its own

@@ -214,7 +214,7 @@ class Side:
                 self.owned[member] = {t.topic_id: list(t.partitions) for t in res.assignment.topic_partitions}
         if res.error_code == 0 and req.member_epoch == 0:
             self.static[member] = req.instance_id
-        elif res.error_code != 0 or req.member_epoch < 0:
+        elif res.error_code in (UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND) or req.member_epoch < 0:
             self.static.pop(member, None)
         if res.error_code == GROUP_ID_NOT_FOUND and req.member_epoch != 0:
             # docs/differences.md: that ends clients, so no member hears it here.

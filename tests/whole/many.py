@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ def quiet() -> None:
 
 
 def _begin() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the pool ends with it; a test before may have left a handler here
     quiet()
     gc.disable()
 
