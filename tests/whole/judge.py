@@ -189,16 +189,18 @@ class Judge:
         waited = self.universe.now_ms - asked_ms
         if waited > WAITS_MS + client.habits.rebalance_ms:
             self._wrong(f"{client.name} waited {waited:.0f} ms for {what}")
-        self._does_not_end(client, what, code)
+        self._does_not_end(client, what, code, asked_ms)
         is_loading = what == "Heartbeat" and waited >= LOADING_MS
         if code == Code.NONE and not is_loading and client.habits.group_id not in self.fold.foreign:
             self._all_is_well(client, host, what, asked_ms)
 
-    def _does_not_end(self, client: Client, what: str, code: int) -> None:
+    def _does_not_end(self, client: Client, what: str, code: int, asked_ms: float) -> None:
         """These clients do nothing wrong: only one in whose place another has come hears what ends it."""
         kind = "consumer" if isinstance(client, ConsumerMember) else "classic"
         api = f"{what} of the {kind} protocol" if what == "OffsetCommit" else what
         h = client.habits
+        if h.group_id in self.moving.homes and self.moving.answers(h.group_id, client.member_id, asked_ms):
+            return  # a broker's word, or may be: it knows no first answer that was lost
         fenced = code in OF_INSTANCES and any(
             c is not client and (c.habits.group_id, c.habits.instance_id) == (h.group_id, h.instance_id)
             for c in self.clients
