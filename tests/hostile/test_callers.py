@@ -12,13 +12,12 @@ import pytest
 from tests.hostile.attacks import CALLERS
 from tests.hostile.effect import Place, place
 
-pytestmark = pytest.mark.tier("all")
 SECONDS = 3.0
 OPEN = ("", "bob")
-"""Whose attacks need no right: where the broker is open, they are anybody's."""
+"""Whose attacks need no right: where the broker is open, they are anybody's. Those are played each night."""
 EACH = [
-    pytest.param(world, user, name, id=f"{world}-{user or 'nobody'}-{name}")
-    for world, users in (("secured", tuple(CALLERS)), ("open", OPEN))
+    pytest.param(world, user, name, id=f"{world}-{user or 'nobody'}-{name}", marks=pytest.mark.tier(tier))
+    for world, tier, users in (("secured", "all", tuple(CALLERS)), ("open", "nightly", OPEN))
     for user in users
     for name in CALLERS[user]
 ]
