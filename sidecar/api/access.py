@@ -260,5 +260,5 @@ def _keep(call: Call, kept: Kept, said: Mapping[str, int], until_ms: int = 0) ->
 
 
 def _rests(call: Call, until_ms: int) -> None:
-    """What is answered counts no longer than each of the rights behind it."""
+    """An answer counts no longer than each of the rights behind it."""
     call.rights_until_ms = until_ms if call.rights_until_ms is None else min(until_ms, call.rights_until_ms)

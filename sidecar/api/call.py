@@ -128,7 +128,7 @@ class Client:
     """It sends nothing more, as a client that has gone, or that asks again over another connection."""
 
     def share(self, shared: Shared) -> None:
-        """What is kept of it counts with what is kept of other connections."""
+        """Count the rights that are kept of this connection with those of the others."""
         self.readable.shared = self.describable.shared = self.topics.shared = shared
 
     def forget(self) -> None:
@@ -158,8 +158,8 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class OwnNames:
-    """What belongs to the sidecars alone: their group, and the transactional ids of the partitions of `topic`. A client
-    has no rights to these, whatever the broker's authorizer says. Empty: nothing is kept from this client.
+    """Names that belong to the sidecars alone: their group, and the transactional ids of the partitions of `topic`. A
+    client has no rights to these, whatever the broker's authorizer says. Empty: nothing is kept from this client.
     `brokers_come`: the listener serves brokers as well, which verify transactions for each other."""
 
     group: str = ""

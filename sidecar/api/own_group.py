@@ -3,11 +3,12 @@ rest of the request goes its way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import wraps
 from typing import Any
 
-from sidecar.api.call import Call, Forward, Handler, upstream
+from sidecar.api import slices
+from sidecar.api.call import Call, Forward, Handler, Want, upstream
 from sidecar.core import config as cf
 from sidecar.core.errors import Code
 from sidecar.wire.apis import SERVED
@@ -26,31 +27,35 @@ def keeps_own_group(
             own = call.scope.own
             if not own.group or own.group.encode() not in call.frame:
                 return (yield from handler(call))
-            req = request.decode(call.version, call.frame, call.pos)
-            mine = [r for r in req.resources if r.resource_type == cf.GROUP and own.is_group(r.resource_name)]
+
+
+            def is_own(r: Any) -> bool:
+                return r.resource_type == cf.GROUP and own.is_group(r.resource_name)
+
+            req = yield from slices.request(call, request)
+            mine = yield from slices.chosen(req.resources, is_own)
             if not mine:
                 return (yield from handler(call))
             res = response()
-            if left := [r for r in req.resources if r not in mine]:
+            if left := (yield from slices.chosen(req.resources, lambda r: not is_own(r))):
                 req.resources = left
-                _rewrite(call, req)
+                yield from _rewrite(call, req)
                 body = yield from handler(call)
                 if isinstance(body, Forward):
                     body = yield from upstream(call)
-                res = response.decode(call.version, body)
+                res = yield from slices.response(response, call.version, body)
             told: list[Any] = getattr(res, results)
             told += [refused(Code.GROUP_AUTHORIZATION_FAILED, None, cf.GROUP, own.group) for _ in mine]
-            answer: bytes = res.encode(call.version)
-            return answer
+            return (yield from slices.encoded(res, call.version))
 
         return guarded
 
     return around
 
 
-def _rewrite(call: Call, req: Any) -> None:
+def _rewrite(call: Call, req: Any) -> Generator[Want, Any, None]:
     """The client's request is another one from now on."""
     flexible = call.version >= SERVED[call.api_key].flexible_from
-    body = req.encode(call.version)
+    body = yield from slices.encoded(req, call.version)
     call.frame = request_frame(call.api_key, call.version, call.correlation_id, call.client_id, flexible, body)
     call.pos = header_end(call.frame, PREFIX.size, flexible)[1]

@@ -67,7 +67,7 @@ def _check(call: Call, count: int, most: int) -> None:
 
 
 def response(message: type[Readable[T]], version: int, frame: bytes, pos: int = 0) -> Generator[Want, Any, T]:
-    """What a broker has answered."""
+    """The broker's answer, decoded."""
     if len(frame) - pos <= SMALL_BYTES:
         return message.decode(version, frame, pos)
     return (yield from _paused(message.decode_in_slices(version, frame, pos)))
@@ -130,7 +130,7 @@ def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
 
 
 def made(items: Iterable[T], make: Callable[[T], Made]) -> Generator[Want, Any, list[Made]]:
-    """What `make` makes of each item."""
+    """The results of `make` for each item."""
     found: list[Made] = []
     for i, part in enumerate(_parts(items)):
         if i:
@@ -149,7 +149,7 @@ def each(items: Iterable[T], act: Callable[[T], object]) -> Generator[Want, Any,
 
 
 def chosen(items: Iterable[T], test: Callable[[T], Any]) -> Generator[Want, Any, list[T]]:
-    """Those of the items that pass the test."""
+    """The items that pass the test."""
     found: list[T] = []
     for i, part in enumerate(_parts(items)):
         if i:

@@ -16,9 +16,9 @@ A request that names none of them is not even decoded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
+from sidecar.api import slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, upstream
 from sidecar.core.errors import Code
 from sidecar.wire.generated import add_offsets_to_txn as ao
@@ -33,7 +33,7 @@ OF_BROKERS_SINCE = 4
 """Version of AddPartitionsToTxn, for which a broker wants CLUSTER_ACTION."""
 NO_PRODUCER = -1
 NOTHING: tuple[Want, ...] = ()
-"""What a handler asks that asks nobody."""
+"""Steps of a handler that asks nobody."""
 
 
 def _names_none(call: Call) -> bool:
@@ -59,19 +59,21 @@ def add_partitions_to_txn(call: Call) -> Handler:
     if _names_none(call):
         return FORWARD
     own = call.scope.own
-    req = ap.AddPartitionsToTxnRequest.decode(call.version, call.frame, call.pos)
+    req = yield from slices.request(call, ap.AddPartitionsToTxnRequest)
     if call.version >= OF_BROKERS_SINCE:
         if own.brokers_come or not any(own.is_transactional(t.transactional_id) for t in req.transactions):
             return FORWARD
         return ap.AddPartitionsToTxnResponse(error_code=Code.CLUSTER_AUTHORIZATION_FAILED).encode(call.version)
     if not own.is_transactional(req.v3_and_below_transactional_id):
         return FORWARD
-    topics = [ap.AddPartitionsToTxnTopicResult(t.name, _each(t.partitions)) for t in req.v3_and_below_topics]
-    return ap.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics).encode(call.version)
+    topics = yield from slices.made(req.v3_and_below_topics, _refused)
+    res = ap.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+    return (yield from slices.encoded(res, call.version))
 
 
-def _each(partitions: Iterable[int]) -> list[ap.AddPartitionsToTxnPartitionResult]:
-    return [ap.AddPartitionsToTxnPartitionResult(p, REFUSED) for p in partitions]
+def _refused(t: ap.AddPartitionsToTxnTopic) -> ap.AddPartitionsToTxnTopicResult:
+    partitions = [ap.AddPartitionsToTxnPartitionResult(p, REFUSED) for p in t.partitions]
+    return ap.AddPartitionsToTxnTopicResult(t.name, partitions)
 
 
 def add_offsets_to_txn(call: Call) -> Handler:
@@ -100,16 +102,17 @@ def end_txn(call: Call) -> Handler:
 def describe_transactions(call: Call) -> Handler:
     if _names_none(call):
         return FORWARD
-    req = dt.DescribeTransactionsRequest.decode(call.version, call.frame, call.pos)
-    own = {t for t in req.transactional_ids if call.scope.own.is_transactional(t)}
+    req = yield from slices.request(call, dt.DescribeTransactionsRequest)
+    own = set((yield from slices.chosen(req.transactional_ids, call.scope.own.is_transactional)))
     if not own:
         return FORWARD
     res = dt.DescribeTransactionsResponse()
-    if others := [t for t in req.transactional_ids if t not in own]:
-        body = yield from upstream(call, replace(req, transactional_ids=others).encode(call.version))
-        res = dt.DescribeTransactionsResponse.decode(call.version, body)
+    if others := (yield from slices.chosen(req.transactional_ids, lambda t: t not in own)):
+        asked = yield from slices.encoded(replace(req, transactional_ids=others), call.version)
+        body = yield from upstream(call, asked)
+        res = yield from slices.response(dt.DescribeTransactionsResponse, call.version, body)
     res.transaction_states += [dt.TransactionState(error_code=REFUSED, transactional_id=t) for t in sorted(own)]
-    return res.encode(call.version)
+    return (yield from slices.encoded(res, call.version))
 
 
 def list_transactions(call: Call) -> Handler:
@@ -120,6 +123,7 @@ def list_transactions(call: Call) -> Handler:
     body = yield from upstream(call)
     if own.topic.encode() not in body:
         return body
-    res = lt.ListTransactionsResponse.decode(call.version, body)
-    res.transaction_states = [t for t in res.transaction_states if not own.is_transactional(t.transactional_id)]
-    return res.encode(call.version)
+    res = yield from slices.response(lt.ListTransactionsResponse, call.version, body)
+    states = res.transaction_states
+    res.transaction_states = yield from slices.chosen(states, lambda t: not own.is_transactional(t.transactional_id))
+    return (yield from slices.encoded(res, call.version))

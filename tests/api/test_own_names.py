@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.api.call import Ask, Call, Client, Coordinate, Forward, OwnNames, Scope, Store, Want
+from sidecar.api import slices
+from sidecar.api.call import Ask, Call, Client, Coordinate, Forward, OwnNames, Pause, Scope, Sizes, Store, Want
 from sidecar.api.handlers import HANDLERS, READ_THEIR_HEADER
 from sidecar.core import config as cf
 from sidecar.core.errors import Code
@@ -25,6 +26,7 @@ from sidecar.link.messages import View
 from sidecar.wire.apis import SERVED, Api, message_name
 from sidecar.wire.frames import PREFIX, header_end, request_frame, response_frame
 from sidecar.wire.generated import describe_configs as dc
+from sidecar.wire.generated import describe_transactions as dt
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import list_config_resources as lr
 from sidecar.wire.generated import list_groups as lg
@@ -246,6 +248,27 @@ def test_what_is_asked_beside_it_is_answered() -> None:
         handler.send(response_frame(7, True, told.encode(4)))
     res = dc.DescribeConfigsResponse.decode(4, end.value.value)
     assert [(r.resource_name, r.error_code) for r in res.results] == [("theirs", 0), (GROUP, OF_GROUP)]
+
+
+MANY = 20_000
+LARGE = {
+    Api.DESCRIBE_CONFIGS: dc.DescribeConfigsRequest([dc.DescribeConfigsResource(cf.GROUP, GROUP, [])] * MANY),
+    Api.DESCRIBE_TRANSACTIONS: dt.DescribeTransactionsRequest([f"{TOPIC}-0"] * MANY),
+}
+
+
+@pytest.mark.parametrize("api", LARGE, ids=called)
+def test_what_names_them_is_read_and_answered_in_slices_too(api: Api) -> None:
+    call = call_of(api, LARGE[api], SERVED[api].high, True)
+    assert sum(isinstance(want, Pause) for want in HANDLERS[api](call)) > MANY / slices.SLICE
+
+
+@pytest.mark.parametrize("api", LARGE, ids=called)
+def test_what_names_them_has_the_limit_of_elements(api: Api) -> None:
+    call = call_of(api, LARGE[api], SERVED[api].high, True)
+    call.scope.sizes = Sizes(request_elements=MANY // 2)
+    with pytest.raises(slices.TooManyElements):
+        list(HANDLERS[api](call))
 
 
 @pytest.mark.parametrize(("api", "managing"), list(itertools.product(sorted(LISTS), (True, False))), ids=called)

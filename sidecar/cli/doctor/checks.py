@@ -415,7 +415,7 @@ def examine(f: Facts) -> list[Check]:
 
 
 def causes_first(found: Sequence[Check]) -> list[Check]:
-    """What failed first, and of that the causes before what may follow from them."""
+    """Failed checks come first, and of these the causes before what may follow from them."""
     failed = [c for c in found if c.status is Status.FAIL]
     causes = [c for c in failed if c.name not in FOLLOWING]
     why = f"This may follow from: {', '.join(c.name for c in causes)}. See to that first. "
