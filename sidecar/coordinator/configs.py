@@ -261,13 +261,6 @@ class Configs:
         """Settings of brokers are in partition 0."""
         return partition_for(group_id, len(self._state.partitions)) if group_id else 0
 
-    def _revision(self, group_id: str, name: str) -> int:
-        raw = self._state.partitions[self._partition_of(group_id)].configs.get(group_id, {}).get(name)
-        try:
-            return 0 if raw is None else self._codec.config_value(raw)[1]
-        except StateError:
-            return 0  # a value that cannot be read can be written anew
-
     def _stored(self, group_id: str) -> dict[str, str]:
         found = {}
         for name, raw in self._state.partitions[self._partition_of(group_id)].configs.get(group_id, {}).items():
@@ -363,9 +356,9 @@ class Configs:
 
     async def put(self, group_id: str, values: Mapping[str, str | None], why: str, append: Append) -> None:
         """Store these; None removes one. Raises WriteLost."""
-        records = []
+        records, there = [], self._state.partitions[self._partition_of(group_id)].configs.get(group_id, {})
         for sub_id, value in values.items():
-            revision = self._revision(group_id, sub_id) + 1
+            revision = self._codec.next_revision(there.get(sub_id))
             records.append(self._codec.config(group_id, sub_id, value, now().wall_ms, revision, why))
         await append(self._partition_of(group_id), records)
 

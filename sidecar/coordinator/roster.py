@@ -111,7 +111,7 @@ class Roster:
         for _ in range(ENROL_TRIES):
             p = (said.node_id + self._first) % len(self._state.partitions)
             try:
-                await self._append(p, [self._record(_name(said.node_id, member_id), said)])
+                await self._append(p, [self._record(p, _name(said.node_id, member_id), said)])
                 await self._remove({_name(said.node_id, m) for m in gone})
                 return
             except WriteLost as exc:
@@ -126,19 +126,22 @@ class Roster:
         """Raises WriteLost."""
         for p, part in enumerate(self._state.partitions):
             if there := sorted(names & part.configs.get("", {}).keys()):
-                await self._append(p, [self._state.codec.config("", n, None, wall_ms(), 1, "joined") for n in there])
+                await self._append(p, [self._record(p, name, None) for name in there])
 
     async def left(self, member_id: str, said: Said) -> None:
         name = _name(said.node_id, member_id)
         for p, part in enumerate(self._state.partitions):
             if name in part.configs.get("", {}):
                 try:
-                    await self._append(p, [self._record(name, replace(said, left_ms=wall_ms()), "left")])
+                    await self._append(p, [self._record(p, name, replace(said, left_ms=wall_ms()), "left")])
                 except WriteLost as exc:
                     self._log.warning("the others cannot be told that this sidecar has left", problem=str(exc))
 
-    def _record(self, name: str, said: Said, why: str = "joined") -> Encoded:
-        return self._state.codec.config("", name, json.dumps(said.told(), separators=(",", ":")), wall_ms(), 1, why)
+    def _record(self, partition: int, name: str, said: Said | None, why: str = "joined") -> Encoded:
+        """The next record of this name; None removes it."""
+        codec, there = self._state.codec, self._state.partitions[partition].configs.get("", {}).get(name)
+        value = None if said is None else json.dumps(said.told(), separators=(",", ":"))
+        return codec.config("", name, value, wall_ms(), codec.next_revision(there), why)
 
     def enrolled(self, member_id: str) -> bool:
         said = self._records().get(member_id)

@@ -226,6 +226,14 @@ class StateCodec:
         except (KeyError, ValueError, TypeError) as exc:
             raise StateError(f"value of a setting does not fit: {exc!r}") from exc
 
+    def next_revision(self, value: bytes | None) -> int:
+        """That of a setting which follows this one; None: there is none. One that cannot be read can be written anew.
+        The audit finds by revisions whether a record is missing."""
+        try:
+            return 1 if value is None else self.config_value(value)[1] + 1
+        except StateError:
+            return 1
+
     def schema_records(self) -> list[Encoded]:
         return [Encoded(encode_key(SCHEMA, "", fp), text.encode()) for fp, text in sorted(self.schemas.texts.items())]
 

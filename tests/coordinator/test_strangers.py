@@ -384,3 +384,17 @@ def test_records_of_former_members_go_wherever_they_stand() -> None:
         assert set(one.records.stand()) == {"member-2"}, "the former one stands in another partition"
 
     run(test)
+
+
+def test_a_record_has_the_revision_after_the_one_before() -> None:
+    """Symptom: the audit missed a record, where there was none, after a sidecar had left and come again."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        await one.ownership.stop()
+        again = make(1)
+        await until(lambda: again.assigned)
+        assert one.records.revisions("member-1") == [1, 2, 3], "it has come, left, and is removed"
+
+    run(test)

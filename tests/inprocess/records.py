@@ -54,6 +54,14 @@ class Records:
         stamp = Stamp(epoch, wall_ms() - ago_ms)
         await self.append(partition, [self.codec.claim(stamp, node_id, "h:1", "m", 1, "assigned")])
 
+    def revisions(self, member_id: str) -> list[int]:
+        """Those of the records that were written of it, one after the other."""
+        written = (r for records in self.written for r in records if f"/{member_id}/" in decode_key(r.key).sub_id)
+        return [
+            int(dict(r.headers)["revision"]) if r.value is None else self.codec.config_value(r.value)[1]
+            for r in written
+        ]
+
     def stand(self) -> Mapping[str, Any]:
         """Member id -> what is written of it, as the log says now."""
         found: dict[str, Any] = {}
