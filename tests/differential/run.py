@@ -34,6 +34,8 @@ CLASSIC_AT_ONCE = 24
 AGAIN = "python -m tests.differential.run"
 MATCHED_ANEW_S = 9.0
 """Less than the 10 s after which a coordinator matches patterns against new topics again."""
+MATCHED_S = 5.0
+"""Limit of the wait for both coordinators to match a new pattern."""
 KNOWN_S = 60.0
 """Limit of the wait for both coordinators to know what topics there are."""
 ENV = {
@@ -106,6 +108,15 @@ async def known(sides: list[Side], conn: BrokerConnection, counts: dict[str, int
             await asyncio.sleep(0.05)
 
 
+async def matched(sides: list[Side]) -> None:
+    """Waits until both coordinators have matched a group's patterns, which they do in the background: that is a new
+    group epoch. Where the epochs stay apart, the steps that follow tell the difference."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MATCHED_S):
+            while len(set(await asyncio.gather(*(side.group_epoch() for side in sides)))) > 1:
+                await asyncio.sleep(0.05)
+
+
 def change_topic(admin: AdminClient, name: str, how: str, counts: dict[str, int]) -> None:
     """A topic that is not there is made, whatever is asked."""
     if how == "delete" and name in counts:
@@ -148,6 +159,8 @@ async def play(
             await known(sides, theirs, counts, own)
             continue
         a, b = await asyncio.gather(*(side.run(s) for side in sides))
+        if s.verb == "wait":
+            await matched(sides)
         if tell:
             print(f"{n:3} {s}\n      sidecar {a}" + (f"\n      Kafka   {b}" if a != b else ""), flush=True)
         if "regex" in s.options:

@@ -353,9 +353,16 @@ class Side:
         return (res.error_code, [(p.partition_index, p.error_code) for t in res.topics for p in t.partitions])
 
     # ---- looking --------------------------------------------------------------------------------------------
-    async def do_describe(self, member: str) -> object:
+    async def described(self) -> cd.DescribedGroup:
         req = cd.ConsumerGroupDescribeRequest(group_ids=[self.group])
-        (g,) = (await self.conn.request(cd, "ConsumerGroupDescribe", req)).groups
+        res: cd.ConsumerGroupDescribeResponse = await self.conn.request(cd, "ConsumerGroupDescribe", req)
+        return res.groups[0]
+
+    async def group_epoch(self) -> int:
+        return (await self.described()).group_epoch
+
+    async def do_describe(self, member: str) -> object:
+        g = await self.described()
         members = {
             m.member_id: (
                 m.instance_id,
