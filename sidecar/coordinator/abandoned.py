@@ -18,11 +18,10 @@ from sidecar.core.events import Answer, DeleteGroup, Event
 from sidecar.core.service import Service
 from sidecar.kafka import native
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
 from sidecar.link.ports import Figures, Logger
 from sidecar.wire.primitives import WireError
 
-LANE = -6
-"""The connection to each broker over which it is asked for offsets."""
 AT_ONCE = 100
 """Groups in one question."""
 ANSWER_S = 30.0
@@ -86,7 +85,7 @@ class Abandoned:
         free = [g for g in groups if self._ports.seat_given_up(g)]
         if not free:
             return
-        conn = await self._cluster.lane(node_id, LANE)
+        conn = await self._cluster.lane(node_id, Lane.LEFT_OVER)
         for group_id in await native.without_offsets(conn, free, ANSWER_S):
             # A group that has a member again, or has moved to another owner, is refused.
             if (await self._ports.ask(DeleteGroup(group_id, WHY))).code == Code.NONE:

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from sidecar.core.owner import Phase
 from sidecar.core.service import Service
 from sidecar.kafka.cluster import Cluster, ClusterView, ConnectionLost
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.offsets import EARLIEST, LATEST, Offsets, Place, committed, listed
 from sidecar.link.ports import Figures, Logger
 from sidecar.wire.primitives import WireError
 
-LANE = -8
 """The connection to each broker over which it is asked: commits do not wait behind it."""
 GROUPS_AT_ONCE, PLACES_AT_ONCE = 100, 1_000
 """Groups, and partitions, in one question."""
@@ -187,7 +187,7 @@ class Exporter:
 
     async def _ask_committed(self, found: Found, node_id: int, groups: Sequence[str]) -> None:
         try:
-            conn = await self._cluster.lane(node_id, LANE)
+            conn = await self._cluster.lane(node_id, Lane.EXPORTER)
             found.committed.update(await committed(conn, groups, ANSWER_S))
         except (ConnectionLost, TimeoutError, WireError) as exc:
             self._trouble("committed offsets", node_id, exc)
@@ -212,7 +212,7 @@ class Exporter:
                 for topic, partition in asked[start : start + PLACES_AT_ONCE]:
                     by_topic.setdefault(topic, []).append(partition)
                 try:
-                    conn = await self._cluster.lane(node_id, LANE)
+                    conn = await self._cluster.lane(node_id, Lane.EXPORTER)
                     into.update(await listed(conn, by_topic, timestamp, ANSWER_S))
                 except (ConnectionLost, TimeoutError, WireError) as exc:
                     self._trouble("ends of partitions", node_id, exc)

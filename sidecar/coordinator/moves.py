@@ -36,12 +36,12 @@ from sidecar.core.owner import Phase
 from sidecar.core.service import Service
 from sidecar.kafka import native
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.native import Native
 from sidecar.link.messages import Reply, ToFront
 from sidecar.link.ports import Figures, Logger, Tasks
 from sidecar.wire.primitives import WireError
 
-LANE = -5
 """The connection to each broker over which groups are described."""
 ANSWER_S = 5.0
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0
@@ -380,7 +380,7 @@ class Moves:
         node_id = self._ports.leader_of(self._service.partition_of(group_id))
         if node_id < 0:
             raise ConnectionLost("no leader of the offsets is known")
-        return await native.describe(await self._cluster.lane(node_id, LANE), group_id, ANSWER_S)
+        return await native.describe(await self._cluster.lane(node_id, Lane.MOVES), group_id, ANSWER_S)
 
     async def _decide(self, group_id: str, found: Native) -> None:
         if not self._mine(group_id) or not self.rules.wanted(group_id):
@@ -424,7 +424,7 @@ class Moves:
         members = [m for m in found.members if m.member_id in here]
         if members:
             node_id = self._ports.leader_of(self._service.partition_of(group_id))
-            conn = await self._cluster.lane(node_id, LANE)
+            conn = await self._cluster.lane(node_id, Lane.MOVES)
             await native.send_away(conn, group_id, members, "the group is taken over by the sidecars", ANSWER_S)
 
     def strangers(self, group_id: str) -> None:

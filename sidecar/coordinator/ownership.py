@@ -29,6 +29,7 @@ from sidecar.core.errors import Code, name_of
 from sidecar.core.placement import place
 from sidecar.core.turn import Now
 from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import BrokerConnection
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.generated import describe_groups as dg
@@ -48,7 +49,6 @@ WATCH_S = 1.0
 STABLE = "Stable"
 NEVER = Now(-(1 << 62), -(1 << 62))
 PROTOCOL_TYPE, PROTOCOL = "sidecar", "beside-leader-v1"
-JOIN_LANE = -1
 """The connection for JoinGroup and SyncGroup: a JoinGroup that the broker holds back holds up all that comes behind it
 on its connection, and a LeaveGroup for a lost peer is what it waits for."""
 
@@ -253,7 +253,7 @@ class Ownership:
 
     async def _join(self) -> None:
         node = await self.cluster.coordinator_node(self.settings.group_id, 0)
-        conn = await self.cluster.lane(node, JOIN_LANE)
+        conn = await self.cluster.lane(node, Lane.OWNERS)
         for member_id, at in list(self._removed.items()):
             if at != node:  # what the former coordinator did may have died with it
                 self._removed[member_id] = await self._leave(member_id)
@@ -464,7 +464,7 @@ class Ownership:
         """Return the node id of the broker that did it. Raises ConnectionLost, TimeoutError, WireError if the group may
         still have this member."""
         node = await self.cluster.coordinator_node(self.settings.group_id, 0)
-        conn = await self.cluster.node(node)
+        conn = await self.cluster.lane(node, Lane.REMOVAL)
         member = lg.MemberIdentity(member_id=member_id)
         req = lg.LeaveGroupRequest(group_id=self.settings.group_id, member_id=member_id, members=[member])
         res = await conn.request(lg, "LeaveGroup", req, timeout_s=2.0)

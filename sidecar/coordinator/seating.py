@@ -21,14 +21,13 @@ from sidecar.core.errors import Code, name_of
 from sidecar.core.offsets import Seat
 from sidecar.kafka import membership as ms
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import PLACEHOLDERS, Lane
 from sidecar.kafka.membership import Looked
 from sidecar.kafka.net import BrokerConnection
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.primitives import WireError
 
-LANES = (-2, -3, -4)
-"""The shared connections to each broker."""
 ROUND = 100
 """Groups of one look; so many requests are under way at one broker."""
 ANSWER_S = 5.0
@@ -192,7 +191,7 @@ class Seating:
 
     async def _lane(self, desk: _Desk) -> BrokerConnection:
         desk.turn += 1
-        return await self._cluster.lane(desk.node_id, LANES[desk.turn % len(LANES)])
+        return await self._cluster.lane(desk.node_id, Lane.PLACEHOLDERS, desk.turn % PLACEHOLDERS)
 
     # ---- rounds -------------------------------------------------------------------------------------------
     async def _rounds(self, desk: _Desk) -> None:
@@ -321,7 +320,7 @@ class Seating:
         finally:
             desk.held -= 1
             if conn is not None and not conn.closed:
-                if len(desk.spare) < len(LANES):
+                if len(desk.spare) < PLACEHOLDERS:
                     desk.spare.append(conn)
                 else:
                     conn.close()

@@ -18,6 +18,7 @@ from typing import Any
 
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import TRANSACTIONS, Lane
 from sidecar.state.codec import Encoded
 from sidecar.wire.generated import add_partitions_to_txn as ap
 from sidecar.wire.generated import end_txn as et
@@ -31,7 +32,6 @@ RETRIABLE = {
     Code.REQUEST_TIMED_OUT,
 }
 RETRY_S = 0.02
-LANES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Transaction:
         while True:
             try:
                 node_id = await self.cluster.coordinator_node(self.transactional_id, 1)
-                conn = await self.cluster.lane(node_id, self.partition % LANES)
+                conn = await self.cluster.lane(node_id, Lane.TRANSACTIONS, self.partition % TRANSACTIONS)
                 code = code_of(await conn.request(module, name, req, high=high))
                 text = f"{name}: {name_of(code)}"
             except (ConnectionLost, TimeoutError, WireError) as exc:

@@ -17,6 +17,7 @@ from functools import partial
 from sidecar.coordinator.transaction import Outcome, Transaction, pieces
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import FENCES, Lane
 from sidecar.kafka.produce import SILENT_S, Appender
 from sidecar.link.ports import Tasks
 from sidecar.state.batch import encode_batch
@@ -52,7 +53,6 @@ RETRY_S = 0.05
 NO_LEADER = "no leader"
 BATCH_BYTES = 8 << 20
 """Half of the topic's max.message.bytes, as the sidecar makes it."""
-INIT_LANE, INIT_LANES = -10, 16
 """Connections to each broker for fences, from this number downwards. A broker answers the requests of a connection one
 by one, and a fence is answered when it is on the disks of all replicas."""
 LATE_S = 0.5
@@ -189,7 +189,7 @@ class FencedWriter:
             return False  # nobody says so
 
     async def _ask_to_fence(self, node_id: int) -> ip.InitProducerIdResponse:
-        conn = await self._cluster.lane(node_id, INIT_LANE - self.partition % INIT_LANES)
+        conn = await self._cluster.lane(node_id, Lane.FENCES, self.partition % FENCES)
         if self.stopped:  # a later attempt may hold the fence by now, and this would shut it out
             raise WriteLost("stopped")
         req = ip.InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=60_000)

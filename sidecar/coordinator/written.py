@@ -14,11 +14,11 @@ from sidecar.coordinator.state_topic import MIN_ISR, read_configs
 from sidecar.coordinator.tail import StateLog
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
 from sidecar.link.ports import Tasks
 from sidecar.wire.generated import list_offsets as lo
 from sidecar.wire.primitives import WireError
 
-LANE = -7
 """The connection to each broker over which leaders are asked."""
 VERSION = 7
 """The last version of ListOffsets that says nothing of tiers."""
@@ -117,7 +117,7 @@ class Written:
         wanted = [lo.ListOffsetsPartition(partition, timestamp=LATEST)]
         req = lo.ListOffsetsRequest(replica_id=replica_id, topics=[lo.ListOffsetsTopic(self._topic, wanted)])
         async with asyncio.timeout(ANSWER_S):
-            conn = await self._cluster.lane(node, LANE)
+            conn = await self._cluster.lane(node, Lane.LOG_ENDS)
             res = await conn.request(lo, "ListOffsets", req, high=VERSION)
         told = res.topics[0].partitions[0]
         if told.error_code != Code.NONE:

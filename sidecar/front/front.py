@@ -43,6 +43,7 @@ from sidecar.front.settling import WaitingRoom, in_doubt
 from sidecar.front.slices import Slices
 from sidecar.front.steady import Grants, touch_due
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
 from sidecar.link.clock import CLOCK
 from sidecar.link.messages import (
     AccessAnswer,
@@ -354,7 +355,7 @@ class Front:
     async def _store(self, run: _Run, want: Store) -> None:
         try:
             # One connection of several, always the same for a client: its requests stay in order.
-            conn = await self._cluster.lane(want.node_id, run.session.number % self.settings.store_lanes)
+            conn = await self._cluster.lane(want.node_id, Lane.COMMITS, run.session.number % self.settings.commit_lanes)
             frame = await conn.raw(want.api_key, want.version, want.body, want.flexible)
         except (ConnectionLost, TimeoutError, WireError) as exc:
             # Nobody can say whether the broker did it: the client must see a broken connection, as from a broker.

@@ -12,7 +12,7 @@ from sidecar.front.door import DoorSettings
 from sidecar.kafka.cluster import Address
 from sidecar.wire.frames import Limits
 
-STORE_LANES = 8
+COMMIT_LANES = 8
 """Connections to each broker that keeps offsets of groups owned here. A broker answers one request of a connection at
 a time, and a commit waits for all in-sync replicas."""
 
@@ -37,7 +37,7 @@ class FrontSettings:
     unread_bytes: int = 1 << 20
     memory_bytes: int = 0
     door: DoorSettings = DoorSettings()
-    store_lanes: int = STORE_LANES
+    commit_lanes: int = COMMIT_LANES
     unproven_bytes: int = 4_096
     remembered_bytes: int = 128 << 20
     steady_replies: int = 16

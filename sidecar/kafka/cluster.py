@@ -12,6 +12,7 @@ from typing import Any
 from sidecar.core.errors import Code, name_of
 from sidecar.core.topics import Topic
 from sidecar.kafka.credentials import Login
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost, Request
 from sidecar.kafka.security import OPEN
 from sidecar.wire.apis import Api
@@ -23,8 +24,8 @@ from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import WireError
 
 Address = tuple[str, int]
-Lane = tuple[int, int]
-"""A node, and which of the connections to it."""
+Link = tuple[int, Lane, int]
+"""A node, what a connection to it is for, and which one of those."""
 LARGE_BYTES = 16_384
 Opening = Coroutine[Any, Any, BrokerConnection]
 BESIDE_S = 0.3
@@ -89,7 +90,7 @@ class Cluster:
         self.direct = direct
         self.response_bytes = response_bytes
         self.brokers: dict[int, Address] = {}
-        self._nodes: dict[Lane, BrokerConnection] = {}
+        self._nodes: dict[Link, BrokerConnection] = {}
         self._any: BrokerConnection | None = None
         self._any_at: Address = ("", 0)
         self._failed: dict[Address, int] = {}
@@ -97,7 +98,7 @@ class Cluster:
         self._failures = 0
         self._unreached_s: dict[int, float] = {}
         """Node id -> when a connection to it last failed."""
-        self._opening: dict[Lane | None, asyncio.Task[BrokerConnection]] = {}
+        self._opening: dict[Link | None, asyncio.Task[BrokerConnection]] = {}
         """Attempts under way; None: at any broker."""
 
     async def anyone(self) -> BrokerConnection:
@@ -113,13 +114,13 @@ class Cluster:
         self._any, self._any_at = await self._first_that_answers()
         return self._any
 
-    async def _shared(self, lane: Lane | None, attempt: Callable[[], Opening]) -> BrokerConnection:
+    async def _shared(self, link: Link | None, attempt: Callable[[], Opening]) -> BrokerConnection:
         """Whoever comes while an attempt is under way shares it, and its failure: one after the other they would each
         wait for a broker that is silent."""
-        task = self._opening.get(lane)
+        task = self._opening.get(link)
         if task is None:
-            task = self._opening[lane] = asyncio.get_running_loop().create_task(attempt())
-            task.add_done_callback(partial(self._opened, lane))
+            task = self._opening[link] = asyncio.get_running_loop().create_task(attempt())
+            task.add_done_callback(partial(self._opened, link))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -128,8 +129,8 @@ class Cluster:
                 raise ConnectionLost("closed here") from None
             raise
 
-    def _opened(self, lane: Lane | None, task: asyncio.Task[BrokerConnection]) -> None:
-        del self._opening[lane]
+    def _opened(self, link: Link | None, task: asyncio.Task[BrokerConnection]) -> None:
+        del self._opening[link]
         if not task.cancelled():
             task.exception()  # those who waited may be gone, and then nobody has looked at it
 
@@ -175,18 +176,19 @@ class Cluster:
         raise AssertionError("it returns or raises")
 
     async def node(self, node_id: int) -> BrokerConnection:
-        return await self.lane(node_id, 0)
+        """Return the connection to a node for what it answers at once."""
+        return await self.lane(node_id, Lane.QUESTIONS)
 
-    async def lane(self, node_id: int, lane: int) -> BrokerConnection:
-        """Return one of several shared connections to a node; `lane` says which."""
-        key = (node_id, lane)
+    async def lane(self, node_id: int, lane: Lane, which: int = 0) -> BrokerConnection:
+        """Return a connection to a node that all requests of this lane share; where a lane has several, `which` one."""
+        key = (node_id, lane, which)
         conn = self._nodes.get(key)
         if conn is not None and not conn.closed:
             return conn
         return await self._shared(key, partial(self._open_lane, key))
 
-    async def _open_lane(self, lane: Lane) -> BrokerConnection:
-        conn = self._nodes[lane] = await self.open(lane[0])
+    async def _open_lane(self, link: Link) -> BrokerConnection:
+        conn = self._nodes[link] = await self.open(link[0])
         return conn
 
     async def open(self, node_id: int) -> BrokerConnection:

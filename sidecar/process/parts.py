@@ -79,7 +79,7 @@ def front_settings(
             rate=s.limits.connection_rate,
             line=s.limits.accept_backlog,
         ),
-        store_lanes=s.offsets.commit_lanes,
+        commit_lanes=s.offsets.commit_lanes,
         unproven_bytes=s.limits.unproven_bytes,
         remembered_bytes=s.limits.remembered_bytes,
         steady_replies=s.limits.steady_replies,

@@ -10,6 +10,7 @@ import pytest
 from sidecar.coordinator import writer as module
 from sidecar.coordinator.writer import FencedWriter, WriteLost
 from sidecar.core.errors import Code
+from sidecar.kafka.lanes import FENCES
 from sidecar.kafka.produce import CONNECTIONS, Appender
 from sidecar.process.tasks import Supervisor
 from sidecar.wire.apis import Api
@@ -161,8 +162,8 @@ def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
         writers = await writers_of(brokers, 20, [])
         await asyncio.gather(*(w.init() for w in writers))
         assert len({w.producer_id for w in writers}) == 20
-        assert len(brokers.lost) <= module.INIT_LANES + 1, "and the one that everybody is asked over"
-        assert len(brokers.lost) > module.INIT_LANES, "none of them waits for more than one other"
+        assert len(brokers.lost) <= FENCES + 1, "and the one that everybody is asked over"
+        assert len(brokers.lost) > FENCES, "none of them waits for more than one other"
 
     clock.run(whole())
 

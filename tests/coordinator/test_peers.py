@@ -15,7 +15,9 @@ from sidecar.coordinator import peers as peers_module
 from sidecar.coordinator.owners_ports import OwnershipSettings
 from sidecar.coordinator.peers import PeerListener, PeerSettings
 from sidecar.core.errors import Code
+from sidecar.kafka.lanes import FENCES, Lane
 from sidecar.wire.apis import Api
+from sidecar.wire.generated import offset_commit as oc
 from tests.coordinator.test_ownership import BOTH, SETTINGS, Make, Sidecar, agree, run
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.clock import run as on_virtual_time
@@ -109,6 +111,29 @@ def test_a_peer_that_dies_while_the_others_join_is_removed_all_the_same(clock: l
         clock[0] += 2
         peer.die()
         await until(lambda: one.owners == (1, 1, 1, 1), 1.0)
+
+    run(test)
+
+
+def test_a_peer_is_removed_whatever_hangs_on_the_other_lanes(clock: list[float]) -> None:
+    """A commit waits for all in-sync replicas. The LeaveGroup for the peer shared a connection with an eighth of them:
+    the peer stayed for 2 s, and then their clients were closed."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        one, two = await linked(make, peer)
+        node = await one.cluster.coordinator_node(one.ownership.settings.group_id, 0)
+        busy = [lane for lane in Lane if lane not in (Lane.OWNERS, Lane.REMOVAL)]
+        lanes = [await one.cluster.lane(node, lane, which) for lane in busy for which in range(FENCES)]
+        hung = brokers.faults.hang(Api.OFFSET_COMMIT, times=len(lanes))
+        commit = oc.OffsetCommitRequest("g", 1, "m", topics=[])
+        waiting = [asyncio.ensure_future(conn.request(oc, "OffsetCommit", commit)) for conn in lanes]
+        await until(lambda: hung.met == len(lanes))
+        await dies(two, peer, clock)
+        await until(lambda: one.owners == (1, 1, 1, 1))
+        assert not any(commit.done() for commit in waiting)
+        hung.release()
+        await asyncio.gather(*waiting)
 
     run(test)
 

@@ -428,7 +428,7 @@ def test_commits_of_several_clients_share_so_many_connections_to_it(lanes: int) 
             reply = await client.answer(oc.OffsetCommitRequest(), 9)
             assert reply.topics[0].partitions[0].error_code == Code.NONE
 
-    run(test, store_lanes=lanes)
+    run(test, commit_lanes=lanes)
 
 
 @pytest.mark.parametrize("down", [True, False])

@@ -11,6 +11,7 @@ import pytest
 
 from sidecar.kafka import cluster as module
 from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import OPEN_S, BrokerConnection
 from sidecar.wire.frames import PREFIX, response_frame
 from sidecar.wire.generated import api_versions as av
@@ -132,9 +133,10 @@ def test_each_lane_is_a_connection_of_its_own_and_stays_one() -> None:
         door = Door(99)
         address = await door.open()
         cluster = Cluster([address], "test", {7: address})
-        lanes = [await cluster.lane(7, lane) for lane in (0, 1, -1, 0, 1, -1)]
-        assert len({id(conn) for conn in lanes}) == 3 and lanes[:3] == lanes[3:]
-        assert await cluster.node(7) is lanes[0] and door.connections == 3
+        links = [(lane, which) for lane in Lane for which in range(3)]
+        lanes = [await cluster.lane(7, *link) for link in links * 2]
+        assert len(set(lanes)) == len(links) and lanes[: len(links)] == lanes[len(links) :]
+        assert await cluster.node(7) in lanes and door.connections == len(links)
         cluster.close()
 
     run(test)

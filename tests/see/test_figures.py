@@ -12,6 +12,7 @@ from sidecar.coordinator import exporter
 from sidecar.coordinator.census import Census
 from sidecar.coordinator.exporter import Exporter, ExporterPorts, ExporterSettings
 from sidecar.kafka.cluster import ClusterView, ConnectionLost
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.offsets import LATEST
 from tests.inprocess.house import House, until
 from tests.inprocess.messages import assigned, beat, commit, join
@@ -104,7 +105,7 @@ def test_the_exporter_asks_in_rounds_and_says_what_is_its_own(monkeypatch: pytes
     monkeypatch.setattr(exporter, "listed", listed)
 
     class Lanes:
-        async def lane(self, node_id: int, lane: int) -> int:
+        async def lane(self, node_id: int, lane: Lane) -> int:
             return node_id
 
     async def test(house: House) -> None:

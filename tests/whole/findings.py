@@ -34,6 +34,7 @@ from sidecar.core.shard import Shard
 from sidecar.core.topics import Topic
 from sidecar.core.turn import Now
 from sidecar.kafka.cluster import Cluster
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.link.messages import GroupRules
 from sidecar.process.build import Coordination
@@ -125,7 +126,12 @@ def waits_for_its_predecessor(patch: Patch, world: World) -> None:
 
 def leaves_behind_its_own_join(patch: Patch, world: World) -> None:
     """L4: a LeaveGroup for a dead peer stands behind the JoinGroup that waits for it."""
-    patch.setattr(ownership_module, "JOIN_LANE", 0)
+    lane = Cluster.lane
+
+    async def planted(self: Cluster, node_id: int, kind: Lane, which: int = 0) -> BrokerConnection:
+        return await lane(self, node_id, Lane.OWNERS if kind is Lane.REMOVAL else kind, which)
+
+    patch.setattr(Cluster, "lane", planted)
 
 
 def lets_offsets_get_old(patch: Patch, world: World) -> None:

@@ -14,7 +14,6 @@ from confluent_kafka import Message
 from sidecar.coordinator.background import Background, Stuck
 from sidecar.coordinator.tail import END, Listener, StateLog, Tail
 from sidecar.core.owner import Owner
-from sidecar.front.settings import STORE_LANES
 from sidecar.process.build import App, Coordination, Edges
 from sidecar.process.settings import Settings
 from tests.inprocess.tail import Polled
@@ -269,7 +268,7 @@ class Sidecar:
     def has_sent_on(self, node_id: int) -> bool:
         """A client's request, or something else, has been sent on to that broker and has not been answered."""
         lanes = self.app.cluster._nodes if self.app is not None else {}
-        return any(n == node_id and 0 <= lane < STORE_LANES and c._waiting for (n, lane), c in lanes.items())
+        return any(n == node_id and c._waiting for (n, _, _), c in lanes.items())
 
     @property
     def problems(self) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from sidecar.coordinator.ownership import JOIN_LANE
 from sidecar.core.errors import Code
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.process.build import Coordination
 from sidecar.wire.generated import describe_configs as dc
@@ -158,7 +158,7 @@ def coordinator_falls_silent_in_a_join(world: World) -> None:
 
     def joining() -> bool:
         halves = [s.app.half for s in world.sidecars.values() if s.app is not None]
-        lanes = [h.cluster._nodes.get((n, JOIN_LANE)) for h in halves if isinstance(h, Coordination)]
+        lanes = [h.cluster._nodes.get((n, Lane.OWNERS, 0)) for h in halves if isinstance(h, Coordination)]
         return any(c is not None and c._waiting for c in lanes)
 
     if not watch(world, TAKEN_MS, joining):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.front.settings import STORE_LANES
+from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import BrokerConnection
 from sidecar.process.build import Coordination
 from tests.whole.client import Client, Habits, Place
@@ -75,7 +75,7 @@ def _lost_commit(world: World) -> Lost:
         committing = [c for c in world.clients if c.committing]
         app = world.sidecars[part.owner].app
         assert app is not None
-        lanes = [c for (n, lane), c in app.cluster._nodes.items() if n == keeper and 0 < lane < STORE_LANES]
+        lanes = [c for (n, lane, _), c in app.cluster._nodes.items() if (n, lane) == (keeper, Lane.COMMITS)]
         busy = [c for c in lanes if c._waiting]
         if len(committing) == len(busy) == 1 and committing[0].habits.group_id == group_id:
             c = committing[0]
@@ -145,7 +145,7 @@ def commit_of_the_former_owner_is_on_its_way(world: World) -> None:
     def of_seats(end: End) -> bool:
         half = app.half
         assert isinstance(half, Coordination)
-        lanes = [c for (n, lane), c in half.cluster._nodes.items() if n == lost.keeper and lane < -1]
+        lanes = [c for (n, lane, _), c in half.cluster._nodes.items() if (n, lane) == (lost.keeper, Lane.PLACEHOLDERS)]
         return any(end is _end(c) for c in lanes if c._transport is not None)
 
     world.net.loses = lambda end: end is former or of_seats(end)
