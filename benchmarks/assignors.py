@@ -91,7 +91,7 @@ def ours(c: Case, name: str, repeat: int) -> dict[str, float]:
 
     members = {m: Member(m, instance_id=i) for m, (i, _, _) in c.members.items()}
     width = len(str(len(c.counts)))
-    subs = [Subscription(tuple(f"t{t:0{width}}" for t in k), None) for k in c.classes]
+    subs = [Subscription(tuple(f"t{t:0{width}}" for t in k), None, 0) for k in c.classes]
     named = {f"t{i:0{width}}": Topic(t.id, f"t{i:0{width}}", t.racks) for i, t in enumerate(lay.topics)}
     image = TopicImage(named, {t.id: t for t in named.values()})
     target = TargetAssignment(Table.of(lay, problem.members, problem.owner))

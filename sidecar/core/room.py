@@ -10,6 +10,8 @@ from sidecar.core.errors import TEXT, Code, CoordinatorError
 
 GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES, NAME_BYTES = 1_500, 1_000, 200, 120
 """About what each takes beside its text: an empty protocol has 24 times the bytes that it had on the wire."""
+COPIES = 2
+"""Text of a member is kept as the state topic has it, which each sidecar does, and as its owner uses it."""
 CLIENT_ID_MAX = 100
 """Characters of a client id that go into a member id. Kafka takes all of them."""
 Protocols = Sequence[tuple[str, bytes]]
@@ -75,10 +77,15 @@ def check_room(limits: MemberLimits, has: int, more: int) -> None:
         raise CoordinatorError(Code.COORDINATOR_LOAD_IN_PROGRESS, TEXT[Code.COORDINATOR_LOAD_IN_PROGRESS])
 
 
+def bytes_of_assignment(assignment: bytes) -> int:
+    return COPIES * len(assignment)
+
+
 def check_assignments(limits: MemberLimits, has: int, now: Mapping[str, bytes], given: Mapping[str, bytes]) -> None:
     """`now`, `given`: of each member. A leader hears of a group that is too large what Kafka says of a record that is:
     UNKNOWN_SERVER_ERROR."""
-    more = sum(map(len, given.values())) - sum(len(now.get(member_id, b"")) for member_id in given)
+    more = sum(map(bytes_of_assignment, given.values()))
+    more -= sum(bytes_of_assignment(now.get(member_id, b"")) for member_id in given)
     try:
         check_room(limits, has, more)
     except CoordinatorError as full:
@@ -93,16 +100,23 @@ def check_protocols(limits: MemberLimits, protocols: Protocols) -> None:
         )
 
 
-def bytes_of_member(*texts: str | None) -> int:
-    return MEMBER_BYTES + sum(bytes_of(t) for t in texts if t)
+def bytes_of_member(member_id: str, *texts: str | None) -> int:
+    """The id is in the key of each record of the member, too."""
+    return MEMBER_BYTES + COPIES * (2 * bytes_of(member_id) + sum(bytes_of(t) for t in texts if t))
 
 
 def bytes_of_protocols(protocols: Protocols) -> int:
-    return sum(PROTOCOL_BYTES + bytes_of(name) + len(metadata) for name, metadata in protocols)
+    return sum(PROTOCOL_BYTES + COPIES * (bytes_of(name) + len(metadata)) for name, metadata in protocols)
 
 
-def bytes_of_names(names: Iterable[str], regex: str | None) -> int:
-    return sum(NAME_BYTES + bytes_of(n) for n in names) + (bytes_of(regex) if regex else 0)
+def bytes_of_record(names: Iterable[str], regex: str | None) -> int:
+    """What the record of each member that subscribes to this takes."""
+    return sum(map(bytes_of, names)) + (bytes_of(regex) if regex else 0)
+
+
+def bytes_of_names(names: Sequence[str], regex: str | None) -> int:
+    """What a subscription takes as its group uses it, once for all members that have it."""
+    return NAME_BYTES * len(names) + bytes_of_record(names, regex)
 
 
 def new_member_id(client_id: str, new_id: str) -> str:

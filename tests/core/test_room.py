@@ -15,7 +15,8 @@ from sidecar.core.consumer import group as consumer
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.errors import Code
 from sidecar.core.events import DeleteGroup
-from sidecar.core.room import GROUP_BYTES, MemberLimits
+from sidecar.core.room import GROUP_BYTES, MemberLimits, bytes_of_assignment
+from sidecar.state.codec import Stamp, StateCodec
 from tests.core.world import World
 
 TINY = (("range", b""),)
@@ -122,7 +123,7 @@ def test_a_member_names_so_many_protocols(protocols: int) -> None:
 
 
 def test_a_group_has_so_many_bytes_and_who_is_in_it_stays() -> None:
-    s = Small(group_bytes=1 << 20)
+    s = Small(group_bytes=2 << 20)
     large = (("range", b"m" * 300_000),)
     member = [s.join(instance=f"i{n}", version=5, protocols=large) for n in range(3)]
     assert member == [None] * 3
@@ -159,7 +160,7 @@ def test_what_a_leader_assigns_counts(limit: str) -> None:
 
 
 def test_all_groups_have_so_many_bytes_and_who_comes_later_comes_again() -> None:
-    s = Small(all_bytes=1 << 20)
+    s = Small(all_bytes=2 << 20)
     large = (("range", b"m" * 300_000),)
     for n in range(3):
         assert s.join(group=f"g{n}", instance="i", version=5, protocols=large) is None
@@ -168,13 +169,31 @@ def test_all_groups_have_so_many_bytes_and_who_comes_later_comes_again() -> None
     assert s.beats("m", tuple("t" * 200 + str(n) for n in range(1_000)), "g4") == Code.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_different_subscriptions_of_a_consumer_group_count_and_equal_ones_count_once() -> None:
+def test_a_subscription_counts_once_as_its_group_uses_it_and_in_the_record_of_each_member() -> None:
+    """Symptom: members that named the same 2,000 topics counted 1,000 bytes each, and each sidecar kept 200,000."""
     s = Small(group_bytes=1 << 20)
     names = tuple("t" * 100 + str(n) for n in range(2_000))
-    assert [s.beats(f"m{n}", names) for n in range(20)] == [Code.NONE] * 20
-    assert s.beats("a", names[:1_999]) == Code.NONE
-    assert s.beats("b", names[:1_998]) == Code.GROUP_MAX_SIZE_REACHED
     assert s.beats("m0", names) == Code.NONE
+    assert s.beats("m1", names[:1_999]) == Code.GROUP_MAX_SIZE_REACHED
+    assert s.beats("m1", names) == Code.NONE, "the group has this one"
+    assert s.beats("m2", names) == Code.GROUP_MAX_SIZE_REACHED
+    assert s.beats("m2", names[:10]) == Code.NONE
+    assert s.beats("m0", names) == Code.NONE, "it needs no more than before"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_count_is_no_less_than_the_records_that_every_sidecar_keeps(protocol: str) -> None:
+    """Whatever is long in what a member says: its own names, or those of its topics, protocols and assignment."""
+    s = Small()
+    names, long = tuple(f"{n:04}" + "t" * 200 for n in range(500)), "x" * 30_000
+    for n in range(10):
+        if protocol == "consumer":
+            assert s.beats(f"{n}{long}", names) == Code.NONE
+        else:
+            s.join(f"g{n}", instance=long, client=long, version=5, protocols=(("range", b"m" * 100_000),))
+    codec, stamp = StateCodec(), Stamp(1, 0)
+    stored = sum(codec.encode(r, stamp, 1).size for r in s.compacted())
+    assert s.shard.held_bytes >= stored
 
 
 def test_the_books_are_right_whatever_members_do() -> None:
@@ -205,9 +224,8 @@ def test_the_books_are_right_whatever_members_do() -> None:
         for g in s.shard.groups.values():
             held += GROUP_BYTES + g.held_bytes
             if isinstance(g, classic.ClassicGroup):
-                assert g.held_bytes == sum(map(classic.bytes_of, g.members.values())) + sum(
-                    map(len, g.assignments.values())
-                )
+                assigned = sum(map(bytes_of_assignment, g.assignments.values()))
+                assert g.held_bytes == sum(map(classic.bytes_of, g.members.values())) + assigned
             elif isinstance(g, consumer.ConsumerGroup):
                 assert g.members_bytes == sum(map(consumer.bytes_of, g.members.values()))
                 assert bool(g.members) or g.held_bytes == 0

@@ -120,6 +120,8 @@ class Endings:
         """Member ids that speak the consumer protocol."""
         self._holders: dict[tuple[str, str], list[str]] = defaultdict(list)
         """By group and instance id: the member ids that have come with it, in that order."""
+        self._came_with: dict[tuple[str, str], str | None] = {}
+        """By group and member id: the instance id with which it came first."""
         self._members: dict[str, dict[str, str]] = defaultdict(dict)
         """By group: who has come and was not turned away, and with which protocol."""
         self._chosen: dict[str, tuple[str | None, str | None]] = {}
@@ -179,6 +181,7 @@ class Endings:
     def _came(self, event: Event, name: str) -> None:
         self._members[event.group_id][name] = CLASSIC if isinstance(event, JoinGroup) else CONSUMER
         instance_id = getattr(event, "instance_id", None)
+        self._came_with.setdefault((event.group_id, name), instance_id)
         if instance_id is not None and name not in self._holders[event.group_id, instance_id]:
             self._holders[event.group_id, instance_id].append(name)
 
@@ -211,8 +214,12 @@ class Endings:
         return any(h != _name_of(event) for h in self._with_its_instance(event))
 
     def another_came_in_its_place(self, event: Event) -> bool:
-        holders = self._with_its_instance(event)
-        return bool(holders) and holders[-1] != _name_of(event)
+        """Or it says another instance id than it came with."""
+        holders, name = self._with_its_instance(event), _name_of(event)
+        if holders and holders[-1] != name:
+            return True
+        said = getattr(event, "instance_id", None)
+        return self._came_with.get((event.group_id, name), said) != said
 
     def _with_its_instance(self, event: Event) -> list[str]:
         instance_id = getattr(event, "instance_id", None)

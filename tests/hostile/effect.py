@@ -55,8 +55,6 @@ from tools.alerts import ALERTS
 
 WAIT_MS, ALONE_MS, HELD_MS, BUSY = 50.0, 500.0, 50.0, 0.8
 GROWS_MIB, STAYS_MIB = 64.0, 16.0
-OPEN_MIB = {"assigned_often": (96.0, 32.0), "long_racks": (80.0, 32.0), "described_often": (64.0, 24.0)}
-"""Attacks that are known to take more: what members have stored is resident about twice (issue 34)."""
 NEWCOMER_S, PROBE_S = 6.0, 2.0
 CALM_S, BACK_S, PATIENCE_S = 1.5, 13.0, 120.0
 CONNECTIONS = 2_000
@@ -101,11 +99,10 @@ class Effect:
     def faults(self) -> list[str]:
         """Every limit that the attack broke; nothing if others noticed little enough."""
         before, most, after = self.rss_mib
-        grows, stays = OPEN_MIB.get(self.attack, (GROWS_MIB, STAYS_MIB))
         found = [*self._waits(), *self.others]
-        if most - before > grows:
+        if most - before > GROWS_MIB:
             found.append(f"RSS grew by {most - before:.0f} MiB")
-        if after - before > stays:
+        if after - before > STAYS_MIB:
             found.append(f"RSS stays {after - before:.0f} MiB above")
         if self.newcomer_s > NEWCOMER_S:
             found.append(f"a newcomer waited {self.newcomer_s:.1f} s")

@@ -14,7 +14,7 @@ from sidecar.core.classic.records import TRANSITIONS, AssignmentRecord, GroupRec
 from sidecar.core.errors import Code, CoordinatorError, InvariantError
 from sidecar.core.events import StandingReply
 from sidecar.core.records import Record, Tombstone
-from sidecar.core.room import bytes_of_member, bytes_of_protocols
+from sidecar.core.room import bytes_of_assignment, bytes_of_member, bytes_of_protocols
 
 Member = MemberRecord
 
@@ -156,7 +156,8 @@ class ClassicGroup:
             self.static[r.instance_id] = r.member_id
 
     def _replay_assignment(self, r: AssignmentRecord) -> None:
-        self.held_bytes += len(r.assignment) - len(self.assignments.get(r.member_id, b""))
+        before = self.assignments.get(r.member_id, b"")
+        self.held_bytes += bytes_of_assignment(r.assignment) - bytes_of_assignment(before)
         self.assignments[r.member_id] = r.assignment
 
     def _replay_tombstone(self, r: Tombstone) -> None:
@@ -165,7 +166,7 @@ class ClassicGroup:
             gone = self.members.pop(r.sub_id, None)
             self.held_bytes -= 0 if gone is None else bytes_of(gone)
         elif r.kind == Kind.ASSIGNMENT:
-            self.held_bytes -= len(self.assignments.pop(r.sub_id, b""))
+            self.held_bytes -= bytes_of_assignment(self.assignments.pop(r.sub_id, b""))
 
     def _remove(self, member_id: str) -> None:
         """Take back what this member counts for; it keeps its place in the order of members."""
@@ -204,8 +205,7 @@ def _names(member: Member) -> set[str]:
 
 def bytes_of(m: Member) -> int:
     """About what a member takes in memory."""
-    texts = (m.member_id, m.instance_id, m.client_id, m.client_host)
-    return bytes_of_member(*texts) + bytes_of_protocols(m.protocols)
+    return bytes_of_member(m.member_id, m.instance_id, m.client_id, m.client_host) + bytes_of_protocols(m.protocols)
 
 
 def may_follow(old: State, new: State) -> bool:

@@ -80,7 +80,8 @@ def _has_room(turn: Turn, group: ClassicGroup, member_id: str, config: ClassicCo
 def _full(turn: Turn, group: ClassicGroup, e: JoinGroup) -> Code | None:
     """Why what the member says does not fit into memory; None: it does."""
     held = group.members.get(group.static.get(e.instance_id or "", e.member_id))
-    more = bytes_of_member(e.instance_id, e.client_id, e.client_host) + bytes_of_protocols(e.protocols)
+    member_id = e.instance_id or e.client_id  # it will begin with that
+    more = bytes_of_member(member_id, e.instance_id, e.client_id, e.client_host) + bytes_of_protocols(e.protocols)
     if held is not None:
         more = bytes_of_protocols(e.protocols) - bytes_of_protocols(held.protocols)
     try:

@@ -330,8 +330,8 @@ class ConsumerGroup:
 
 def bytes_of(m: Member | MemberRecord) -> int:
     """About what a member takes in memory beside its subscription, which others may share."""
-    texts = (m.member_id, m.instance_id, m.rack_id, m.client_id, m.client_host)
-    return bytes_of_member(*texts) + (0 if m.classic is None else bytes_of_protocols(m.classic.protocols))
+    texts = (m.instance_id, m.rack_id, m.client_id, m.client_host)
+    return bytes_of_member(m.member_id, *texts) + (0 if m.classic is None else bytes_of_protocols(m.classic.protocols))
 
 
 _APPLY: dict[type, Callable[[ConsumerGroup, Any], None]] = {

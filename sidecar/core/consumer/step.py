@@ -85,7 +85,8 @@ def step(turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig) 
 def more_bytes(group: ConsumerGroup, checked: Checked) -> int:
     """What the member takes beside what it, or the one that it replaces, takes already."""
     new, old = checked.updated, checked.replaced or group.members.get(checked.updated.member_id)
-    more = group.subscriptions.more_bytes(new.topic_names, new.topic_regex)
+    holder = new.member_id if old is None else old.member_id
+    more = group.subscriptions.more_bytes(new.topic_names, new.topic_regex, holder)
     return more + bytes_of(new) - (0 if old is None else bytes_of(old))
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sidecar.core.room import bytes_of_names
+from sidecar.core.room import bytes_of_names, bytes_of_record
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -15,6 +15,8 @@ class Subscription:
 
     names: tuple[str, ...]
     regex: str | None
+    record_bytes: int
+    """Of each member's record."""
 
 
 class Subscriptions:
@@ -28,19 +30,20 @@ class Subscriptions:
         self._names: Counter[str] = Counter()
         self._frozen: frozenset[str] | None = frozenset()
         self.held_bytes = 0
-        """Of the different subscriptions."""
+        """Of the different subscriptions, and of the record of each member."""
 
     # ---- members ------------------------------------------------------------------------------------------
     def put(self, member_id: str, names: tuple[str, ...], regex: str | None) -> Subscription:
         key = (names, regex)
         sub = self._known.get(key)
         if sub is None:
-            sub = self._known[key] = Subscription(names, regex)
+            sub = self._known[key] = Subscription(names, regex, bytes_of_record(names, regex))
             self.held_bytes += bytes_of_names(names, regex)
             self._add(names)
         if self.of.get(member_id) is sub:
             return sub
         self._members[sub] += 1
+        self.held_bytes += sub.record_bytes
         if regex:
             self._regex_members[regex] += 1
             if self._regex_members[regex] == 1:
@@ -54,6 +57,7 @@ class Subscriptions:
         if sub is None:
             return
         self._members[sub] -= 1
+        self.held_bytes -= sub.record_bytes
         if sub.regex:
             self._regex_members[sub.regex] -= 1
             if not self._regex_members[sub.regex]:
@@ -64,9 +68,13 @@ class Subscriptions:
             self.held_bytes -= bytes_of_names(sub.names, sub.regex)
             self._remove(sub.names)
 
-    def more_bytes(self, names: tuple[str, ...], regex: str | None) -> int:
-        """What a member needs beside what is here, to subscribe to this."""
-        return 0 if (names, regex) in self._known else bytes_of_names(names, regex)
+    def more_bytes(self, names: tuple[str, ...], regex: str | None, member_id: str) -> int:
+        """What this member, which may be new, needs beside what is here, to subscribe to this."""
+        had, known = self.of.get(member_id), self._known.get((names, regex))
+        more = -had.record_bytes if had is not None else 0
+        if known is not None:
+            return more + known.record_bytes
+        return more + bytes_of_record(names, regex) + bytes_of_names(names, regex)
 
     # ---- regular expressions ------------------------------------------------------------------------------
     def resolved(self, regex: str, topics: tuple[str, ...]) -> None:
