@@ -41,6 +41,7 @@ from typing import Any
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourcePatternType, ResourceType  # type: ignore[attr-defined]
 
 from benchmarks.heartbeat import TOPIC, join
+from sidecar.core.room import MemberLimits
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process, wait_until
 from sidecar.kafka.properties import of
@@ -55,6 +56,8 @@ from tools.alerts import ALERTS
 
 WAIT_MS, ALONE_MS, HELD_MS, BUSY = 50.0, 500.0, 50.0, 0.8
 GROWS_MIB, STAYS_MIB = 64.0, 16.0
+OF_MANY_GROUPS = {"assigned_often": MemberLimits().all_bytes / (1 << 20)}
+"""MiB that an attack may take which fills many groups: `limits.members_bytes`."""
 NEWCOMER_S, PROBE_S = 6.0, 2.0
 CALM_S, BACK_S, PATIENCE_S = 1.5, 13.0, 120.0
 CONNECTIONS = 2_000
@@ -100,7 +103,7 @@ class Effect:
         """Every limit that the attack broke; nothing if others noticed little enough."""
         before, most, after = self.rss_mib
         found = [*self._waits(), *self.others]
-        if most - before > GROWS_MIB:
+        if most - before > OF_MANY_GROUPS.get(self.attack, GROWS_MIB):
             found.append(f"RSS grew by {most - before:.0f} MiB")
         if after - before > STAYS_MIB:
             found.append(f"RSS stays {after - before:.0f} MiB above")
