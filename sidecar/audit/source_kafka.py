@@ -10,6 +10,7 @@ from typing import Any
 from sidecar.audit.bronze import bronze_batch
 from sidecar.audit.errors import AuditError, Misused, NoTopic, number
 from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.no_group import of_partitions
 from sidecar.kafka.properties import librdkafka_of
 
 TOPIC = "__group_state"
@@ -93,7 +94,7 @@ class KafkaSplit:
             seen, ended, following = time.monotonic(), False, self.start
             while not ended:
                 # It waits until there are so many, although the partition may end before.
-                found = consumer.consume(max(1, min(AT_ONCE, self.end - following)), timeout=WAIT_S)
+                found = of_partitions(consumer.consume(max(1, min(AT_ONCE, self.end - following)), timeout=WAIT_S))
                 if found:
                     seen = time.monotonic()
                 elif time.monotonic() - seen > TIMEOUT_S:

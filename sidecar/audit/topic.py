@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.core.placement import partition_for
+from sidecar.kafka.no_group import of_partitions
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, StateCodec
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import Schemas, StateError
@@ -156,12 +157,12 @@ class Reader:
         return int(low), int(high)
 
     def _arrived(self, partition: int, at: int) -> list[Any]:
-        """At least one message. `consume` waits for all it was asked for: it is given no time, and only the first
+        """What has come. `consume` waits for all it was asked for: it is given no time, and only the first
         is waited for."""
         first = self._consumer.poll(TIMEOUT_S)
         if first is None:
             raise TopicError(f"{self._topic}-{partition}: nothing within {TIMEOUT_S:g} s after offset {at}.")
-        return [first, *self._consumer.consume(AT_ONCE, timeout=0)]
+        return of_partitions([first, *self._consumer.consume(AT_ONCE, timeout=0)])
 
     def _ended(self, m: Any, partition: int) -> bool:
         from confluent_kafka import KafkaError

@@ -23,6 +23,7 @@ from sidecar.cli.connect import CHECK, Bootstrap, Client, CommandConfig, StateTo
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import run
 from sidecar.cli.plain import echo
+from sidecar.kafka.no_group import of_partitions
 
 if TYPE_CHECKING:
     from sidecar.audit.dump import DumpRecord
@@ -174,7 +175,7 @@ def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
     first = consumer.poll(ANSWER_S)
     if first is None:
         raise Failed(Code.UNREACHED, f"{topic}: nothing came within {ANSWER_S:g} s.", CHECK)
-    for m in [first, *consumer.consume(AT_ONCE, timeout=0)]:
+    for m in of_partitions([first, *consumer.consume(AT_ONCE, timeout=0)]):
         error = m.error()
         if error is None:
             kind, ms = m.timestamp()
