@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.asked import Known
 from sidecar.coordinator.assignment import Assignment
+from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.former import FormerOwners
 from sidecar.coordinator.leaders import Leaders
 from sidecar.coordinator.owners_ports import OwnershipSettings
 from sidecar.coordinator.ownership import Ownership
@@ -99,6 +101,8 @@ class Follower:
             await append_unfenced(cluster, coordinator.appender, state, s.topic, partition, records, ENROL_S)
 
         self._roster = Roster(state, append, configs.all_read, log)
+        self._former = FormerOwners(state, self._roster, lambda: coordinator.assignment, s.lease_ms)
+        self._former.tells(coordinator.service.owners)
         self.ownership = Ownership(
             cluster, s.node_id, s.address, settings.ownership, self, self._roster, log, tasks, peers
         )
@@ -149,10 +153,12 @@ class Follower:
     def setting_stored(self, group_id: str, name: str) -> None:
         if not group_id and name.endswith(f"/{NAME}"):  # which is no setting
             self._roster.record_read()
+            self._former.look_again(self._coordinator.service.owners, now())
             return
         self._coordinator.setting_stored(group_id, name)
 
     def claim_read(self, partition: int) -> None:
+        self._former.claim_read(partition, now().mono_ms)
         self._coordinator.claim_read(partition)
         if partition not in self._unread:  # what was claimed before may have come with a copy of the topic
             self._say_foreign(partition)

@@ -21,6 +21,8 @@ class OwnershipSettings:
     proof_ms: int = 15_000
     proof_topic: str = "__group_state"
     """What the offset is committed for: any topic that is there."""
+    front_within: bool = True
+    """The front is in this process."""
 
 
 class Listener(Protocol):
