@@ -80,6 +80,8 @@ class Follower:
         self._log_of_state = state
         self._led_since_s: dict[int, float] = {}
         """Of partitions of `__consumer_offsets` whose leaders have moved."""
+        self._members_since: dict[int, tuple[str, float]] = {}
+        """Node id of a sidecar -> its member id in the owners' group, and since when it has that."""
         self._control = control
         self._cluster = cluster
         self._configs = configs
@@ -129,6 +131,12 @@ class Follower:
 
     # ---- the owners' group --------------------------------------------------------------------------------
     def owners_assigned(self, a: Assignment) -> None:
+        before, at_s = self._members_since, time.monotonic()
+        named = {node: member_id for node, (member_id, _, _) in a.members.items()}
+        self._members_since = {
+            node: before[node] if node in before and before[node][0] == member_id else (member_id, at_s)
+            for node, member_id in named.items()
+        }
         self._coordinator.owners_assigned(a)
         self._show()
 
@@ -146,8 +154,11 @@ class Follower:
         return self._offsets.now
 
     def new_leaders(self) -> Set[int]:
+        """And those whose leader has no sidecar beside it that has been well for as long."""
         before_s = time.monotonic() - self._settings.follow_leader_s
-        return {p for p, since_s in self._led_since_s.items() if since_s > before_s}
+        new = {p for p, since_s in self._led_since_s.items() if since_s > before_s}
+        well = {node for node, (_, since_s) in self._members_since.items() if since_s <= before_s}
+        return new | {p for p, leader in enumerate(self._offsets.now) if leader not in well}
 
     # ---- the state topic ----------------------------------------------------------------------------------
     def setting_stored(self, group_id: str, name: str) -> None:

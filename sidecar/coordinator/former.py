@@ -69,8 +69,8 @@ class FormerOwners:
     def look_again(self, owners: Sequence[Owner], at: Now) -> None:
         """A former owner may have said something."""
         for owner in owners:
-            if owner.in_doubt(at):
-                owner.doubt_ends(owner.leases_end_ms(at))
+            if owner.shard is not None and owner.shard.doubt_until_ms > at.mono_ms:
+                owner.shard.doubt_ends(owner.leases_end_ms(at))
 
     def _is_over(self, claim: bytes, following: bytes) -> bool:
         """The owner that made this claim has no lease on the partition since that one made the following."""

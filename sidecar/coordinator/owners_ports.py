@@ -43,4 +43,5 @@ class Listener(Protocol):
         """Leader of each partition of `__consumer_offsets`, as known now."""
 
     def new_leaders(self) -> Set[int]:
-        """Partitions of `__consumer_offsets` whose leaders are not to be followed yet."""
+        """Partitions of `__consumer_offsets` whose leaders are not to be followed yet: they are new, or the sidecars
+        beside them are."""

@@ -29,8 +29,7 @@ Whoever drives an owner has these duties:
     on no commit but in that member's name (coordinator/placeholders.py).
 12. `Renew`: as 2 and 3, but it goes on serving; appends wait. It reports `renewed` when its copy of the log holds the
     new claim and no other since the last one of this attempt, `not_renewed` if there is no new fence, else `failed`.
-13. `leases_end_ms` says until when former owners may have leases; the driver calls `doubt_ends` if they turn out to
-    end earlier. Where nothing is known of them, that is `Ports.lease_ms` after the claim was read.
+13. `leases_end_ms` tells when the last lease of a former owner ends; if that is earlier, `Shard.doubt_ends` hears it.
 
 In return: a request is answered once, never before the records of its group are committed, and with NOT_COORDINATOR
 if that becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the
@@ -122,7 +121,6 @@ class Owner:
         self.leased: Callable[[Now], bool] = lambda now: True
         """Whether this sidecar may answer for the partition; `Service` knows."""
         self.leases_end_ms: Callable[[Now], int] = lambda now: now.mono_ms + ports.lease_ms
-        """When those of all former owners have ended."""
         self._occupied: set[str] = set()
         """Groups with members, as the driver was told."""
         self._unsent = Unsent()
@@ -180,8 +178,7 @@ class Owner:
         self._go("replayed")
         self.problem = ""
         self.loading = Loading(self._log.groups(self.partition))
-        closed_until_ms = self._ports.anew.closed_until_ms(now.mono_ms)
-        until_ms = self.leases_end_ms(now), closed_until_ms
+        until_ms = self.leases_end_ms(now), self._ports.anew.closed_until_ms(now.mono_ms)
         self.shard = Shard(self._registry, self._ports, self.image, *until_ms, self._unsent.waits_ms)
         self._served_ms = now.mono_ms
         ms = now.mono_ms - self._since_ms
@@ -198,15 +195,6 @@ class Owner:
         self._out.append(Log("took over", told, "info" if groups else "debug"))
         for h in self._held.all():
             self.loading.hold(h, self._log.size(self.partition, h.event.group_id))
-
-    def in_doubt(self, now: Now) -> bool:
-        """A former owner may have a lease."""
-        return self.shard is not None and self.shard.doubt_until_ms > now.mono_ms
-
-    def doubt_ends(self, until_ms: int) -> None:
-        """The leases of former owners end then."""
-        if self.shard is not None:
-            self.shard.doubt_ends(until_ms)
 
     def proved(self, attempt: int, until: Now) -> None:
         """A fenced write is committed that began a lease before `until`."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from sidecar.coordinator.assignment import EVERY_GENERATION, Assignment
+from sidecar.wire.apis import Api
 from tests.coordinator.test_ownership import BOTH, SETTINGS, Make, Sidecar, agree, run
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.house import until
@@ -102,7 +102,8 @@ def test_where_the_front_is_another_process_nothing_is_said(ends: str) -> None:
         elif ends == "comes back":
             one.group.expel(member_id)
             await until(lambda: one.lost and one.ownership.member_id in one.records.stand())
-        await asyncio.sleep(1)
+        beats = brokers.count(Api.HEARTBEAT)
+        await until(lambda: brokers.count(Api.HEARTBEAT) > beats + 50)
         said = one.records.stand()
         assert all(r["gave_up"] == -1 and r["former"] == [] for r in said.values())
         assert ends != "leaves" or said[member_id]["left_ms"]
