@@ -54,9 +54,10 @@ def drill(
 ) -> None:
     """Play faults on real brokers and sidecars of this machine: kill, suspend, cut, fill the disk. Needs Java.
 
-    It starts a cluster of its own, and clients; nothing else is touched. Each drill ends with a table of times, that of
-    the judge, and one line of JSON; with -o json or yaml, stdout has nothing else. Exit code 1: something was lost or
-    owned twice, or a drill did not come to its end."""
+    It starts a cluster of its own, and clients; nothing else is touched. Each drill ends with a table of times (until
+    the first commit, a commit of every partition, and every member was heard), that of the judge, and one line of JSON;
+    with -o json or yaml, stdout has nothing else. Exit code 1: something was lost or owned twice, or a drill did not
+    come to its end."""
     from rich.console import Console
 
     from sidecar.drill.drills.playing import SECURITY, chosen, left_out, play_all

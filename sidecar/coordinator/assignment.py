@@ -18,6 +18,9 @@ SAID_BYTES = 262_144
 NOT_SO = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, IndexError)
 """What comes of JSON that is none, or that says something else than it should."""
 NODE_MAX = 0x7FFFFFFF
+EVERY_GENERATION = 1 << 31
+"""Greater than any generation of the owners' group."""
+FORMER_MAX = 8
 
 
 def own_patterns(told: Any) -> OwnPatterns:
@@ -28,7 +31,9 @@ def own_patterns(told: Any) -> OwnPatterns:
 @dataclass(frozen=True)
 class Said:
     """What a sidecar says of itself when it joins. `host`, `port`: of its broker; `started_ms`: Unix time;
-    `peer_port`: where it answers pings, 0: nowhere; `left_ms`: when it left in order, Unix time, 0: it has not."""
+    `peer_port`: where it answers pings, 0: nowhere; `left_ms`: when it left in order, Unix time, 0: it has not;
+    `gave_up`: it answers for nothing that the map of this generation gives to others; `former`: member ids under which
+    the same process was a member before, the last ones, and under which it answers for nothing any more."""
 
     node_id: int
     host: str
@@ -37,6 +42,8 @@ class Said:
     peer_port: int = 0
     patterns: OwnPatterns = field(default_factory=dict)
     left_ms: int = 0
+    gave_up: int = -1
+    former: tuple[str, ...] = ()
 
     def told(self) -> dict[str, Any]:
         return asdict(self)
@@ -56,7 +63,8 @@ class Said:
                 raise ValueError(f"no node has id {where[0]}")
             patterns = own_patterns(j["patterns"]) if j.get("patterns") else {}
             since = (int(j.get("started_ms", 0)), int(j.get("peer_port", 0)))
-            return Said(*where, *since, patterns, int(j.get("left_ms", 0)))
+            former = tuple(map(str, j.get("former", ())[:FORMER_MAX]))
+            return Said(*where, *since, patterns, int(j.get("left_ms", 0)), int(j.get("gave_up", -1)), former)
         except NOT_SO as exc:
             raise ValueError(repr(exc)) from None
 
@@ -91,6 +99,9 @@ class Assignment:
             return Assignment(generation, tuple(int(n) for n in j["owners"]), members, patterns, ports)
         except NOT_SO as exc:
             raise ValueError(repr(exc)) from None
+
+    def owner_of(self, partition: int) -> int:
+        return self.owners[partition] if partition < len(self.owners) else -1
 
     def peers(self) -> dict[int, Peer]:
         return {n: Peer(*member, self.peer_ports.get(n, 0)) for n, member in self.members.items()}

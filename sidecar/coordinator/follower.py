@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from sidecar.coordinator.asked import Known
 from sidecar.coordinator.assignment import Assignment
+from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs
 from sidecar.coordinator.coordinator import Coordinator
+from sidecar.coordinator.former import FormerOwners
 from sidecar.coordinator.leaders import Leaders
 from sidecar.coordinator.owners_ports import OwnershipSettings
 from sidecar.coordinator.ownership import Ownership
@@ -78,6 +80,8 @@ class Follower:
         self._log_of_state = state
         self._led_since_s: dict[int, float] = {}
         """Of partitions of `__consumer_offsets` whose leaders have moved."""
+        self._members_since: dict[int, tuple[str, float]] = {}
+        """Node id of a sidecar -> its member id in the owners' group, and since when it has that."""
         self._control = control
         self._cluster = cluster
         self._configs = configs
@@ -99,6 +103,8 @@ class Follower:
             await append_unfenced(cluster, coordinator.appender, state, s.topic, partition, records, ENROL_S)
 
         self._roster = Roster(state, append, configs.all_read, log)
+        self._former = FormerOwners(state, self._roster, lambda: coordinator.assignment, s.lease_ms)
+        self._former.tells(coordinator.service.owners)
         self.ownership = Ownership(
             cluster, s.node_id, s.address, settings.ownership, self, self._roster, log, tasks, peers
         )
@@ -125,6 +131,12 @@ class Follower:
 
     # ---- the owners' group --------------------------------------------------------------------------------
     def owners_assigned(self, a: Assignment) -> None:
+        before, at_s = self._members_since, time.monotonic()
+        named = {node: member_id for node, (member_id, _, _) in a.members.items()}
+        self._members_since = {
+            node: before[node] if node in before and before[node][0] == member_id else (member_id, at_s)
+            for node, member_id in named.items()
+        }
         self._coordinator.owners_assigned(a)
         self._show()
 
@@ -142,17 +154,22 @@ class Follower:
         return self._offsets.now
 
     def new_leaders(self) -> Set[int]:
+        """And those whose leader has no sidecar beside it that has been well for as long."""
         before_s = time.monotonic() - self._settings.follow_leader_s
-        return {p for p, since_s in self._led_since_s.items() if since_s > before_s}
+        new = {p for p, since_s in self._led_since_s.items() if since_s > before_s}
+        well = {node for node, (_, since_s) in self._members_since.items() if since_s <= before_s}
+        return new | {p for p, leader in enumerate(self._offsets.now) if leader not in well}
 
     # ---- the state topic ----------------------------------------------------------------------------------
     def setting_stored(self, group_id: str, name: str) -> None:
         if not group_id and name.endswith(f"/{NAME}"):  # which is no setting
             self._roster.record_read()
+            self._former.look_again(self._coordinator.service.owners, now())
             return
         self._coordinator.setting_stored(group_id, name)
 
     def claim_read(self, partition: int) -> None:
+        self._former.claim_read(partition, now().mono_ms)
         self._coordinator.claim_read(partition)
         if partition not in self._unread:  # what was claimed before may have come with a copy of the topic
             self._say_foreign(partition)

@@ -21,6 +21,8 @@ class OwnershipSettings:
     proof_ms: int = 15_000
     proof_topic: str = "__group_state"
     """What the offset is committed for: any topic that is there."""
+    front_within: bool = True
+    """The front is in this process."""
 
 
 class Listener(Protocol):
@@ -41,4 +43,5 @@ class Listener(Protocol):
         """Leader of each partition of `__consumer_offsets`, as known now."""
 
     def new_leaders(self) -> Set[int]:
-        """Partitions of `__consumer_offsets` whose leaders are not to be followed yet."""
+        """Partitions of `__consumer_offsets` whose leaders are not to be followed yet: they are new, or the sidecars
+        beside them are."""

@@ -7,8 +7,9 @@ only to a live member: the SyncGroup of the group's leader, which is written, an
 and then (confirming.py). To any other member a broker that has lost its office can answer JoinGroup and SyncGroup from
 what it remembers. The lease is longer than the brokers take to make
 another one coordinator when that one dies (`broker.session.timeout.ms`, 9 s), and no owner removes a silent member for
-as long after a takeover (Turn.removal_ms). And it ends a session timeout after the last answer of any broker, so that
-a sidecar that is cut off sends its clients away soon.
+as long after a takeover (Turn.arm_removal), or until the former owner has said that it answers no more (giving_up.py).
+And the lease ends a session timeout after the last answer of any broker, so that a sidecar that is cut off sends its
+clients away soon.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from sidecar.coordinator.assignment import Assignment, Said
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.confirming import Confirming
+from sidecar.coordinator.giving_up import GivingUp
 from sidecar.coordinator.owners_ports import Listener, OwnershipSettings
 from sidecar.coordinator.peers import Answers, Peer, Peers
 from sidecar.coordinator.roster import REMEDY, Members, assignment_of
@@ -73,6 +75,7 @@ class Ownership:
         self.settings = settings
         self.listener = listener
         self._roster = roster
+        self._giving_up = GivingUp(roster, tasks, settings.front_within)
         self._enrolled = ""
         """The member id under which the state topic says who this sidecar is."""
         self.log = log
@@ -120,7 +123,7 @@ class Ownership:
             await self._try_leave(self.member_id)
         if for_good and self._enrolled:
             member_id, self._enrolled = self._enrolled, ""
-            await self._roster.left(member_id, self._said())
+            await self._roster.left(member_id, self._giving_up.leaves(self._said()))
         return await self._alone()
 
     async def _alone(self) -> bool:
@@ -166,6 +169,8 @@ class Ownership:
         self._enabled.clear()
         member_id = self.member_id
         self._lost(why)
+        if self._enrolled == member_id:
+            self._giving_up.withdrew(member_id, self._said())
         if self._answers is not None:
             self._answers.say_left()
         self._rejoin.set()
@@ -246,10 +251,11 @@ class Ownership:
         self._rejoin.set()
 
     def _lost(self, why: str) -> None:
-        self.member_id = ""
+        member_id, self.member_id = self.member_id, ""
         self.is_leader = False
         self._committed = NEVER
         self.listener.owners_lost(why)
+        self._giving_up.lost(member_id)
 
     async def _join(self) -> None:
         node = await self.cluster.coordinator_node(self.settings.group_id, 0)
@@ -282,7 +288,7 @@ class Ownership:
         return Said(self.node_id, *self.address, self._started_ms, peer_port, self.settings.patterns)
 
     async def _join_at(self, conn: BrokerConnection) -> None:
-        said = self._said()
+        said = self._giving_up.said(self._said())
         meta, sent = said.encode(), now()
         timeout_ms = self.settings.session_timeout_ms
         # That there is a rebalance is told in answers to heartbeats, which wait until commits of the coordinator are
@@ -336,8 +342,9 @@ class Ownership:
         found = await self._checked(res, out.assignment, whole)
         if self.member_id != res.member_id:
             raise _Lost("lost while joining")
-        self.assignment = found
+        before, self.assignment = self.assignment, found
         self.listener.owners_assigned(self._without_doubles(self.assignment))
+        self._giving_up.assigned(before, self.assignment, self.member_id, self._said())
 
     async def _present(self) -> set[str]:
         group = await self._look()

@@ -70,6 +70,9 @@ class Members(Protocol):
     async def left(self, member_id: str, said: Said) -> None:
         """Returns when the record says that this member has left, or when it cannot be written soon."""
 
+    async def tell(self, member_id: str, said: Said, why: str) -> None:
+        """Returns when the record of this member says this, or when it cannot be written soon."""
+
     def enrolled(self, member_id: str) -> bool: ...
 
     async def surely_none(self, member_id: str, metadata: bytes) -> bool:
@@ -129,13 +132,22 @@ class Roster:
                 await self._append(p, [self._record(p, name, None) for name in there])
 
     async def left(self, member_id: str, said: Said) -> None:
+        await self.tell(member_id, replace(said, left_ms=wall_ms()), "left")
+
+    async def tell(self, member_id: str, said: Said, why: str) -> None:
         name = _name(said.node_id, member_id)
         for p, part in enumerate(self._state.partitions):
             if name in part.configs.get("", {}):
                 try:
-                    await self._append(p, [self._record(p, name, replace(said, left_ms=wall_ms()), "left")])
+                    await self._append(p, [self._record(p, name, said, why)])
                 except WriteLost as exc:
-                    self._log.warning("the others cannot be told that this sidecar has left", problem=str(exc))
+                    self._log.warning("the others cannot be told of this sidecar", what=why, problem=str(exc))
+
+    def gave_up(self, member_id: str, generation: int) -> bool:
+        """Whether this member has said that it answers for nothing that the map of that generation gives to others."""
+        records = self._records()
+        said = records.get(member_id)
+        return (said is not None and said.gave_up >= generation) or any(member_id in s.former for s in records.values())
 
     def _record(self, partition: int, name: str, said: Said | None, why: str = "joined") -> Encoded:
         """The next record of this name; None removes it."""

@@ -29,6 +29,7 @@ Whoever drives an owner has these duties:
     on no commit but in that member's name (coordinator/placeholders.py).
 12. `Renew`: as 2 and 3, but it goes on serving; appends wait. It reports `renewed` when its copy of the log holds the
     new claim and no other since the last one of this attempt, `not_renewed` if there is no new fence, else `failed`.
+13. `leases_end_ms` tells when the last lease of a former owner ends; if that is earlier, `Shard.doubt_ends` hears it.
 
 In return: a request is answered once, never before the records of its group are committed, and with NOT_COORDINATOR
 if that becomes impossible. Any exception in a turn drops the state in memory, and the partition is built anew from the
@@ -119,6 +120,7 @@ class Owner:
         self._tally, self._out = tally, out
         self.leased: Callable[[Now], bool] = lambda now: True
         """Whether this sidecar may answer for the partition; `Service` knows."""
+        self.leases_end_ms: Callable[[Now], int] = lambda now: now.mono_ms + ports.lease_ms
         self._occupied: set[str] = set()
         """Groups with members, as the driver was told."""
         self._unsent = Unsent()
@@ -176,9 +178,7 @@ class Owner:
         self._go("replayed")
         self.problem = ""
         self.loading = Loading(self._log.groups(self.partition))
-        doubt_until_ms = now.mono_ms + self._ports.lease_ms
-        closed_until_ms = self._ports.anew.closed_until_ms(now.mono_ms)
-        until_ms = doubt_until_ms, closed_until_ms
+        until_ms = self.leases_end_ms(now), self._ports.anew.closed_until_ms(now.mono_ms)
         self.shard = Shard(self._registry, self._ports, self.image, *until_ms, self._unsent.waits_ms)
         self._served_ms = now.mono_ms
         ms = now.mono_ms - self._since_ms

@@ -39,7 +39,7 @@ class Shard:
         closed_until_ms: int = 0,
         waits_ms: Callable[[str, int], int] = lambda group_id, now_ms: 0,
     ) -> None:
-        """`doubt_until_ms`: until then a former owner may still answer members (Turn.removal_ms); `closed_until_ms`:
+        """`doubt_until_ms`: until then a former owner may still answer members (Turn.arm_removal); `closed_until_ms`:
         until then nobody joins (anew.py); `waits_ms(group_id, now_ms)`: for how long answers to members of this group
         have waited for its records."""
         self._waits_ms = waits_ms
@@ -102,6 +102,16 @@ class Shard:
             elif group is not None:
                 self.registry.timers[key[0]](turn, group, key, tag)
         return fx
+
+    def doubt_ends(self, until_ms: int) -> None:
+        """The leases of former owners end then, earlier than was known; what waits for that waits no longer."""
+        if until_ms < self._turn.doubt_until_ms:
+            self._turn.doubt_until_ms = until_ms
+            self.timers.release(until_ms)
+
+    @property
+    def doubt_until_ms(self) -> int:
+        return self._turn.doubt_until_ms
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
         """A heartbeat that the front answered under a grant: only the session moves."""

@@ -97,7 +97,7 @@ class Turn:
     runs: int = 0
     pending: Pending = field(default_factory=Pending)
     doubt_until_ms: int = 0
-    """See `removal_ms`."""
+    """See `arm_removal`."""
 
     def begin(self, now: Now) -> Effects:
         """The effects of the last event are used up, or belong to whoever took them."""
@@ -118,10 +118,16 @@ class Turn:
         if token != NO_TOKEN:
             self.fx.replies.append(Reply(token, answer, grant))
 
-    def removal_ms(self, timeout_ms: int) -> int:
-        """When a member may be removed that is silent for so long from now on: not as long as the former owner, of
-        which nothing may have been heard, can answer it under its lease. Then its partitions would have two owners."""
-        return max(self.now.mono_ms + timeout_ms, self.doubt_until_ms)
+    def arm_removal(self, key: tuple[str, ...], timeout_ms: int, tag: int = 0) -> int:
+        """Arm the timer that removes a member which is silent for so long from now on, and return its deadline: never
+        before the leases of former owners end, which may answer the member until then. Else its partitions would have
+        two owners."""
+        deadline_ms = self.now.mono_ms + timeout_ms
+        if deadline_ms >= self.doubt_until_ms:
+            self.timers.set(key, deadline_ms, tag)
+            return deadline_ms
+        self.timers.hold(key, self.doubt_until_ms, deadline_ms, tag)
+        return self.doubt_until_ms
 
     def next_run(self) -> int:
         self.runs += 1

@@ -129,6 +129,7 @@ def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSett
             rules.told(),
             o.proof_ms,
             s.state.topic,
+            s.link is None,
         ),
     )
 

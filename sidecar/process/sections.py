@@ -257,8 +257,8 @@ class OwnershipSection(Section):
     follow_leader_ms: int = Field(
         10_000,
         ge=0,
-        description="A partition goes to the sidecar beside its leader in `__consumer_offsets` when that has led it for so long: "
-        "while a broker comes back, the owner that is there goes on.",
+        description="A partition goes to the sidecar beside its leader in `__consumer_offsets` when that broker has led it and "
+        "that sidecar has been there for so long: while one of them comes back, the owner that is there goes on.",
     )
     peer_links: bool = Field(True, description="Watch peers by TCP links and remove a dead one at once.")
     peer_port: int = Field(

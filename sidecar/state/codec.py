@@ -199,6 +199,14 @@ class StateCodec:
         except (KeyError, ValueError, TypeError) as exc:
             raise StateError(f"value of a claim does not fit: {exc!r}") from exc
 
+    def claimed_as(self, value: bytes) -> tuple[int, str, int]:
+        """Node id, member id and generation of a claim. Raises StateError."""
+        body = self.schemas.decode(value)
+        try:
+            return int(body["node_id"]), str(body["member_id"]), int(body["generation"])
+        except (KeyError, ValueError, TypeError) as exc:
+            raise StateError(f"value of a claim does not fit: {exc!r}") from exc
+
     def claimed_in(self, value: bytes) -> str:
         """Id of the cluster whose broker the owner stands beside; "" if the claim does not tell. Raises StateError."""
         return str(self.schemas.decode(value).get("cluster_id") or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -262,11 +263,33 @@ def test_writers_are_told_who_leads_while_an_append_waits(monkeypatch: pytest.Mo
 def test_a_leader_is_new_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await until(lambda: b.house.service.serving() == [0, 1])
-        assert b.follower.new_leaders() == set(), "those of the start are not"
+        await until(
+            lambda: b.follower.new_leaders() == {1}
+        )  # nobody is there; leaders of the start are not new
         b.brokers.topics[OFFSETS].leaders[1] = 1
-        await until(lambda: b.follower.new_leaders() == {1})
-        assert b.follower.offsets_leaders() == (1, 1)
+        await until(lambda: b.follower.offsets_leaders() == (1, 1))
+        assert b.follower.new_leaders() == {1}
         await until(lambda: b.follower.new_leaders() == set())
+
+    run(test, monkeypatch, follow_leader_s=0.1)
+
+
+def test_a_sidecar_that_comes_back_is_new_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: an owner stood still for 13 s. When it woke, it was given its partitions back at once, in the middle of
+    the rebalance that its absence had brought about."""
+
+    async def test(b: Bench) -> None:
+        await until(lambda: b.house.service.serving() == [0, 1])
+        await until(lambda: b.follower.new_leaders() == {1})
+        mine = b.follower.ownership.assignment
+        for member_id in ("first", "again"):
+            b.follower.owners_assigned(replace(mine, members={**mine.members, 2: (member_id, "h", 1)}))
+            assert b.follower.new_leaders() == {1}
+            joined_s = time.monotonic()
+            await until(lambda: b.follower.new_leaders() == set())
+            assert time.monotonic() - joined_s >= 0.1
+            b.follower.owners_assigned(replace(mine, members={**mine.members, 2: (member_id, "h", 1)}))
+            assert b.follower.new_leaders() == set(), "the same member in another generation"
 
     run(test, monkeypatch, follow_leader_s=0.1)
 

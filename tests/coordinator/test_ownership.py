@@ -94,6 +94,9 @@ class Sidecar:
     def knows_more_than(self, generations: int) -> bool:
         return len(self.assigned) > generations
 
+    def was_lost(self, times: int) -> bool:
+        return len(self.lost) == times
+
     @property
     def group(self) -> ClassicGroup:
         return self.brokers.groups[GROUP]

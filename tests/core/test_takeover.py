@@ -58,6 +58,39 @@ def test_a_member_that_was_heard_here_has_its_session_and_no_more() -> None:
     assert world.member_ids("g") == {heard.member_id}
 
 
+def test_a_silent_member_has_its_session_when_the_former_owner_has_given_the_partition_up() -> None:
+    """And not a lease more, whenever this owner hears of that."""
+    world, (heard, silent) = consumers(2)
+    world.shard = world.rebuilt(LEASE_MS)
+    world.sleep(2_000)
+    world.shard.doubt_ends(world.now_ms)
+    beating(world, heard, SESSION_MS - 3_000)
+    assert world.member_ids("g") == {heard.member_id, silent.member_id}
+    beating(world, heard, 2_000)
+    assert world.member_ids("g") == {heard.member_id}
+
+
+def test_a_member_whose_session_is_over_goes_as_soon_as_the_former_owner_has_given_the_partition_up() -> None:
+    world, (heard, silent) = consumers(2)
+    world.shard = world.rebuilt(LEASE_MS)
+    beating(world, heard, SESSION_MS + 2_000)
+    assert world.member_ids("g") == {heard.member_id, silent.member_id}
+    world.shard.doubt_ends(world.now_ms)
+    world.sleep(1)
+    assert world.member_ids("g") == {heard.member_id}
+
+
+def test_a_doubt_never_becomes_longer() -> None:
+    world, (heard, silent) = consumers(2)
+    world.shard = world.rebuilt(LEASE_MS)
+    world.shard.doubt_ends(world.now_ms + 8_000)
+    world.shard.doubt_ends(world.now_ms + LEASE_MS)
+    beating(world, heard, 7_000)
+    assert world.member_ids("g") == {heard.member_id, silent.member_id}
+    beating(world, heard, 2_000)
+    assert world.member_ids("g") == {heard.member_id}
+
+
 def test_whoever_must_give_up_partitions_has_that_time_too() -> None:
     """It was told so by the former owner, whose answers it may still get."""
     world, (one, _) = consumers(2, rebalance_ms=2_000)
@@ -74,8 +107,8 @@ def test_whoever_must_give_up_partitions_has_that_time_too() -> None:
     assert one.member_id not in world.member_ids("g")
 
 
-@pytest.mark.parametrize("phase", ["join", "sync"])
-def test_a_classic_member_that_does_not_come_back_stays_as_long(phase: str) -> None:
+def classic_waits_for(phase: str) -> tuple[World, ClassicClient]:
+    """After a takeover, one member has come to its rebalance, and the group waits for the other one."""
     world = World()
     protocols = (("range", subscription(["t"])),)
     clients = [
@@ -98,8 +131,24 @@ def test_a_classic_member_that_does_not_come_back_stays_as_long(phase: str) -> N
         world.request(other.sync({}))
     world.shard = world.rebuilt(LEASE_MS)
     world.request(leader.sync(nothing) if phase == "sync" else leader.join(reason="once more"))
+    return world, other
+
+
+@pytest.mark.parametrize("phase", ["join", "sync"])
+def test_a_classic_member_that_does_not_come_back_stays_as_long(phase: str) -> None:
+    world, other = classic_waits_for(phase)
     world.sleep(LEASE_MS - 1_000)
     assert other.member_id in world.member_ids("g")
+    world.sleep(2_000)
+    assert other.member_id not in world.member_ids("g")
+
+
+@pytest.mark.parametrize("phase", ["join", "sync"])
+def test_a_rebalance_does_not_wait_for_it_once_the_former_owner_has_given_the_partition_up(phase: str) -> None:
+    world, other = classic_waits_for(phase)
+    world.shard.doubt_ends(world.now_ms)
+    world.sleep(1_000)
+    assert other.member_id in world.member_ids("g"), "it has its rebalance timeout"
     world.sleep(2_000)
     assert other.member_id not in world.member_ids("g")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sidecar.drill.clients import Client
-from sidecar.drill.drills.ground import Company
-from sidecar.drill.drills.measure import longest_pause, summary, times_of
+from sidecar.drill.drills.ground import PARTITIONS, Company
+from sidecar.drill.drills.measure import FIGURES, longest_pause, summary, times_of
 from sidecar.drill.drills.spec import Mark
 from sidecar.drill.members import Member
 from sidecar.drill.processes import Process
@@ -50,7 +50,44 @@ def test_of_several_faults_the_worst_counts(tmp_path: Any) -> None:
     assert times_of(c, marks, HEALED, END, back_before_heal=True)["no commit"] == pytest.approx(1.8)
 
 
+def on_all(c: Company, *at_ms: int) -> None:
+    c.clients[0].journal.commit_log = [(at, p, i) for i, at in enumerate(at_ms) for p in range(PARTITIONS)]
+
+
+def test_the_partition_that_waits_longest_counts_also_after_the_healing(tmp_path: Any) -> None:
+    c = company(tmp_path, [], [(t, t + 0.1) for t in range(8, 20)])
+    on_all(c, 9_900, 10_200, 19_000)
+    times = times_of(c, [FAULT], HEALED, END, back_before_heal=True)
+    assert times["all partitions"] == 8.8
+    c.clients[0].journal.commit_log += [(at, p, 9) for at in range(10_300, 20_000, 100) for p in range(1, PARTITIONS)]
+    times = times_of(c, [FAULT], HEALED, END, back_before_heal=True)
+    assert times["all partitions"] == 8.8, "partition 0 alone"
+    assert times["no commit"] == 0.2 and times["on healing"] == 0.1, "the group as a whole is served"
+
+
+def test_the_member_that_waits_longest_counts_also_after_the_healing(tmp_path: Any) -> None:
+    c = company(tmp_path, [], [(t / 10, t / 10) for t in range(90, 200)])
+    on_all(c, *range(9_000, 20_000, 100))
+    assert times_of(c, [FAULT], HEALED, END, back_before_heal=True)["all members"] == pytest.approx(0.1)
+    lost = Member("g-m1", "consumer", [], "t")
+    lost.heartbeats, lost.commits = [(11, 11.1), (19.3, 19.4)], [(13, 13.2)]
+    c.members.append(lost)
+    assert times_of(c, [FAULT], HEALED, END, back_before_heal=True)["all members"] == pytest.approx(6.2)
+    late = Client("b", Process("b", ["true"], tmp_path / "b"), tmp_path / "b.events")
+    late.journal.commit_log = [(17_000, 0, 1)]
+    c.clients.append(late)
+    assert times_of(c, [FAULT], HEALED, END, back_before_heal=True)["all members"] == 7.0
+
+
+def test_a_group_is_well_when_all_its_partitions_have_a_commit(tmp_path: Any) -> None:
+    c = company(tmp_path, [], [])
+    on_all(c, 9_900, 11_000)
+    assert c.all_committed_since(10_000) and not c.all_committed_since(11_000)
+    c.clients[0].journal.commit_log.remove((11_000, 3, 1))
+    assert not c.all_committed_since(10_000)
+
+
 def test_percentiles_over_rounds() -> None:
-    names = ("first commit", "heartbeats", "no commit", "each client", "on healing")
+    names = [name for name in FIGURES if name != "joins"]
     rounds = [dict.fromkeys(names, float(i)) for i in range(1, 21)]
     assert summary(rounds)["heartbeats"] == {"p50": 10.5, "p95": 20.0, "max": 20.0}

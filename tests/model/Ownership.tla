@@ -24,6 +24,8 @@ VARIABLES
     proof,          \* sidecar -> ticks left of the lease that a fenced write gave (proved_until)
     proving,        \* sidecar -> ticks of lease that the proof under way will give
     doubt,          \* sidecar -> ticks until it may remove a member for silence (doubt_until_ms)
+    said,           \* sidecar -> generation up to which it has said that it answers for nothing that others were given
+    claimedIn,      \* sidecar -> generation that its claim names
     producerEpoch,  \* the partition's transactional id at the broker
     network,        \* batches sent and not yet seen by the broker
     log,            \* the partition of the state topic
@@ -32,9 +34,10 @@ VARIABLES
     early           \* an answer left before its record was in the log
 
 vars == <<generation, assignee, joined, known, phase, epoch, holder, batch, verdict, lease,
-          confirming, proof, proving, doubt, producerEpoch, network, log, believes, told, early>>
+          confirming, proof, proving, doubt, said, claimedIn, producerEpoch, network, log, believes, told, early>>
 group == <<generation, assignee, joined>>
 leases == <<lease, confirming, proof, proving, doubt>>
+words == <<said, claimedIn>>
 broker == <<producerEpoch, network, log>>
 writer == <<epoch, batch, verdict>>
 clients == <<believes, told, early>>
@@ -88,6 +91,8 @@ Init == /\ generation = 1 /\ joined = Sidecars /\ assignee \in Sidecars
         /\ proof = [s \in Sidecars |-> 0]
         /\ proving = [s \in Sidecars |-> 0]
         /\ doubt = [s \in Sidecars |-> 0]
+        /\ said = [s \in Sidecars |-> 0]
+        /\ claimedIn = [s \in Sidecars |-> 0]
         /\ producerEpoch = 1 /\ network = {} /\ log = <<[epoch |-> 1, kind |-> "claim", value |-> NoOne]>>
         /\ believes = {} /\ told = {} /\ early = FALSE
 
@@ -103,7 +108,7 @@ Join(s) == /\ s \notin joined /\ known[s] = "none" /\ generation < MaxGeneration
            /\ NextGeneration
            /\ joined' = joined \cup {s}
            /\ assignee' \in joined'
-           /\ UNCHANGED <<phase, holder, writer, leases, broker, clients>>
+           /\ UNCHANGED <<phase, holder, writer, leases, broker, clients, words>>
 
 \* sidecar/coordinator/ownership.py Ownership._remove
 \* A peer had it removed, rightly or not, or its session has ended.
@@ -111,16 +116,18 @@ Removed(s) == /\ s \in joined /\ generation < MaxGeneration
               /\ NextGeneration
               /\ joined' = joined \ {s}
               /\ assignee' \in IF joined' = {} THEN {NoOne} ELSE joined'
-              /\ UNCHANGED <<phase, holder, writer, leases, broker, clients>>
+              /\ UNCHANGED <<phase, holder, writer, leases, broker, clients, words>>
 
 \* sidecar/coordinator/ownership.py Ownership.placement_changed
 Moved == /\ generation < MaxGeneration
          /\ NextGeneration
          /\ assignee' \in joined \ {assignee}
-         /\ UNCHANGED <<joined, phase, holder, writer, leases, broker, clients>>
+         /\ said' = IF Is("said too early") THEN [said EXCEPT ![assignee] = generation'] ELSE said
+         /\ UNCHANGED <<joined, phase, holder, writer, leases, claimedIn, broker, clients>>
 
 \* sidecar/core/service.py Service.assigned
-\* The SyncGroup of the current generation is answered. What is served already goes on being served.
+\* The SyncGroup of the current generation is answered. What is served already goes on being served. An owner that must
+\* give the partition up drops it, and then says so (coordinator/giving_up.py).
 Assigned(s) == /\ s \in joined /\ known[s] # "current"
                /\ known' = [known EXCEPT ![s] = "current"]
                /\ confirming' = [confirming EXCEPT ![s] = 0]
@@ -128,16 +135,19 @@ Assigned(s) == /\ s \in joined /\ known[s] # "current"
                   THEN Drop(s, "elsewhere")
                   ELSE /\ phase' = [phase EXCEPT ![s] = IF @ = "elsewhere" THEN "fencing" ELSE @]
                        /\ UNCHANGED <<holder, writer, proof, proving, doubt>>
-               /\ UNCHANGED <<group, lease, broker, clients>>
+               /\ said' = IF assignee # s /\ phase[s] # "elsewhere" THEN [said EXCEPT ![s] = generation] ELSE said
+               /\ UNCHANGED <<group, lease, claimedIn, broker, clients>>
 
 \* sidecar/coordinator/ownership.py Ownership._lost
-\* It is told UNKNOWN_MEMBER_ID, withdraws, or its process starts anew.
+\* It is told UNKNOWN_MEMBER_ID, withdraws, or its process starts anew. Under the member id that it had it answers for
+\* nothing any more, and says so.
 Lost(s) == /\ known[s] # "none"
            /\ known' = [known EXCEPT ![s] = "none"]
            /\ confirming' = [confirming EXCEPT ![s] = 0]
            /\ lease' = [lease EXCEPT ![s] = 0]
            /\ Drop(s, "elsewhere")
-           /\ UNCHANGED <<group, broker, clients>>
+           /\ said' = [said EXCEPT ![s] = MaxGeneration + 1]
+           /\ UNCHANGED <<group, claimedIn, broker, clients>>
 
 \* sidecar/coordinator/confirming.py Confirming._commit
 \* The broker writes a commit of a member of the current generation.
@@ -145,7 +155,7 @@ Confirm(s) == /\ s \in joined /\ known[s] = "current"
               /\ phase[s] # "elsewhere" /\ lease[s] = 0 /\ confirming[s] = 0
               /\ confirming' = [confirming EXCEPT ![s] = Lease + 1]
               /\ UNCHANGED <<group, known, phase, holder, writer, lease, proof, proving, doubt,
-                             broker, clients>>
+                             broker, clients, words>>
 
 \* sidecar/coordinator/ownership.py Ownership._commit_written
 \* Its answer: the lease counts from when the commit was sent.
@@ -154,7 +164,7 @@ Confirmed(s) == /\ confirming[s] > 0
                    IN lease' = [lease EXCEPT ![s] = IF left > @ THEN left ELSE @]
                 /\ confirming' = [confirming EXCEPT ![s] = 0]
                 /\ UNCHANGED <<group, known, phase, holder, writer, proof, proving, doubt,
-                               broker, clients>>
+                               broker, clients, words>>
 
 ------------------------------------------------------------------------------
 (* Takeover *)
@@ -167,12 +177,14 @@ Fence(s) == /\ phase[s] = "fencing" /\ producerEpoch < MaxEpoch
             /\ epoch' = [epoch EXCEPT ![s] = producerEpoch']
             /\ phase' = [phase EXCEPT ![s] = "fenced"]
             /\ network' = {b \in network : Is("no fence") \/ \E t \in Sidecars : Waits(t, b)}
-            /\ UNCHANGED <<group, known, holder, batch, verdict, leases, log, clients>>
+            /\ UNCHANGED <<group, known, holder, batch, verdict, leases, log, clients, words>>
 
 \* sidecar/coordinator/coordinator.py Coordinator._claim
 Claim(s) == /\ phase[s] = "fenced"
             /\ phase' = [phase EXCEPT ![s] = "claiming"]
             /\ Send(s, "claim", NoOne)
+            /\ claimedIn' = [claimedIn EXCEPT ![s] = IF known[s] = "current" THEN generation ELSE generation - 1]
+            /\ said' = [said EXCEPT ![s] = IF @ > MaxGeneration THEN 0 ELSE @]
             /\ UNCHANGED <<group, known, holder, epoch, verdict, leases, producerEpoch, log, clients>>
 
 \* sidecar/core/owner.py Owner.claimed
@@ -181,7 +193,7 @@ Claimed(s) == /\ phase[s] = "claiming"
               /\ phase' = [phase EXCEPT ![s] = "replaying"]
               /\ batch' = [batch EXCEPT ![s] = "none"]
               /\ verdict' = [verdict EXCEPT ![s] = "none"]
-              /\ UNCHANGED <<group, known, holder, epoch, leases, broker, clients>>
+              /\ UNCHANGED <<group, known, holder, epoch, leases, broker, clients, words>>
 
 \* sidecar/core/owner.py Owner.replayed
 \* The log through the own claim is read. From now on former owners may have leases for one lease at most.
@@ -190,24 +202,31 @@ Replayed(s) == /\ phase[s] = "replaying"
                /\ \E n \in IF Is("serve before replay") THEN 0..ClaimAt(epoch[s]) ELSE {ClaimAt(epoch[s])} :
                      holder' = [holder EXCEPT ![s] = Fold(n)]
                /\ doubt' = [doubt EXCEPT ![s] = IF Is("remove at once") THEN 0 ELSE Lease]
-               /\ UNCHANGED <<group, known, writer, lease, confirming, proof, proving, broker, clients>>
+               /\ UNCHANGED <<group, known, writer, lease, confirming, proof, proving, broker, clients, words>>
+
+\* sidecar/coordinator/former.py FormerOwners.look_again
+\* The former owner has said that it answers no more since the generation of this one's claim.
+Cleared(s) == /\ Serves(s) /\ doubt[s] > 0
+              /\ \A t \in Sidecars \ {s} : said[t] >= claimedIn[s]
+              /\ doubt' = [doubt EXCEPT ![s] = 0]
+              /\ UNCHANGED <<group, known, phase, holder, writer, lease, confirming, proof, proving, broker, clients, words>>
 
 \* sidecar/coordinator/coordinator.py Coordinator._still_mine
 \* The tail has read the claim of another owner.
 ClaimRead(s) == /\ phase[s] \in {"replaying", "serving"} /\ Superseded(s)
                 /\ Drop(s, "pausing")
-                /\ UNCHANGED <<group, known, lease, confirming, broker, clients>>
+                /\ UNCHANGED <<group, known, lease, confirming, broker, clients, words>>
 
 \* sidecar/core/owner.py Owner.failed
 Failed(s) == /\ verdict[s] = "refused" /\ ~(Is("claim not checked") /\ phase[s] = "claiming")
              /\ Drop(s, "pausing")
-             /\ UNCHANGED <<group, known, lease, confirming, broker, clients>>
+             /\ UNCHANGED <<group, known, lease, confirming, broker, clients, words>>
 
 \* sidecar/core/owner.py Owner.wake
 \* A pause is over: it takes the partition again, while it has a lease.
 Rested(s) == /\ phase[s] = "pausing" /\ Leased(s)
              /\ phase' = [phase EXCEPT ![s] = "fencing"]
-             /\ UNCHANGED <<group, known, holder, writer, leases, broker, clients>>
+             /\ UNCHANGED <<group, known, holder, writer, leases, broker, clients, words>>
 
 ------------------------------------------------------------------------------
 (* The log *)
@@ -224,7 +243,7 @@ Put == \E b \in network :
                                                   ELSE IF good THEN "written" ELSE "refused"]
           /\ network' = network \ {b}
           /\ UNCHANGED <<group, known, phase, holder, epoch, batch, leases, producerEpoch,
-                         believes, early>>
+                         believes, early, words>>
 
 ------------------------------------------------------------------------------
 (* Serving *)
@@ -241,7 +260,7 @@ Assign(s, m) == /\ Turn(s) /\ holder[s] = NoOne
                 /\ holder' = [holder EXCEPT ![s] = m]
                 /\ Send(s, "own", m)
                 /\ IF Is("reply before commit") THEN Tell(m, FALSE) ELSE UNCHANGED clients
-                /\ UNCHANGED <<group, known, phase, epoch, verdict, leases, producerEpoch, log>>
+                /\ UNCHANGED <<group, known, phase, epoch, verdict, leases, producerEpoch, log, words>>
 
 \* sidecar/core/consumer/step.py advance
 \* A member has given x up and says so.
@@ -251,15 +270,15 @@ GiveUp(s, m) == /\ Turn(s) /\ holder[s] = m
                 /\ told' = told \ {m}
                 /\ holder' = [holder EXCEPT ![s] = NoOne]
                 /\ Send(s, "own", NoOne)
-                /\ UNCHANGED <<group, known, phase, epoch, verdict, leases, producerEpoch, log, early>>
+                /\ UNCHANGED <<group, known, phase, epoch, verdict, leases, producerEpoch, log, early, words>>
 
-\* sidecar/core/turn.py Turn.removal_ms
+\* sidecar/core/turn.py Turn.arm_removal
 \* A member is removed for silence, or because it did not come to a rebalance in time.
 RemoveSilent(s, m) == /\ Turn(s) /\ holder[s] = m /\ doubt[s] = 0
                       /\ holder' = [holder EXCEPT ![s] = NoOne]
                       /\ Send(s, "own", NoOne)
                       /\ UNCHANGED <<group, known, phase, epoch, verdict, leases, producerEpoch, log,
-                                     clients>>
+                                     clients, words>>
 
 \* sidecar/core/owner.py Owner.committed
 \* The answer that waited for the record is released, or is NOT_COORDINATOR if there is no lease any more.
@@ -269,7 +288,7 @@ Release(s) == /\ Serves(s) /\ verdict[s] = "written" /\ batch[s] = "own"
               /\ IF holder[s] # NoOne /\ (Leased(s) \/ Is("release without lease"))
                  THEN Tell(holder[s], \E i \in 1..Len(log) : log[i].epoch = epoch[s] /\ log[i].value = holder[s])
                  ELSE UNCHANGED clients
-              /\ UNCHANGED <<group, known, phase, holder, epoch, leases, broker>>
+              /\ UNCHANGED <<group, known, phase, holder, epoch, leases, broker, words>>
 
 \* sidecar/core/service.py Service.request
 \* A member that takes itself for the owner of x asks, and is answered from memory, by the owner or under its grant.
@@ -279,7 +298,7 @@ Heartbeat(s, m) == /\ Turn(s)
                       ELSE /\ believes' = believes \ {m}
                            /\ told' = told \ {m}
                            /\ UNCHANGED early
-                   /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker>>
+                   /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker, words>>
 
 \* sidecar/coordinator/proofs.py Proofs.look
 \* Only where the group confirms nothing: else Confirm gives at least as much.
@@ -287,7 +306,7 @@ Prove(s) == /\ Serves(s) /\ known[s] # "current" /\ batch[s] = "none" /\ lease[s
             /\ proving' = [proving EXCEPT ![s] = Lease]
             /\ Send(s, "proof", NoOne)
             /\ UNCHANGED <<group, known, phase, holder, epoch, verdict, lease, confirming, proof,
-                           doubt, producerEpoch, log, clients>>
+                           doubt, producerEpoch, log, clients, words>>
 
 \* sidecar/core/owner.py Owner.proved
 \* The lease counts from when the proof was sent.
@@ -297,7 +316,7 @@ Proved(s) == /\ Serves(s) /\ batch[s] = "proof" /\ verdict[s] = "written"
              /\ proof' = [proof EXCEPT ![s] = proving[s]]
              /\ proving' = [proving EXCEPT ![s] = 0]
              /\ UNCHANGED <<group, known, phase, holder, epoch, lease, confirming, doubt, broker,
-                            clients>>
+                            clients, words>>
 
 ------------------------------------------------------------------------------
 (* Time *)
@@ -312,12 +331,13 @@ Tick == /\ Is("late tail") \/ \A s \in joined : ~Superseded(s)
         /\ doubt' = [s \in Sidecars |-> Less(doubt[s])]
         /\ confirming' = [s \in Sidecars |-> IF confirming[s] > 1 THEN confirming[s] - 1 ELSE confirming[s]]
         /\ leases' # leases
-        /\ UNCHANGED <<group, known, phase, holder, writer, broker, clients>>
+        /\ UNCHANGED <<group, known, phase, holder, writer, broker, clients, words>>
 
 ------------------------------------------------------------------------------
 Next == \/ Moved \/ Put \/ Tick
         \/ \E s \in Sidecars : \/ Join(s) \/ Removed(s) \/ Assigned(s) \/ Lost(s) \/ Confirm(s) \/ Confirmed(s)
                                \/ Fence(s) \/ Claim(s) \/ Claimed(s) \/ Replayed(s) \/ ClaimRead(s) \/ Failed(s)
+                               \/ Cleared(s)
                                \/ Rested(s) \/ Release(s) \/ Prove(s) \/ Proved(s)
         \/ \E s \in Sidecars, m \in Members : Assign(s, m) \/ GiveUp(s, m) \/ RemoveSilent(s, m) \/ Heartbeat(s, m)
 

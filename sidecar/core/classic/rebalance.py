@@ -85,7 +85,7 @@ def prepare(turn: Turn, group: ClassicGroup, why: str, reason: Reason) -> None:
 
 def await_join(turn: Turn, group: ClassicGroup, at_least_ms: int = 0) -> None:
     timeout_ms = max(group.rebalance_timeout_ms(), at_least_ms)
-    turn.timers.set((JOIN, group.group_id), turn.removal_ms(timeout_ms))
+    turn.arm_removal((JOIN, group.group_id), timeout_ms)
 
 
 def _fail_syncs(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
@@ -294,16 +294,14 @@ def sync_due(turn: Turn, group: ClassicGroup, key: tuple[str, ...], generation: 
 
 
 def await_sync(turn: Turn, group: ClassicGroup) -> None:
-    deadline_ms = turn.removal_ms(group.rebalance_timeout_ms())
-    turn.timers.set((SYNC, group.group_id), deadline_ms, group.generation)
+    turn.arm_removal((SYNC, group.group_id), group.rebalance_timeout_ms(), group.generation)
 
 
 # ---- members ------------------------------------------------------------------------------------------------------
 def arm_session(turn: Turn, group: ClassicGroup, member_id: str, more_ms: int = 0) -> None:
     member = group.members.get(member_id)
     if member is not None:
-        deadline_ms = turn.removal_ms(member.session_timeout_ms + more_ms)
-        turn.timers.set((SESSION, group.group_id, member_id), deadline_ms)
+        turn.arm_removal((SESSION, group.group_id, member_id), member.session_timeout_ms + more_ms)
 
 
 def forget(turn: Turn, group: ClassicGroup, member_id: str, why: str) -> Member | None:

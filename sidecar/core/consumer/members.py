@@ -132,17 +132,14 @@ def arm_session(turn: Turn, group_id: str, member: Member, more_ms: int = 0) -> 
         timeout_ms = member.classic.session_timeout_ms
     else:
         timeout_ms = config_of(turn, group_id).session_timeout_ms
-    deadline_ms = turn.removal_ms(timeout_ms + more_ms)
-    turn.timers.set(("session", group_id, member.member_id), deadline_ms)
-    return deadline_ms
+    return turn.arm_removal(("session", group_id, member.member_id), timeout_ms + more_ms)
 
 
 def arm_rebalance(turn: Turn, group_id: str, member: Member) -> None:
     """A member that must revoke has its rebalance timeout for it; any other state disarms."""
     key = ("rebalance", group_id, member.member_id)
     if member.state is MemberState.UNREVOKED_PARTITIONS:
-        deadline_ms = turn.removal_ms(member.rebalance_timeout_ms)
-        turn.timers.set(key, deadline_ms, member.member_epoch)
+        turn.arm_removal(key, member.rebalance_timeout_ms, member.member_epoch)
     else:
         turn.timers.cancel(key)
 

@@ -13,12 +13,11 @@ def arm_join(turn: Turn, group_id: str, member: Member) -> None:
     """It was told to join again. The time runs from the first such answer."""
     key = (JOIN, group_id, member.member_id)
     if turn.timers.deadline(key) is None:
-        turn.timers.set(key, turn.removal_ms(member.rebalance_timeout_ms))
+        turn.arm_removal(key, member.rebalance_timeout_ms)
 
 
 def arm_sync(turn: Turn, group_id: str, member: Member) -> None:
-    deadline_ms = turn.removal_ms(member.rebalance_timeout_ms)
-    turn.timers.set((SYNC, group_id, member.member_id), deadline_ms)
+    turn.arm_removal((SYNC, group_id, member.member_id), member.rebalance_timeout_ms)
 
 
 def joined(turn: Turn, group_id: str, member_id: str) -> None:

@@ -71,6 +71,18 @@ class Company:
         """Return, by client that runs, when its commits were acknowledged (ms)."""
         return [[at for at, _, _ in list(c.journal.commit_log)] for c in self.clients]
 
+    def partition_commits(self) -> list[list[int]]:
+        """Return, by partition, when a commit of it was acknowledged to any client (ms)."""
+        times: list[list[int]] = [[] for _ in range(PARTITIONS)]
+        for j in self.journals:
+            for at, p, _ in list(j.commit_log):
+                times[p].append(at)
+        return times
+
+    def all_committed_since(self, at_ms: int) -> bool:
+        """Return whether a commit of every partition was acknowledged since then."""
+        return all(times and max(times) > at_ms for times in self.partition_commits())
+
     def all_commits(self) -> list[int]:
         """Return when any commit of the group was acknowledged (ms)."""
         return [at for j in self.journals for at, _, _ in list(j.commit_log)]
@@ -314,12 +326,13 @@ class Ground:
         return all(first_after(m.heartbeats, at_s) is not None for m in besides)
 
     def settled(self, timeout_s: float) -> float:
-        """Wait until every group has all its clients and partitions, and all are served."""
+        """Wait until every group has all its clients and partitions, all are served, and so is every partition."""
         at_s, at_ms = time.monotonic(), int(time.time() * 1000)
         return self.wait(
             "all groups balanced and served",
             lambda: (
                 all(c.balanced() and c.served_since(at_s, at_ms) for c in self.companies)
+                and all(c.all_committed_since(at_ms) for c in self.companies)
                 and self.bystanders_served_since(at_s)
             ),
             timeout_s,

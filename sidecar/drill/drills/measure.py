@@ -4,6 +4,9 @@ A request that was under way when the owner died is answered by nobody, so with 
 the fault to the first answer. An owner that ends in order goes on answering for a moment, and the pause comes later.
 
 first commit   no commit of the members on the wire was accepted: the coordinator's part
+all partitions no commit of this partition was acknowledged to a client; the one that waited longest, until all was well
+all members    this client had no commit acknowledged, or this member on the wire neither heartbeat nor commit accepted;
+               the one that waited longest, until all was well
 heartbeats     a member on the wire had no heartbeat accepted; the one that waited longest
 no commit      no client of the group had a commit acknowledged: with what unmodified clients add
 each client    the same for each client by itself; the one that waited longest
@@ -21,7 +24,16 @@ from sidecar.drill.drills.ground import Company
 from sidecar.drill.drills.spec import Mark
 from sidecar.drill.members import Accepted, Member
 
-FIGURES = ("first commit", "heartbeats", "no commit", "each client", "on healing", "joins")
+FIGURES = (
+    "first commit",
+    "all partitions",
+    "all members",
+    "heartbeats",
+    "no commit",
+    "each client",
+    "on healing",
+    "joins",
+)
 Times = dict[str, float]
 """Figure -> seconds."""
 
@@ -51,6 +63,15 @@ def after(c: Company, mark: Mark, end: Mark) -> Times:
     }
 
 
+def everybody(c: Company, mark: Mark, until: Mark) -> Times:
+    """Return what concerns all of one group, in the time from `mark` to `until`: the next fault, or when all is well. A
+    member may be lost long after the first one is served."""
+    wire = [longest_pause(answered([m.heartbeats, m.commits], mark.at_s), mark.at_s, until.at_s) for m in c.members]
+    clients = [longest_pause(times, mark.at_ms, until.at_ms) / 1000 for times in c.commit_times()]
+    partitions = [longest_pause(times, mark.at_ms, until.at_ms) / 1000 for times in c.partition_commits()]
+    return {"all partitions": max(partitions), "all members": max(*wire, *clients)}
+
+
 def beside(members: Sequence[Member], start: Mark, end: Mark) -> Times:
     """Return the figures of bystanders from `start` to `end`; that of the one that waited longest counts."""
 
@@ -70,7 +91,8 @@ def times_of(c: Company, marks: Sequence[Mark], healed: Mark, end: Mark, back_be
     expected to be served before the fault is healed, its time lasts until the end of the round."""
     ends = [*marks[1:], healed if back_before_heal else end]
     rows = [after(c, mark, until) for mark, until in zip(marks, ends, strict=True)]
-    worst = {name: max(r[name] for r in rows) for name in rows[0]}
+    rows += [everybody(c, mark, until) for mark, until in itertools.pairwise([*marks, end])]
+    worst = {name: max(r[name] for r in rows if name in r) for name in FIGURES if any(name in r for r in rows)}
     healing = longest_pause(c.all_commits(), healed.at_ms, end.at_ms) / 1000
     return {**worst, "on healing": healing}
 

@@ -10,6 +10,9 @@ from rich.table import Table
 from sidecar.drill.drills.measure import FIGURES
 from sidecar.drill.drills.run import Result
 
+SHOWN = ("first commit", "all partitions", "all members", "heartbeats", "no commit")
+"""Figures in the table of all drills."""
+
 
 def show(result: Result, console: Console) -> None:
     if result.rounds:
@@ -53,13 +56,13 @@ def _word(ok: bool) -> str:
 
 def show_all(results: Sequence[Result], console: Console) -> None:
     table = Table(title="all drills: seconds p50 / max of the sidecars' groups, the slower of the two")
-    for head in ("drill", "rounds", "first commit", "heartbeats", "no commit", "took", ""):
+    for head in ("drill", "rounds", *SHOWN, "took", ""):
         table.add_column(head)
     for r in results:
         ours = [g for title, g in r.by_group().items() if title.startswith("sidecar") and "no commit" in g]
         cells = [
             " / ".join(f"{max(g[name][p] for g in ours):.2f}" for p in ("p50", "max")) if ours else "-"
-            for name in FIGURES[:3]
+            for name in SHOWN
         ]
         table.add_row(r.drill, str(len(r.rounds)), *cells, f"{r.took_s:.0f}", _word(r.ok))
     console.print(table)

@@ -23,6 +23,8 @@ SCENES: Mapping[str, Scene] = {
         failures.owner_dies,
         failures.owner_dies_that_had_lost_its_session,
         failures.owner_stands_still,
+        failures.member_dies_while_its_owner_ends,
+        failures.member_dies_while_its_owner_is_given_its_partitions_back,
         failures.all_are_killed,
         failures.two_die_at_once,
         failures.cold_start,

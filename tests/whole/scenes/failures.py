@@ -30,6 +30,7 @@ from tests.whole.scenes.parts import (
     owners_coordinator,
     run_ms,
     start,
+    wait,
     watch,
 )
 from tests.whole.timeline import FAULT
@@ -40,6 +41,9 @@ from tests.whole.world import NODES, PARTITIONS, World
 GROUP = 32
 """The resource type."""
 ASKED_MS = 10_000
+REMOVED_MS = 12_000
+"""From the death of a member, whose session is 6 s, until the others have its partitions and have been answered twice.
+The longest lease is 15 s."""
 
 
 # ---- sidecars die ---------------------------------------------------------------------------------------------
@@ -84,6 +88,44 @@ def owner_stands_still(world: World) -> None:
     world.say(FAULT, f"... sidecar {n} goes on")
     proc.go_on()
     until(world, BOUND_MS, world.settled)
+
+
+def member_dies_while_its_owner_ends(world: World) -> None:
+    """It is removed after its session, as if its coordinator had stayed: a sidecar that ends in order has no lease."""
+    start(world)
+    come(world, 2)
+    n = an_owner(world)
+    dies = world.rng.choice(owned_by(world, n))
+    world.say(FAULT, f"{dies.name} dies, and sidecar {n} ends in order")
+    dies.proc.crash()
+    world.sidecars[n].terminate()
+    wait(world, REMOVED_MS, lambda: world.unsettled(dies.habits.group_id))
+
+
+def member_dies_while_its_owner_is_given_its_partitions_back(world: World) -> None:
+    """The same with an owner that goes on, and with the one before, which stood still and came back. That one has its
+    partitions only when it has been there for a while."""
+    start(world)
+    come(world, 2)
+    n = an_owner(world)
+    mine = owned_by(world, n)
+    partitions = {world.judge.fold.partition_of(c.habits.group_id) for c in mine}
+    proc, parts = world.sidecars[n].proc, world.judge.fold.parts
+    world.say(FAULT, f"sidecar {n} stands still")
+    proc.stand_still()
+    run_ms(world, 8_000)
+    world.say(FAULT, f"... sidecar {n} goes on")
+    proc.go_on()
+    back_ms = world.universe.now_ms
+    if not watch(world, BOUND_MS, lambda: any(parts[p].owner == n for p in partitions)):
+        raise Violation(f"sidecar {n} has not been given its partitions back")
+    follow_ms = world.settings(n).ownership.follow_leader_ms
+    if world.universe.now_ms - back_ms < follow_ms:
+        raise Violation(f"sidecar {n} has its partitions back after {world.universe.now_ms - back_ms:,.0f} ms")
+    dies = world.rng.choice(mine)
+    world.say(FAULT, f"{dies.name} dies")
+    dies.proc.crash()
+    wait(world, REMOVED_MS, lambda: world.unsettled(dies.habits.group_id))
 
 
 def all_are_killed(world: World) -> None:
