@@ -6,19 +6,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sidecar.coordinator.coordinator import Coordinator
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.front.front import Front
 from sidecar.kafka.cluster import Cluster
 from sidecar.link.loopback import Loopback
-from sidecar.process.about import about
-from sidecar.process.admin import Admin, Slices
 from sidecar.process.admin_access import Access, AdminFault
-from sidecar.process.admin_page import Pages
-from sidecar.process.coordination import Coordination, Keeper, Starting
 from sidecar.process.files import open_files
 from sidecar.process.lag import watch_loop
 from sidecar.process.listening import Listener, listen
@@ -29,12 +23,18 @@ from sidecar.process.sections import split
 from sidecar.process.seen import KERNEL, in_slices, tell_figures
 from sidecar.process.settings import Settings
 from sidecar.process.shared import REAL, Edges, Shared
+from sidecar.process.starting import Slices, Starting
 from sidecar.process.systemd import Notifier, keep_alive, keep_starting
-from sidecar.process.unix_link import UnixClient, UnixServer, serve_unix
+
+if TYPE_CHECKING:
+    from sidecar.process.admin import Admin
+    from sidecar.process.coordination import Coordination, Keeper
 
 ADMIN_AFTER_S = 1.0
 READY_TICK_S = 0.01
-__all__ = ["App", "Coordination", "Edges", "StartError"]
+COORDINATION, ADMIN = "sidecar.process.coordination", "sidecar.process.admin_made"
+"""Modules that are imported when clients are served."""
+__all__ = ["App", "Edges", "StartError"]
 
 
 class Elsewhere(Starting):
@@ -46,43 +46,6 @@ class Elsewhere(Starting):
 
     def problems(self) -> list[str]:
         return [] if self._front.linked else ["no coordinator is linked"]
-
-
-class OverLoopback:
-    """The way to the coordinator in one process."""
-
-    def __init__(self, loopback: Loopback) -> None:
-        self._loopback = loopback
-
-    async def serve(self, coordinator: Coordinator) -> None:
-        self._loopback.serve(coordinator)
-
-    def lose(self) -> None:
-        self._loopback.lose()
-
-    def close(self) -> None:
-        """Both ends are in this process."""
-
-
-class OverUnix:
-    """The same where the front is another process."""
-
-    def __init__(self, s: Settings, shared: Shared) -> None:
-        self._s, self._shared = s, shared
-        self._server: UnixServer | None = None
-
-    async def serve(self, coordinator: Coordinator) -> None:
-        s = self._s
-        assert s.link is not None
-        self._server = await serve_unix(s.link, coordinator, self._shared.log, s.limits.link_frame_bytes)
-
-    def lose(self) -> None:
-        if self._server is not None:
-            self._server.lose()
-
-    def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
 
 
 class App:
@@ -97,8 +60,9 @@ class App:
         self.loopback = Loopback(asyncio.get_running_loop().call_soon)
         self.fronts = [self._front()] if settings.role != "coordinator" else []
         self._elsewhere = Elsewhere(*self.fronts) if settings.role == "front" else None
-        way = OverLoopback(self.loopback) if settings.link is None else OverUnix(settings, self.shared)
-        self.keeper = Keeper(settings, self.shared, self.cluster, way)
+        self._keeper: Keeper | None = None
+        self._admin: Admin | None = None
+        self._starting = Starting()
         self.servers: list[Listener] = []
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
@@ -109,12 +73,16 @@ class App:
     @property
     def half(self) -> Coordination | Starting:
         """The coordinator's half, as it is now."""
-        return self._elsewhere or self.keeper.half
+        return self._elsewhere or (self._starting if self._keeper is None else self._keeper.half)
 
     def _front(self) -> Front:
         s, shared = self.settings, self.shared
         most = s.limits.link_frame_bytes
-        attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks, most).attach
+        attach = self.loopback.attach
+        if s.link is not None:
+            from sidecar.process.unix_link import UnixClient  # with all kinds of groups, whose messages it reads
+
+            attach = UnixClient(s.link, self.log, shared.tasks, most).attach
         tls = ClientsTls(shared.reach.broker, self.log)
         settings = front_settings(s, shared.edges.new_id, tls, shared.reach.own.now.principal)
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
@@ -138,9 +106,8 @@ class App:
         if self.settings.loop_probe_ms:
             probe_s = self.settings.loop_probe_ms / 1000
             tasks.keep(lambda: watch_loop(self.shared.metrics, probe_s), "loop lag")
-        admin = self._admin()
-        if self.settings.admin is not None:
-            tasks.spawn(self._start_admin(admin), "admin")
+        if (access := self._access()) is not None:
+            tasks.spawn(self._start_admin(access), "admin")
         work = loop.create_task(self._start())
         stop = loop.create_task(self._stop.wait())
         ends: set[asyncio.Future[Any]] = {work, stop}
@@ -153,28 +120,28 @@ class App:
         finally:
             stop.cancel()
             work.cancel()
-            await self._end(admin)
+            await self._end()
 
-    def _admin(self) -> Admin:
+    def _access(self) -> Access | None:
+        """Raises StartError."""
         s = self.settings
-        told = self.metrics, self.problems, self.owners, self.group, partial(about, s)
-        denied = self.shared.denials.shown
         if s.admin is None:
-            return Admin(None, *told)
+            return None
         try:
-            access = Access(s.admin, s.admin_access, self.log, self.shared.metrics)
+            return Access(s.admin, s.admin_access, self.log, self.shared.metrics)
         except AdminFault as exc:
             raise StartError(f"admin_access: {exc}") from None
-        pages = Pages(s.node_id, s.role, self.problems, lambda: self.half.views)
-        return Admin(s.admin, *told, access, pages, denied)
 
     async def _start(self) -> None:
         """Raises StartError."""
         s, shared = self.settings, self.shared
-        shared.edges.starts()
         if s.role != "front":
-            await self.keeper.first_look(self._knows_clients)
-            self._coordinating = shared.tasks.spawn(self.keeper.rounds(), "coordinator")
+            keeper = self._keeper = await self._new_keeper()
+            shared.edges.starts()
+            await keeper.first_look(self._knows_clients)
+            self._coordinating = shared.tasks.spawn(keeper.rounds(), "coordinator")
+        else:
+            shared.edges.starts()
         starting = shared.tasks.spawn(keep_starting(self._manager, self.half_problem), "starting")
         while self.half.problems():
             await asyncio.sleep(READY_TICK_S)
@@ -191,11 +158,20 @@ class App:
         if self.shared.reach.broker.now.tls:  # without it there are no certificates
             await knows_clients(cluster, self.settings.node_id, split(self.settings.broker), self.log)
 
-    async def _start_admin(self, admin: Admin) -> None:
+    async def _new_keeper(self) -> Keeper:
+        """Raises StartError. Clients are served already: what they want of the coordinator waits."""
+        made = await self.shared.edges.load(COORDINATION)
+        keeper: Keeper = made.keeper_of(self.settings, self.shared, self.cluster, self.loopback)
+        return keeper
+
+    async def _start_admin(self, access: Access) -> None:
         """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""
         until = time.monotonic() + ADMIN_AFTER_S
         while self.ready_ms is None and time.monotonic() < until:
             await asyncio.sleep(READY_TICK_S)
+        module = await self.shared.edges.load(ADMIN)
+        admin: Admin = module.admin_of(self, access)
+        self._admin = admin
         try:
             await admin.start()
         except OSError as exc:
@@ -203,7 +179,7 @@ class App:
         else:
             await admin.keep()
 
-    async def _end(self, admin: Admin) -> None:
+    async def _end(self) -> None:
         """Nothing new is taken; what was asked is answered, by this sidecar or by a word that sends clients on."""
         self.log.info("stopping")
         self._manager.stopping()
@@ -211,13 +187,14 @@ class App:
             front.stopping = True
         if self._coordinating is not None:
             self._coordinating.cancel()
-        await self.keeper.stop()
+        if self._keeper is not None:
+            await self._keeper.stop()
         for server in self.servers:
             server.close()
         for front in self.fronts:
             await front.drain(self.settings.drain_ms / 1000)
-        await admin.stop()
-        self.shared.background.stop()
+        if self._admin is not None:
+            await self._admin.stop()
         self.cluster.close()
         self.log.info("stopped")
 

@@ -1,4 +1,4 @@
-"""Where a sidecar is reached: by clients, and by other sidecars that watch whether it is there."""
+"""Where a sidecar is reached by clients."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
-from sidecar.coordinator.peers import PeerListener
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.front.certificates import Certificates, TlsError, TlsSettings
 from sidecar.front.front import Front
 from sidecar.front.session import Session
@@ -109,17 +108,3 @@ async def _plain(s: Settings, inherited: socket.socket | None, front: Front, log
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     log.info("listening", listen=s.listen, broker=s.broker, inherited=inherited is not None)
     return server
-
-
-async def peer_listener(s: Settings) -> PeerListener | None:
-    """Where other sidecars see that this one is there, if they are to look."""
-    if not s.ownership.peer_links:
-        return None
-    hosts, _ = listens_at(s.listen)
-    try:
-        return await PeerListener.open(hosts, s.ownership.peer_port, s.ownership.peer_advertised_port)
-    except OSError as exc:
-        raise StartError(
-            f"cannot listen for other sidecars on {hosts[0]}:{s.ownership.peer_port}: {exc.strerror or exc}. "
-            "Set ownership.peer_port to a free port, or to 0."
-        ) from None

@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.link.ports import Logger
 from sidecar.process.sections import split
 

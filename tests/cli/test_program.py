@@ -411,7 +411,7 @@ def test_without_java_a_drill_is_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 def test_a_sidecar_that_cannot_listen_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     import sidecar.process.build as build
-    from sidecar.coordinator.start import StartError
+    from sidecar.coordinator.start_errors import StartError
 
     class Refuses:
         def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sidecar.coordinator.peers import PeerListener
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.process.listening import listen, listens_at, tls_settings
 from sidecar.process.settings import Settings, SettingsError, load
 from tests.inprocess.desk import Desk

@@ -33,7 +33,7 @@ os.execv(sys.executable, [sys.executable, *command])
 """
 READS = """
 import os, sys
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.process.systemd import inherited_socket
 try:
     sock = inherited_socket(sys.argv[1])
