@@ -17,7 +17,7 @@ from sidecar.front.accepting import Acceptor
 from sidecar.process.admin_access import COOKIE, HEADERS, METRICS, PROBES, Access
 from sidecar.process.admin_door import AdminDoor
 from sidecar.process.admin_page import Pages, finished
-from sidecar.process.listening import listens_at
+from sidecar.process.sockets import listens_at
 from sidecar.process.starting import Slices, nothing
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from sidecar.process.settings import Settings
 from sidecar.process.shared import REAL, Edges, Shared
 from sidecar.process.starting import Slices, Starting
 from sidecar.process.systemd import Notifier, keep_alive, keep_starting
+from sidecar.process.worker import ParentEnd
 
 if TYPE_CHECKING:
     from sidecar.process.admin import Admin
@@ -51,8 +52,11 @@ class Elsewhere(Starting):
 class App:
     """A whole sidecar, or the half of it that the role says."""
 
-    def __init__(self, settings: Settings, started: float, edges: Edges = REAL) -> None:
+    def __init__(
+        self, settings: Settings, started: float, edges: Edges = REAL, parent: ParentEnd | None = None
+    ) -> None:
         self.settings = settings
+        self._parent = parent
         self.started = started
         self.shared = Shared(settings, edges)
         self.log = self.shared.log
@@ -67,7 +71,8 @@ class App:
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
         self._coordinating: asyncio.Task[None] | None = None
-        self._manager = Notifier(self.log)
+        self._manager = Notifier(self.log, parent=None if parent is None else parent.tell)
+        self.shared.metrics("worker_restarts").set(0 if parent is None else parent.restarts)
         tell_figures(self.shared.metrics, settings, lambda: not self.half.problems())
 
     @property
@@ -97,6 +102,8 @@ class App:
             tasks.keep(lambda: keep_alive(self._manager), "watchdog")
         for sig in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sig, self._stop.set)
+        if self._parent is not None:
+            self._parent.watch(loop, self._stop.set)
         reloads = [self.shared.reach.again]
         loop.add_signal_handler(signal.SIGHUP, lambda: [reload() for reload in reloads])
         if self.fronts:
@@ -138,10 +145,12 @@ class App:
         if s.role != "front":
             keeper = self._keeper = await self._new_keeper()
             shared.edges.starts()
+            await self._may_coordinate()
             await keeper.first_look(self._knows_clients)
             self._coordinating = shared.tasks.spawn(keeper.rounds(), "coordinator")
         else:
             shared.edges.starts()
+            await self._may_coordinate()
         starting = shared.tasks.spawn(keep_starting(self._manager, self.half_problem), "starting")
         while self.half.problems():
             await asyncio.sleep(READY_TICK_S)
@@ -150,6 +159,12 @@ class App:
         shared.edges.started()
         self._manager.ready()
         self.log.info("ready", role=s.role, kernel=KERNEL, ms=self.ready_ms, **self.half.told())
+
+    async def _may_coordinate(self) -> None:
+        """A worker takes clients before the one that it replaces has ended, and coordinates afterwards."""
+        if self._parent is not None:
+            self._parent.listening()
+            await self._parent.go.wait()
 
     def half_problem(self) -> str:
         return next(iter(self.half.problems()), "")
@@ -170,6 +185,8 @@ class App:
         while self.ready_ms is None and time.monotonic() < until:
             await asyncio.sleep(READY_TICK_S)
         module = await self.shared.edges.load(ADMIN)
+        if self._parent is not None:
+            await self._parent.go.wait()
         admin: Admin = module.admin_of(self, access)
         self._admin = admin
         try:
@@ -183,20 +200,26 @@ class App:
         """Nothing new is taken; what was asked is answered, by this sidecar or by a word that sends clients on."""
         self.log.info("stopping")
         self._manager.stopping()
+        if self._parent is not None and self._parent.replaced:
+            self._close()
         for front in self.fronts:
             front.stopping = True
         if self._coordinating is not None:
             self._coordinating.cancel()
         if self._keeper is not None:
             await self._keeper.stop()
-        for server in self.servers:
-            server.close()
+        self._close()
         for front in self.fronts:
             await front.drain(self.settings.drain_ms / 1000)
         if self._admin is not None:
             await self._admin.stop()
         self.cluster.close()
         self.log.info("stopped")
+
+    def _close(self) -> None:
+        """Nobody is accepted any more. Where another worker listens, it has all who come."""
+        while self.servers:
+            self.servers.pop().close()
 
     # ---- what operators ask -------------------------------------------------------------------------------
     async def metrics(self) -> bytes:

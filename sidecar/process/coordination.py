@@ -46,11 +46,11 @@ from sidecar.process.coordinator_parts import (
     exporter_settings,
     follower_settings,
 )
-from sidecar.process.listening import listens_at
 from sidecar.process.parts import managed_by, own_cluster
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
+from sidecar.process.sockets import listens_at
 from sidecar.process.starting import Slices, Starting
 from sidecar.process.tasks import Broken, Supervisor
 from sidecar.process.ways import OverLoopback, OverUnix
