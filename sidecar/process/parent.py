@@ -270,11 +270,11 @@ class Parent:
         lived_s = time.monotonic() - worker.began_s
         if worker is self.leaving:
             self.leaving = None
-            self._log.info("the old worker has ended", worker=worker.pid, **_told(status))
+            self._log.info("the old worker has ended", worker=worker.pid, cause=_cause(status))
             self._go()
         elif worker is self.coming:
             self.coming = None
-            self._log.warning("the new worker could not start: the old one goes on", **_told(status))
+            self._log.warning("the new worker could not start: the old one goes on", cause=_cause(status))
         elif self._stopping or self._decided(worker, status):
             self.current = None
             self._code = _code(status)
@@ -289,8 +289,13 @@ class Parent:
             pause_s = PAUSES_S[min(self._young, len(PAUSES_S) - 1)]
             self._young += 1
             self._due_s = time.monotonic() + pause_s
-            told = {"worker": worker.pid, "restarts": self.restarts, "again_ms": round(pause_s * 1000)}
-            self._log.warning("the worker died; another one starts on the same sockets", **told, **_told(status))
+            self._log.warning(
+                "the worker died; another one starts on the same sockets",
+                worker=worker.pid,
+                cause=_cause(status),
+                restarts=self.restarts,
+                again_ms=round(pause_s * 1000),
+            )
 
     def _decided(self, worker: Worker, status: int) -> bool:
         """It says by its code that another one would end like it. A bug before it listened is one of those; an end in
@@ -301,10 +306,8 @@ class Parent:
         return code != 0 and not (code == BROKEN and worker.listened)
 
 
-def _told(status: int) -> dict[str, Any]:
-    if os.WIFSIGNALED(status):
-        return {"signal": os.WTERMSIG(status)}
-    return {"code": os.WEXITSTATUS(status)}
+def _cause(status: int) -> str:
+    return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"code {os.WEXITSTATUS(status)}"
 
 
 def _code(status: int) -> int:
