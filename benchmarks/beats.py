@@ -23,7 +23,7 @@ def member_id(index: int) -> str:
 
 def rss_mb(process: Process | None) -> int:
     assert process is not None
-    return int(psutil.Process(process.pid).memory_info().rss >> 20)
+    return int(psutil.Process(process.worker_pid).memory_info().rss >> 20)
 
 
 class Beats:

@@ -233,7 +233,7 @@ class Silent(Line):
 
 def idle(kafka: LocalKafka, count: int) -> dict[str, object]:
     """What `count` silent connections take."""
-    processes = [psutil.Process(n.sidecar.pid) for n in kafka.nodes if n.sidecar is not None]
+    processes = [psutil.Process(n.sidecar.worker_pid) for n in kafka.nodes if n.sidecar is not None]
 
     async def connect() -> tuple[float, float]:
         loop = asyncio.get_running_loop()

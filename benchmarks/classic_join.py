@@ -89,7 +89,7 @@ async def timed(all_of: list[Member], salt: int, process: Process | None) -> tup
 
 def peak_mib(process: Process | None) -> float:
     assert process is not None
-    status = Path(f"/proc/{process.pid}/status").read_text()
+    status = Path(f"/proc/{process.worker_pid}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
 
 

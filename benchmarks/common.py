@@ -47,7 +47,7 @@ def create_topic(kafka: LocalKafka, name: str, partitions: int) -> None:
 def cpu_s(process: Process | None) -> float:
     """Return the user and system seconds that a process has used so far."""
     assert process is not None
-    t = psutil.Process(process.pid).cpu_times()
+    t = psutil.Process(process.worker_pid).cpu_times()
     return float(t.user + t.system)
 
 

@@ -193,7 +193,7 @@ def watched(kafka: LocalKafka, path: Path) -> dict[str, float]:
     process = kafka.nodes[0].sidecar
     assert process is not None
     path.unlink(missing_ok=True)
-    os.kill(process.pid, signal.SIGUSR1)
+    os.kill(process.worker_pid, signal.SIGUSR1)
     while not path.exists():
         time.sleep(0.01)
     found: dict[str, float] = json.loads(path.read_text())
@@ -220,8 +220,8 @@ def renice(process: Process | None, nice: int) -> None:
     """Renice all threads of a process. Where Linux groups processes by session (autogroup) its group is reniced, too,
     because `nice` only counts within a group. Becoming less nice again needs root; a refusal is raised."""
     assert process is not None
-    prefer(process.pid, nice)
-    for thread in os.listdir(f"/proc/{process.pid}/task"):
+    prefer(process.worker_pid, nice)
+    for thread in os.listdir(f"/proc/{process.worker_pid}/task"):
         os.setpriority(os.PRIO_PROCESS, int(thread), nice)
 
 
@@ -232,9 +232,9 @@ def place(sidecar: Process | None, broker: Process | None, free: bool) -> None:
     if free and len(cores) < 2:
         raise SystemExit("a free core for the event loop needs a machine with two cores")
     others = set(cores[:-1]) if free else set(cores)
-    for pid in (sidecar.pid, broker.pid, os.getpid()):
+    for pid in (sidecar.worker_pid, broker.pid, os.getpid()):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setaffinity(int(thread), {cores[-1]} if free and int(thread) == sidecar.pid else others)
+            os.sched_setaffinity(int(thread), {cores[-1]} if free and int(thread) == sidecar.worker_pid else others)
 
 
 def metric(kafka: LocalKafka, name: str) -> float:

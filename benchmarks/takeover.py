@@ -168,7 +168,7 @@ def worst_ms(before: dict[float, float], after: dict[float, float]) -> float:
 def busy_ends(node: Broker, seconds: float = 2.0, timeout_s: float = 300.0) -> float:
     """Wait until the sidecar is idle again: so its groups are loaded. Returns when that was, monotonic."""
     assert node.sidecar is not None
-    process = psutil.Process(node.sidecar.pid)
+    process = psutil.Process(node.sidecar.worker_pid)
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         before, at = sum(process.cpu_times()[:2]), time.monotonic()

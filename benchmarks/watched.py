@@ -8,12 +8,14 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from hashlib import md5
 from typing import ClassVar
 
 from sidecar.cli import main as cli
+from sidecar.cli import run, worker
 from sidecar.coordinator import start
 from sidecar.core.topics import Topic
 from sidecar.kafka import cluster
@@ -82,4 +84,8 @@ class Watched(App):
 if __name__ == "__main__":
     setattr(build, "App", Watched)  # noqa: B010
     setattr(start, "MetadataReader", Reader)  # noqa: B010
-    cli.app()
+    run.WORKER = ("-m", "benchmarks.watched")
+    if sys.argv[1:2] == ["run"]:
+        cli.app()
+    else:
+        worker.entry(*sys.argv[1:])

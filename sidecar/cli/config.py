@@ -87,7 +87,9 @@ def loaded(path: Path | None, given: dict[str, Any]) -> Settings:
     try:
         return load(path, given)
     except SettingsError as exc:
-        what = "\n".join(["The settings are not valid:", *(f"  {line}" for line in str(exc).splitlines())])
-        raise Failed(
-            Code.USAGE, what, "`sidecar config settings` says what each setting means and what its default is."
-        ) from None
+        raise invalid(exc) from None
+
+
+def invalid(exc: Exception) -> Failed:
+    what = "\n".join(["The settings are not valid:", *(f"  {line}" for line in str(exc).splitlines())])
+    return Failed(Code.USAGE, what, "`sidecar config settings` says what each setting means and what its default is.")

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
+from typing import Annotated
 
-STARTED = time.monotonic()
+import typer
 
-from pathlib import Path  # noqa: E402
-from typing import Annotated  # noqa: E402
-
-import typer  # noqa: E402
-
-from sidecar.cli import listing, look, patterns, repair  # noqa: E402, F401 - they add commands to `groups` and `state`
-from sidecar.cli.acls import acls  # noqa: E402
-from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile  # noqa: E402
-from sidecar.cli.audit import audit  # noqa: E402
-from sidecar.cli.config import config as config_commands  # noqa: E402
-from sidecar.cli.config import loaded  # noqa: E402
-from sidecar.cli.connect import CommandConfig, client_of  # noqa: E402
-from sidecar.cli.doctor.command import doctor  # noqa: E402
-from sidecar.cli.doctor.refused import told_by  # noqa: E402
-from sidecar.cli.drill import drill  # noqa: E402
-from sidecar.cli.exits import Code, Failed  # noqa: E402
-from sidecar.cli.groups import groups  # noqa: E402
-from sidecar.cli.history import history, owner  # noqa: E402
-from sidecar.cli.output import Format, Output, print_rows  # noqa: E402
-from sidecar.cli.plain import echo  # noqa: E402
-from sidecar.cli.program import CODES, Program  # noqa: E402
-from sidecar.cli.state import state  # noqa: E402
-from sidecar.cli.top import top  # noqa: E402
+from sidecar.cli import listing, look, patterns, repair  # noqa: F401 - they add commands to `groups` and `state`
+from sidecar.cli.acls import acls
+from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
+from sidecar.cli.audit import audit
+from sidecar.cli.config import config as config_commands
+from sidecar.cli.config import loaded
+from sidecar.cli.connect import CommandConfig, client_of
+from sidecar.cli.doctor.command import doctor
+from sidecar.cli.doctor.refused import told_by
+from sidecar.cli.drill import drill
+from sidecar.cli.exits import Code, Failed
+from sidecar.cli.groups import groups
+from sidecar.cli.history import history, owner
+from sidecar.cli.output import Format, Output, print_rows
+from sidecar.cli.plain import echo
+from sidecar.cli.program import CODES, Program
+from sidecar.cli.state import state
+from sidecar.cli.top import top
 
 # A trace with its variables would have tokens and passwords in it, and older versions of typer show them.
 app = typer.Typer(cls=Program, epilog=CODES, no_args_is_help=True, pretty_exceptions_show_locals=False)
@@ -75,23 +71,10 @@ def run(
     config: ConfigPath = None,
 ) -> None:
     """Run one sidecar. Settings can also come from the environment: SIDECAR_LISTEN, SIDECAR_GROUPS__INCLUDE, ..."""
-    import asyncio
+    from sidecar.cli.run import become_parent
 
-    from sidecar.process.build import App, StartError
-
-    settings = loaded(config, {"listen": listen, "broker": broker, "node_id": node_id})
-
-    async def main() -> None:
-        await App(settings, STARTED).run()
-
-    try:
-        import uvloop
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main())
-    except StartError as exc:
-        then = "Mend that and start it again; `sidecar doctor` checks the rest of the cluster."
-        raise Failed(Code.FINDINGS, f"sidecar: {exc}", then) from None
+    given = {"listen": listen, "broker": broker, "node_id": node_id}
+    become_parent(loaded(config, given), config, given)
 
 
 @app.command()

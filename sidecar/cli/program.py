@@ -36,7 +36,7 @@ class Program(TyperGroup):
             raise typer.Exit(int(Code.INTERRUPTED)) from None
         except BrokenPipeError as exc:  # a connection's is one, too, and typer takes any for stdout's
             if not _unread():
-                _broken(exc)
+                broken(exc)
             raise typer.Exit(int(Code.UNREAD)) from None
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -47,15 +47,15 @@ class Program(TyperGroup):
                 end.code = int(Code.UNREAD)
             raise
         except Failed as failed:
-            _end(failed)
+            end_with(failed)
         except ModuleNotFoundError as exc:
             extra = next((e for e, names in EXTRAS.items() if (exc.name or "").partition(".")[0] in names), None)
             if extra is None:
-                _broken(exc)
+                broken(exc)
             what = f"This command needs the extra [{extra}], which is not installed: there is no module {exc.name}."
-            _end(Failed(Code.USAGE, what, f"pip install 'kafka-group-sidecar[{extra}]'"))
+            end_with(Failed(Code.USAGE, what, f"pip install 'kafka-group-sidecar[{extra}]'"))
         except Exception as exc:  # noqa: BLE001 - whatever it is: its code must not be one that means findings
-            _broken(exc)
+            broken(exc)
 
 
 def say(failed: Failed) -> None:
@@ -79,12 +79,12 @@ def _unread() -> bool:
     return True
 
 
-def _end(failed: Failed) -> NoReturn:
+def end_with(failed: Failed) -> NoReturn:
     say(failed)
     sys.exit(int(failed.code))
 
 
-def _broken(exc: Exception) -> NoReturn:
+def broken(exc: Exception) -> NoReturn:
     for line in "".join(traceback.format_exception(exc)).rstrip("\n").split("\n"):
         echo(line, err=True)
     echo(f"This is a bug of this program: {type(exc).__name__}.", err=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sidecar.coordinator.asked import State, ask_for
+from sidecar.coordinator.start_errors import StartError
 from sidecar.coordinator.writer import BATCH_BYTES
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
@@ -23,14 +24,6 @@ OFFSETS = "__consumer_offsets"
 RETRY_S = 0.1
 SAY_AGAIN_S = 5.0
 NO_LEADERS = "it has partitions without a leader, or this principal may not DESCRIBE it"
-
-
-class StartError(Exception):
-    """The sidecar, or its coordinator alone, cannot start; the text says why and what to do."""
-
-
-class StartAnew(StartError):
-    """Nothing that the coordinator knows counts any more: it ends, and another one starts in its place."""
 
 
 Tell = Callable[[str], None]

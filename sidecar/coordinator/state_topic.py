@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from sidecar.assign.topic import Topic
 from sidecar.coordinator.asked import Found, State, ask_for
-from sidecar.coordinator.start import StartAnew
+from sidecar.coordinator.start_errors import StartAnew
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.link.ports import Logger

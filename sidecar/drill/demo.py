@@ -192,7 +192,7 @@ def _play(s: Scenario, screen: Screen) -> list[Mark]:
 def _kill_owner(s: Scenario, say: Callable[[str], None], mark: Callable[[str, bool], None]) -> None:
     owner = s.kafka.owner_of(GROUP)
     assert owner.sidecar is not None and s.probe is not None
-    pid = owner.sidecar.pid
+    pid = owner.sidecar.worker_pid
     commits = sum(len(j.commit_log) for j in s.journals)
     at = time.monotonic()
     at_ms = _now_ms()

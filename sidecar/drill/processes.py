@@ -90,10 +90,24 @@ class Process:
     def returncode(self) -> int | None:
         return None if self._popen is None else self._popen.poll()
 
+    @property
+    def worker_pid(self) -> int:
+        """Of the one child that does a sidecar's work (process/parent.py); of this process if it has none."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return int(children[0]) if children else self.pid
+
     def signal(self, sig: signal.Signals) -> None:
-        if self.alive:
-            assert self._popen is not None
-            self._popen.send_signal(sig)
+        """To this process; what stops or continues it goes to its children, too."""
+        if not self.alive:
+            return
+        if sig in (signal.SIGSTOP, signal.SIGCONT):
+            os.killpg(self.pid, sig)
+        else:
+            os.kill(self.pid, sig)
+
+    def kill_worker(self) -> None:
+        """SIGKILL to a sidecar's worker alone: its parent starts another one."""
+        os.kill(self.worker_pid, signal.SIGKILL)
 
     def stop(self, timeout_s: float = 8.0) -> int | None:
         """Send SIGTERM, and SIGKILL if the process still runs after `timeout_s`."""
@@ -103,13 +117,13 @@ class Process:
         try:
             self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
+            self.kill()
         return self._popen.returncode
 
     def kill(self) -> None:
-        if self._popen is not None:
-            self._popen.kill()
+        """SIGKILL to this process and its children: of a sidecar parent and worker die, as with their container."""
+        if self._popen is not None and self._popen.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait()
 
     def tail(self, lines: int = 12) -> str:

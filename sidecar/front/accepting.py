@@ -25,14 +25,16 @@ class Acceptor:
         self._closed = False
         self.sockets: list[socket.socket] = []
 
-    async def open(self, hosts: Sequence[str], port: int, backlog: int, inherited: socket.socket | None = None) -> None:
-        """`inherited`: a socket that somebody else has bound, in the place of new ones. Raises OSError."""
-        if inherited is None:
+    async def open(
+        self, hosts: Sequence[str], port: int, backlog: int, inherited: Sequence[socket.socket] = ()
+    ) -> None:
+        """`inherited`: sockets that somebody else has bound, in the place of new ones. Raises OSError."""
+        if not inherited:
             await self._bind(hosts, port, backlog)
-        else:
-            inherited.listen(backlog)
-            inherited.setblocking(False)
-            self.sockets.append(inherited)
+        for sock in inherited:
+            sock.listen(backlog)
+            sock.setblocking(False)
+            self.sockets.append(sock)
         for sock in self.sockets:
             self._loop.add_reader(sock, self._accept, sock)
 

@@ -9,8 +9,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,9 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 from sidecar.front.certificates import TlsError, expiry_of
 from sidecar.native import COMPILED
 from sidecar.process.settings import Settings
+from sidecar.process.version import package_version
 
 MASK = "********"
-PACKAGE = "kafka-group-sidecar"
 _SECRET = re.compile(r"(password|passphrase|secret|jaas|credential|token)(?!.*(file|path|location)$)", re.IGNORECASE)
 """Names of settings whose values are shown to nobody; where a file is may be known."""
 
@@ -35,15 +33,6 @@ class Shown:
     name: str
     value: Any
     origin: str
-
-
-@cache
-def package_version() -> str:
-    """Of the installed package; "" where it is not installed."""
-    try:
-        return version(PACKAGE)
-    except PackageNotFoundError:
-        return ""
 
 
 def kernel() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +17,8 @@ from sidecar.front.accepting import Acceptor
 from sidecar.process.admin_access import COOKIE, HEADERS, METRICS, PROBES, Access
 from sidecar.process.admin_door import AdminDoor
 from sidecar.process.admin_page import Pages, finished
-from sidecar.process.listening import listens_at
+from sidecar.process.sockets import listens_at
+from sidecar.process.starting import Slices, nothing
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -29,7 +30,6 @@ LINE_MAX, FIELD_MAX = 8_190, 16_380
 BACKLOG = 128
 AT_ONCE = 16
 """Parts of an answer that become JSON before others have their turn."""
-Slices = Generator[None, None, Any]
 
 
 class Admin:
@@ -223,11 +223,6 @@ class Admin:
 
         for handler in (metrics, livez, readyz, owners, group, about):
             routes.router.add_get(f"/{handler.__name__}", handler)
-
-
-def nothing() -> Slices:
-    """Of a group that is not there."""
-    yield from ()
 
 
 def encoded(told: Any, parts: list[bytes]) -> Slices:

@@ -16,7 +16,7 @@ import msgspec
 
 from sidecar.coordinator.rows import SORTS
 from sidecar.coordinator.views import Views
-from sidecar.process.about import package_version
+from sidecar.process.version import package_version
 
 if TYPE_CHECKING:
     from aiohttp import web

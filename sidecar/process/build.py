@@ -6,19 +6,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sidecar.coordinator.coordinator import Coordinator
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.front.front import Front
 from sidecar.kafka.cluster import Cluster
 from sidecar.link.loopback import Loopback
-from sidecar.process.about import about
-from sidecar.process.admin import Admin, Slices
 from sidecar.process.admin_access import Access, AdminFault
-from sidecar.process.admin_page import Pages
-from sidecar.process.coordination import Coordination, Keeper, Starting
 from sidecar.process.files import open_files
 from sidecar.process.lag import watch_loop
 from sidecar.process.listening import Listener, listen
@@ -29,12 +23,19 @@ from sidecar.process.sections import split
 from sidecar.process.seen import KERNEL, in_slices, tell_figures
 from sidecar.process.settings import Settings
 from sidecar.process.shared import REAL, Edges, Shared
+from sidecar.process.starting import Slices, Starting
 from sidecar.process.systemd import Notifier, keep_alive, keep_starting
-from sidecar.process.unix_link import UnixClient, UnixServer, serve_unix
+from sidecar.process.worker import ParentEnd
+
+if TYPE_CHECKING:
+    from sidecar.process.admin import Admin
+    from sidecar.process.coordination import Coordination, Keeper
 
 ADMIN_AFTER_S = 1.0
 READY_TICK_S = 0.01
-__all__ = ["App", "Coordination", "Edges", "StartError"]
+COORDINATION, ADMIN = "sidecar.process.coordination", "sidecar.process.admin_made"
+"""Modules that are imported when clients are served."""
+__all__ = ["App", "Edges", "StartError"]
 
 
 class Elsewhere(Starting):
@@ -48,48 +49,14 @@ class Elsewhere(Starting):
         return [] if self._front.linked else ["no coordinator is linked"]
 
 
-class OverLoopback:
-    """The way to the coordinator in one process."""
-
-    def __init__(self, loopback: Loopback) -> None:
-        self._loopback = loopback
-
-    async def serve(self, coordinator: Coordinator) -> None:
-        self._loopback.serve(coordinator)
-
-    def lose(self) -> None:
-        self._loopback.lose()
-
-    def close(self) -> None:
-        """Both ends are in this process."""
-
-
-class OverUnix:
-    """The same where the front is another process."""
-
-    def __init__(self, s: Settings, shared: Shared) -> None:
-        self._s, self._shared = s, shared
-        self._server: UnixServer | None = None
-
-    async def serve(self, coordinator: Coordinator) -> None:
-        s = self._s
-        assert s.link is not None
-        self._server = await serve_unix(s.link, coordinator, self._shared.log, s.limits.link_frame_bytes)
-
-    def lose(self) -> None:
-        if self._server is not None:
-            self._server.lose()
-
-    def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-
-
 class App:
     """A whole sidecar, or the half of it that the role says."""
 
-    def __init__(self, settings: Settings, started: float, edges: Edges = REAL) -> None:
+    def __init__(
+        self, settings: Settings, started: float, edges: Edges = REAL, parent: ParentEnd | None = None
+    ) -> None:
         self.settings = settings
+        self._parent = parent
         self.started = started
         self.shared = Shared(settings, edges)
         self.log = self.shared.log
@@ -97,24 +64,30 @@ class App:
         self.loopback = Loopback(asyncio.get_running_loop().call_soon)
         self.fronts = [self._front()] if settings.role != "coordinator" else []
         self._elsewhere = Elsewhere(*self.fronts) if settings.role == "front" else None
-        way = OverLoopback(self.loopback) if settings.link is None else OverUnix(settings, self.shared)
-        self.keeper = Keeper(settings, self.shared, self.cluster, way)
+        self._keeper: Keeper | None = None
+        self._admin: Admin | None = None
+        self._starting = Starting()
         self.servers: list[Listener] = []
         self.ready_ms: int | None = None
         self._stop = asyncio.Event()
         self._coordinating: asyncio.Task[None] | None = None
-        self._manager = Notifier(self.log)
+        self._manager = Notifier(self.log, parent=None if parent is None else parent.tell)
+        self.shared.metrics("worker_restarts").set(0 if parent is None else parent.restarts)
         tell_figures(self.shared.metrics, settings, lambda: not self.half.problems())
 
     @property
     def half(self) -> Coordination | Starting:
         """The coordinator's half, as it is now."""
-        return self._elsewhere or self.keeper.half
+        return self._elsewhere or (self._starting if self._keeper is None else self._keeper.half)
 
     def _front(self) -> Front:
         s, shared = self.settings, self.shared
         most = s.limits.link_frame_bytes
-        attach = self.loopback.attach if s.link is None else UnixClient(s.link, self.log, shared.tasks, most).attach
+        attach = self.loopback.attach
+        if s.link is not None:
+            from sidecar.process.unix_link import UnixClient  # with all kinds of groups, whose messages it reads
+
+            attach = UnixClient(s.link, self.log, shared.tasks, most).attach
         tls = ClientsTls(shared.reach.broker, self.log)
         settings = front_settings(s, shared.edges.new_id, tls, shared.reach.own.now.principal)
         return Front(settings, attach, self.cluster, shared.metrics, self.log, shared.tasks)
@@ -129,6 +102,8 @@ class App:
             tasks.keep(lambda: keep_alive(self._manager), "watchdog")
         for sig in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sig, self._stop.set)
+        if self._parent is not None:
+            self._parent.watch(loop, self._stop.set)
         reloads = [self.shared.reach.again]
         loop.add_signal_handler(signal.SIGHUP, lambda: [reload() for reload in reloads])
         if self.fronts:
@@ -138,9 +113,8 @@ class App:
         if self.settings.loop_probe_ms:
             probe_s = self.settings.loop_probe_ms / 1000
             tasks.keep(lambda: watch_loop(self.shared.metrics, probe_s), "loop lag")
-        admin = self._admin()
-        if self.settings.admin is not None:
-            tasks.spawn(self._start_admin(admin), "admin")
+        if (access := self._access()) is not None:
+            tasks.spawn(self._start_admin(access), "admin")
         work = loop.create_task(self._start())
         stop = loop.create_task(self._stop.wait())
         ends: set[asyncio.Future[Any]] = {work, stop}
@@ -153,28 +127,30 @@ class App:
         finally:
             stop.cancel()
             work.cancel()
-            await self._end(admin)
+            await self._end()
 
-    def _admin(self) -> Admin:
+    def _access(self) -> Access | None:
+        """Raises StartError."""
         s = self.settings
-        told = self.metrics, self.problems, self.owners, self.group, partial(about, s)
-        denied = self.shared.denials.shown
         if s.admin is None:
-            return Admin(None, *told)
+            return None
         try:
-            access = Access(s.admin, s.admin_access, self.log, self.shared.metrics)
+            return Access(s.admin, s.admin_access, self.log, self.shared.metrics)
         except AdminFault as exc:
             raise StartError(f"admin_access: {exc}") from None
-        pages = Pages(s.node_id, s.role, self.problems, lambda: self.half.views)
-        return Admin(s.admin, *told, access, pages, denied)
 
     async def _start(self) -> None:
         """Raises StartError."""
         s, shared = self.settings, self.shared
-        shared.edges.starts()
         if s.role != "front":
-            await self.keeper.first_look(self._knows_clients)
-            self._coordinating = shared.tasks.spawn(self.keeper.rounds(), "coordinator")
+            keeper = self._keeper = await self._new_keeper()
+            shared.edges.starts()
+            await self._may_coordinate()
+            await keeper.first_look(self._knows_clients)
+            self._coordinating = shared.tasks.spawn(keeper.rounds(), "coordinator")
+        else:
+            shared.edges.starts()
+            await self._may_coordinate()
         starting = shared.tasks.spawn(keep_starting(self._manager, self.half_problem), "starting")
         while self.half.problems():
             await asyncio.sleep(READY_TICK_S)
@@ -184,6 +160,12 @@ class App:
         self._manager.ready()
         self.log.info("ready", role=s.role, kernel=KERNEL, ms=self.ready_ms, **self.half.told())
 
+    async def _may_coordinate(self) -> None:
+        """A worker takes clients before the one that it replaces has ended, and coordinates afterwards."""
+        if self._parent is not None:
+            self._parent.listening()
+            await self._parent.go.wait()
+
     def half_problem(self) -> str:
         return next(iter(self.half.problems()), "")
 
@@ -191,11 +173,22 @@ class App:
         if self.shared.reach.broker.now.tls:  # without it there are no certificates
             await knows_clients(cluster, self.settings.node_id, split(self.settings.broker), self.log)
 
-    async def _start_admin(self, admin: Admin) -> None:
+    async def _new_keeper(self) -> Keeper:
+        """Raises StartError. Clients are served already: what they want of the coordinator waits."""
+        made = await self.shared.edges.load(COORDINATION)
+        keeper: Keeper = made.keeper_of(self.settings, self.shared, self.cluster, self.loopback)
+        return keeper
+
+    async def _start_admin(self, access: Access) -> None:
         """Its import takes a while, so it comes after the clients' way; but it does not wait long for a broker."""
         until = time.monotonic() + ADMIN_AFTER_S
         while self.ready_ms is None and time.monotonic() < until:
             await asyncio.sleep(READY_TICK_S)
+        module = await self.shared.edges.load(ADMIN)
+        if self._parent is not None:
+            await self._parent.go.wait()
+        admin: Admin = module.admin_of(self, access)
+        self._admin = admin
         try:
             await admin.start()
         except OSError as exc:
@@ -203,23 +196,30 @@ class App:
         else:
             await admin.keep()
 
-    async def _end(self, admin: Admin) -> None:
+    async def _end(self) -> None:
         """Nothing new is taken; what was asked is answered, by this sidecar or by a word that sends clients on."""
         self.log.info("stopping")
         self._manager.stopping()
+        if self._parent is not None and self._parent.replaced:
+            self._close()
         for front in self.fronts:
             front.stopping = True
         if self._coordinating is not None:
             self._coordinating.cancel()
-        await self.keeper.stop()
-        for server in self.servers:
-            server.close()
+        if self._keeper is not None:
+            await self._keeper.stop()
+        self._close()
         for front in self.fronts:
             await front.drain(self.settings.drain_ms / 1000)
-        await admin.stop()
-        self.shared.background.stop()
+        if self._admin is not None:
+            await self._admin.stop()
         self.cluster.close()
         self.log.info("stopped")
+
+    def _close(self) -> None:
+        """Nobody is accepted any more. Where another worker listens, it has all who come."""
+        while self.servers:
+            self.servers.pop().close()
 
     # ---- what operators ask -------------------------------------------------------------------------------
     async def metrics(self) -> bytes:

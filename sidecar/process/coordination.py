@@ -9,32 +9,27 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from sidecar.assign.spec import Assignor
 from sidecar.coordinator.abandoned import Abandoned, AbandonedPorts
+from sidecar.coordinator.background import Background, BackgroundCollector
 from sidecar.coordinator.census import Census
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.configs import Configs, OwnSettings
 from sidecar.coordinator.coordinator import Coordinator
 from sidecar.coordinator.exporter import Exporter, ExporterPorts
-from sidecar.coordinator.follower import Follower
+from sidecar.coordinator.follower import Follower, NewTail
 from sidecar.coordinator.live import live
 from sidecar.coordinator.past import Past
 from sidecar.coordinator.peers import PeerListener
 from sidecar.coordinator.picture import picture
 from sidecar.coordinator.rules import OwnRules, Rules
-from sidecar.coordinator.start import (
-    Control,
-    StartAnew,
-    StartError,
-    StartSettings,
-    find_broker,
-    offsets_leaders,
-    one_cluster,
-    state_topic,
-)
+from sidecar.coordinator.start import Control, StartSettings, find_broker, offsets_leaders, one_cluster, state_topic
+from sidecar.coordinator.start_errors import StartAnew, StartError
 from sidecar.coordinator.state_topic import policy_fault, read_configs
 from sidecar.coordinator.tail import StateLog
 from sidecar.coordinator.views import Lag, Views
@@ -42,20 +37,23 @@ from sidecar.coordinator.written import Written
 from sidecar.core.anew import Anew
 from sidecar.core.placement import partition_for
 from sidecar.kafka.cluster import Cluster, ConnectionLost
-from sidecar.process.admin import Slices, nothing
-from sidecar.process.listening import peer_listener
-from sidecar.process.parts import (
+from sidecar.link.loopback import Loopback
+from sidecar.process.assignors import UnknownAssignor, load
+from sidecar.process.coordinator_edges import CoordinatorEdges
+from sidecar.process.coordinator_parts import (
     began_anew,
     coordinator_settings,
+    exporter_settings,
     follower_settings,
-    managed_by,
-    own_cluster,
 )
+from sidecar.process.parts import managed_by, own_cluster
 from sidecar.process.sections import split
-from sidecar.process.seen import exporter_settings
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
+from sidecar.process.sockets import listens_at
+from sidecar.process.starting import Slices, Starting
 from sidecar.process.tasks import Broken, Supervisor
+from sidecar.process.ways import OverLoopback, OverUnix
 from sidecar.state.codec import StateCodec
 from sidecar.wire.primitives import WireError
 
@@ -76,6 +74,41 @@ def _own_settings(s: Settings) -> OwnSettings:
     return OwnSettings(s.node_id, values, given, defaults, classic, frozenset(s.classic.model_fields_set))
 
 
+@dataclass(frozen=True)
+class Means:
+    """What one coordinator after the other uses."""
+
+    assignors: Mapping[str, Assignor]
+    background: Background
+    new_tail: NewTail
+
+    @classmethod
+    def of(cls, s: Settings, app: Shared) -> Means:
+        """Raises StartError."""
+        edges = app.edges.coordinator or CoordinatorEdges()
+        try:
+            assignors = load(s.consumer.assignors)
+        except UnknownAssignor as exc:
+            raise StartError(str(exc)) from None
+        background = edges.new_background(s.background_threads)
+        app.metrics.add(BackgroundCollector(background))
+        return cls(assignors, background, edges.new_tail)
+
+
+async def _peer_listener(s: Settings) -> PeerListener | None:
+    """Where other sidecars see that this one is there, if they are to look."""
+    if not s.ownership.peer_links:
+        return None
+    hosts, _ = listens_at(s.listen)
+    try:
+        return await PeerListener.open(hosts, s.ownership.peer_port, s.ownership.peer_advertised_port)
+    except OSError as exc:
+        raise StartError(
+            f"cannot listen for other sidecars on {hosts[0]}:{s.ownership.peer_port}: {exc.strerror or exc}. "
+            "Set ownership.peer_port to a free port, or to 0."
+        ) from None
+
+
 class Coordination:
     """The coordinator's half of a process: made when everything it needs is there."""
 
@@ -86,6 +119,7 @@ class Coordination:
         control: Control,
         cluster: Cluster,
         app: Shared,
+        means: Means,
         tasks: Supervisor,
         peers: PeerListener | None,
         anew: Anew,
@@ -109,15 +143,15 @@ class Coordination:
             state,
             configs,
             rules,
-            app.assignors,
-            app.background,
+            means.assignors,
+            means.background,
             app.metrics,
             app.log,
             tasks,
         )
         tasks.spawn(self._abandoned(s, configs, cluster, app).rounds(), "abandoned groups")
         follow = follower_settings(s, cluster.client_id, rules)
-        made, new_tail = self.coordinator, app.edges.new_tail
+        made, new_tail = self.coordinator, means.new_tail
         if secured := app.reach.librdkafka():
             denied = partial(app.reach.tail_denied, s.state.topic)
             new_tail = partial(new_tail, security=secured, group=s.ownership.group, denied=denied)
@@ -190,34 +224,10 @@ class Coordination:
         self.cluster.close()
 
 
-class Starting:
-    """The coordinator's half while there is none. `problem`: why."""
-
-    views: Views | None = None
-
-    def __init__(self, problem: str = "starting: broker or topics not there yet") -> None:
-        self.problem = problem
-
-    def problems(self) -> list[str]:
-        return [self.problem]
-
-    def told(self) -> dict[str, object]:
-        return {}
-
-    async def metrics(self) -> bytes:
-        return b""
-
-    def owners(self, groups: list[str]) -> dict[str, object]:
-        return {"generation": -1, "owners": [], "active": [], "groups": dict.fromkeys(groups)}
-
-    def group(self, group_id: str) -> Slices:
-        return nothing()
-
-    async def stop(self, for_good: bool) -> None:
-        """There is nothing to stop."""
-
-    def close(self) -> None:
-        """There is nothing to close."""
+def keeper_of(s: Settings, app: Shared, brokers: Cluster, loopback: Loopback) -> Keeper:
+    """Raises StartError."""
+    way = OverLoopback(loopback) if s.link is None else OverUnix(s, app)
+    return Keeper(s, app, Means.of(s, app), brokers, way)
 
 
 class Way(Protocol):
@@ -235,8 +245,9 @@ class Way(Protocol):
 class Keeper:
     """Runs a coordinator, and after it the next one. `half` is the present one."""
 
-    def __init__(self, s: Settings, app: Shared, brokers: Cluster, way: Way) -> None:
+    def __init__(self, s: Settings, app: Shared, means: Means, brokers: Cluster, way: Way) -> None:
         """`brokers`: the fronts' cluster, which learns the addresses that coordinators find."""
+        self._means = means
         self.half: Coordination | Starting = Starting()
         self._settings, self._app, self._brokers, self._way = s, app, brokers, way
         self._tasks: Supervisor | None = None
@@ -338,8 +349,8 @@ class Keeper:
             leaders = await offsets_leaders(start, control, cluster, log, waits)
             await state_topic(start, control, cluster, len(leaders), log, waits)
             await self._keeps_records(cluster)
-            peers = await peer_listener(s)
-            made = Coordination(s, leaders, control, cluster, self._app, tasks, peers, self._quarantine())
+            peers = await _peer_listener(s)
+            made = Coordination(s, leaders, control, cluster, self._app, self._means, tasks, peers, self._quarantine())
         except BaseException:
             if peers is not None:
                 peers.close()
@@ -381,6 +392,7 @@ class Keeper:
             self._app.tasks.coordination = None
             await self._end(self.half, self._tasks, for_good=True)
         self._way.close()
+        self._means.background.stop()
 
     async def _end(self, half: Coordination | Starting, tasks: Supervisor, for_good: bool) -> None:
         try:

@@ -169,6 +169,11 @@ FRONT: dict[str, Metric] = {
         "sidecar_task_faults",
         "Background tasks of the process that broke, which is a bug: the log names the task. Ports stay open.",
     ),
+    "worker_restarts": Metric(
+        Gauge,
+        "sidecar_worker_restarts",
+        "Workers that died and were started again by this worker's parent, since `sidecar run`.",
+    ),
     "coordinator_ends": Metric(
         Counter,
         "sidecar_coordinator_ends",

@@ -1,23 +1,21 @@
-"""Where a sidecar is reached: by clients, and by other sidecars that watch whether it is there."""
+"""Where a sidecar is reached by clients."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from sidecar.coordinator.peers import PeerListener
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.front.certificates import Certificates, TlsError, TlsSettings
 from sidecar.front.front import Front
 from sidecar.front.session import Session
 from sidecar.front.tls import TlsListener
 from sidecar.link.ports import Figures, Logger, Tasks
-from sidecar.process.sections import split
 from sidecar.process.settings import Settings
-from sidecar.process.systemd import inherited_socket
+from sidecar.process.sockets import inherited_sockets, listens_at
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -26,22 +24,15 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
-def listens_at(address: str) -> tuple[list[str], int]:
-    """The addresses and the port to bind. No host, `*` and `[::]` are all addresses of both families, as at Kafka; a
-    machine without IPv6 has those of one. On one socket for both, clients of IPv4 would have addresses of IPv6."""
-    host, port = split(address)
-    if host not in ("", "*", "::"):
-        return [host], port
-    return ["0.0.0.0", "::"] if _has_ipv6() else ["0.0.0.0"], port
+class Together:
+    """Several listeners as one."""
 
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = listeners
 
-def _has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as sock:
-            sock.bind(("::", 0))
-    except OSError:
-        return False
-    return True
+    def close(self) -> None:
+        for listener in self._listeners:
+            listener.close()
 
 
 async def listen(
@@ -49,7 +40,7 @@ async def listen(
 ) -> Listener:
     """`reloads`: what SIGHUP calls; files that are read here are added. Raises StartError."""
     settings = tls_settings(s)
-    inherited = inherited_socket(s.listen)
+    inherited = inherited_sockets(s.listen)
     try:
         if settings is None:
             return await _plain(s, inherited, front, log)
@@ -78,7 +69,7 @@ def tls_settings(s: Settings) -> TlsSettings | None:
 async def _tls(
     s: Settings,
     settings: TlsSettings,
-    inherited: socket.socket | None,
+    inherited: Sequence[socket.socket],
     front: Front,
     figures: Figures,
     log: Logger,
@@ -93,33 +84,19 @@ async def _tls(
     await listener.open(*listens_at(s.listen), s.limits.accept_backlog, inherited)
     tasks.spawn(certificates.watch(), "TLS files")
     reloads.append(certificates.reload)
-    log.info("listening", listen=s.listen, broker=s.broker, tls=s.tls.min_version, inherited=inherited is not None)
+    log.info("listening", listen=s.listen, broker=s.broker, tls=s.tls.min_version, inherited=bool(inherited))
     return listener
 
 
-async def _plain(s: Settings, inherited: socket.socket | None, front: Front, log: Logger) -> Listener:
+async def _plain(s: Settings, inherited: Sequence[socket.socket], front: Front, log: Logger) -> Listener:
     hosts, port = listens_at(s.listen)
     loop = asyncio.get_running_loop()
     backlog = s.limits.accept_backlog
-    if inherited is None:
-        server = await loop.create_server(lambda: Session(front), hosts, port, backlog=backlog, reuse_address=True)
+    if inherited:
+        servers = [await loop.create_server(lambda: Session(front), sock=sock, backlog=backlog) for sock in inherited]
     else:
-        server = await loop.create_server(lambda: Session(front), sock=inherited, backlog=backlog)
-    for sock in server.sockets:
+        servers = [await loop.create_server(lambda: Session(front), hosts, port, backlog=backlog, reuse_address=True)]
+    for sock in (sock for server in servers for sock in server.sockets):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    log.info("listening", listen=s.listen, broker=s.broker, inherited=inherited is not None)
-    return server
-
-
-async def peer_listener(s: Settings) -> PeerListener | None:
-    """Where other sidecars see that this one is there, if they are to look."""
-    if not s.ownership.peer_links:
-        return None
-    hosts, _ = listens_at(s.listen)
-    try:
-        return await PeerListener.open(hosts, s.ownership.peer_port, s.ownership.peer_advertised_port)
-    except OSError as exc:
-        raise StartError(
-            f"cannot listen for other sidecars on {hosts[0]}:{s.ownership.peer_port}: {exc.strerror or exc}. "
-            "Set ownership.peer_port to a free port, or to 0."
-        ) from None
+    log.info("listening", listen=s.listen, broker=s.broker, inherited=bool(inherited))
+    return Together(servers)

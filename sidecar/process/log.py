@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
-import structlog
+
+@contextmanager
+def _without(name: str) -> Iterator[None]:
+    """What is imported within does without this package, if nobody else has imported it."""
+    missing = name not in sys.modules
+    if missing:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if missing:
+            del sys.modules[name]
+
+
+with _without("rich"):  # for traces in colours, which no line here has; it takes as long as the rest of a start
+    import structlog
 
 
 class Logger(Protocol):

@@ -1,4 +1,5 @@
-"""What each part of a process is told, out of the process's settings."""
+"""What the front is told, and how brokers are reached, out of the process's settings. coordinator_parts.py has what
+the coordinator is told."""
 
 from __future__ import annotations
 
@@ -6,31 +7,16 @@ import ssl
 from collections.abc import Callable
 
 from sidecar.api.call import OwnNames, Sizes
-from sidecar.coordinator.clock import now
-from sidecar.coordinator.follower import FollowerSettings
-from sidecar.coordinator.owners_ports import OwnershipSettings
-from sidecar.coordinator.peers import PeerSettings
-from sidecar.coordinator.placeholders import PlaceholderSettings
-from sidecar.coordinator.rules import Rules
-from sidecar.coordinator.settings import CoordinatorSettings
-from sidecar.coordinator.state_topic import LOOKS
-from sidecar.core.anew import Anew
 from sidecar.core.patterns import Patterns
-from sidecar.core.room import MemberLimits
-from sidecar.core.service import ServiceSettings
 from sidecar.front.door import DoorSettings
 from sidecar.front.settings import FrontSettings
-from sidecar.kafka.cluster import Address, Cluster
+from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.security import OPEN
-from sidecar.link.ports import Logger
 from sidecar.process.limits import LimitsSection
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings
 from sidecar.wire.frames import Limits
-
-OTHERS_START_MS = 60_000
-"""Plenty: once they have noticed that the log of the groups is lost, they are there again within seconds."""
 
 
 def managed_by(settings: Settings) -> Patterns:
@@ -107,66 +93,3 @@ def own_cluster(s: Settings, client_id: str, security: Login = OPEN) -> Cluster:
     """With one listener for everything the broker's own address would lead back through this process."""
     direct = {} if s.bootstrap else {s.node_id: split(s.broker)}
     return Cluster(s.own_bootstrap(), client_id, direct, s.limits.response_bytes, security)
-
-
-def follower_settings(s: Settings, client_id: str, rules: Rules) -> FollowerSettings:
-    o = s.ownership
-    return FollowerSettings(
-        broker=s.broker,
-        tail_bootstrap=",".join(f"{h}:{p}" for h, p in s.own_bootstrap()),
-        tail_client_id=client_id + "-tail",
-        same_listener=not s.bootstrap,
-        metadata_refresh_s=s.metadata_refresh_ms / 1000,
-        settings_refresh_s=s.settings_refresh_ms / 1000,
-        broker_gone_s=o.broker_gone_ms / 1000,
-        follow_leader_s=o.follow_leader_ms / 1000,
-        tail_wait_s=o.tail_wait_ms / 1000,
-        ownership=OwnershipSettings(
-            o.group,
-            o.session_timeout_ms,
-            o.heartbeat_ms,
-            PeerSettings(o.peer_links, o.peer_ping_ms / 1000, o.peer_silence_ms / 1000),
-            rules.told(),
-            o.proof_ms,
-            s.state.topic,
-            s.link is None,
-        ),
-    )
-
-
-def began_anew(s: Settings, log: Logger) -> Anew:
-    """The others notice the loss after so many looks at the topics, and then they have to start."""
-    log.warning("nobody joins a group at first, so that former members hear of it", ms=s.state.quarantine_ms)
-    return Anew(s.state.quarantine_ms, now().mono_ms + OTHERS_START_MS + LOOKS * s.metadata_refresh_ms)
-
-
-def coordinator_settings(s: Settings, address: Address, anew: Anew, cluster_id: str = "") -> CoordinatorSettings:
-    service = ServiceSettings(
-        s.takeover_hold_ms, s.limits.parked_replies, s.state.fence_interval_ms, fence_spread=s.state.fence_spread
-    )
-    return CoordinatorSettings(
-        s.state.topic,
-        s.node_id,
-        address,
-        s.state.write_timeout_ms / 1000,
-        s.state.claims_kept,
-        service,
-        PlaceholderSettings(
-            s.offsets.placeholder_session_timeout_ms,
-            s.offsets.placeholder_wait_ms,
-            s.offsets.placeholder_first_joins,
-            s.limits.parked_replies,
-        ),
-        lease_ms=s.ownership.proof_ms,
-        batch_bytes=s.state.max_message_bytes // 2,
-        load_slice_s=s.takeover_slice_ms / 1000,
-        anew=anew,
-        limits=MemberLimits(
-            s.limits.pending_members,
-            s.limits.pending_members_per_connection,
-            s.limits.protocols,
-            s.limits.group_bytes,
-            s.limits.members_bytes,
-        ),
-        cluster_id=cluster_id or None,
-    )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.core.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import BrokerConnection

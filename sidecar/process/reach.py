@@ -8,15 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaError
-
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.kafka.credentials import Credentials, Login
 from sidecar.kafka.denials import TOPIC, Denials
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.security import OPEN, Security
 from sidecar.link.ports import Logger
 from sidecar.process.settings import Settings
+
+NOT_AUTHENTICATED = (-169, -181)
+"""librdkafka's _AUTHENTICATION and _SSL, whose import takes longer than the clients' port should wait."""
 
 
 class Reach:
@@ -52,7 +53,7 @@ class Reach:
 
     def tail_denied(self, topic: str, code: int, text: str) -> None:
         """librdkafka, which reads the state topic, is refused."""
-        if code in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        if code in NOT_AUTHENTICATED:
             self.own.refused("tail", 0, text, sure=False)
         else:
             self._denials.outcome("Fetch", TOPIC, topic, code)

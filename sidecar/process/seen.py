@@ -1,4 +1,4 @@
-"""What a process tells of itself, and of which groups it exports offsets and lags."""
+"""What a process tells of itself."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from sidecar.coordinator.census import SLICE_S
-from sidecar.coordinator.exporter import ExporterSettings
-from sidecar.core.patterns import Patterns
 from sidecar.link.ports import Figures
 from sidecar.native import COMPILED
-from sidecar.process.about import package_version
 from sidecar.process.settings import Settings
+from sidecar.process.version import package_version
 
 KERNEL = "compiled" if COMPILED else "python"
+SLICE_S = 0.001
 
 
 def tell_figures(figures: Figures, s: Settings, ready: Callable[[], bool]) -> None:
@@ -37,9 +35,3 @@ async def in_slices(parts: Iterable[bytes]) -> bytes:
             await asyncio.sleep(0)
             until = time.perf_counter() + SLICE_S
     return bytes(text)
-
-
-def exporter_settings(s: Settings) -> ExporterSettings:
-    e = s.exporter
-    named = Patterns(e.include, e.exclude, [s.ownership.group])
-    return ExporterSettings(s.node_id, e.interval_ms / 1000, e.series, named, e.topics)

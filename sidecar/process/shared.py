@@ -1,27 +1,28 @@
-"""What both halves of a process use: log, metrics, tasks, background threads; and where it meets what cannot be
-replayed."""
+"""What both halves of a process use: log, metrics, tasks; and where it meets what cannot be replayed."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
-from collections.abc import Callable
+import importlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from sidecar.coordinator.background import Background, BackgroundCollector
-from sidecar.coordinator.follower import NewTail
-from sidecar.coordinator.start import StartError
-from sidecar.coordinator.tail import Tail
 from sidecar.kafka.denials import AUTHENTICATION, AUTHORIZATION, Denials
 from sidecar.link.ports import Logger
-from sidecar.process.assignors import UnknownAssignor, load
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
 from sidecar.process.reach import Reach
 from sidecar.process.settings import Settings
 from sidecar.process.tasks import Lasting
+
+if TYPE_CHECKING:
+    from sidecar.process.coordinator_edges import CoordinatorEdges
 
 GC_THRESHOLDS = (700, 10, 10_000)
 MMAP_THRESHOLD, MMAP_BYTES = -3, 1 << 20
@@ -56,24 +57,30 @@ def freeze() -> None:
     gc.freeze()
 
 
+async def load(name: str) -> ModuleType:
+    """Imports a module beside the loop, which passes the clients' requests meanwhile."""
+    return await asyncio.to_thread(importlib.import_module, name)
+
+
 @dataclass(frozen=True)
 class Edges:
     """Where a process meets what cannot be replayed: threads, random ids, the collector, where its log goes. The
     simulation of whole processes has its own."""
 
     new_logger: Callable[..., Logger] = make_logger
-    new_background: Callable[[int], Background] = Background
-    new_tail: NewTail = Tail
     new_id: Callable[[], str] = lambda: str(uuid4())
     starts: Callable[[], None] = starts
     started: Callable[[], None] = freeze
+    load: Callable[[str], Awaitable[ModuleType]] = load
+    coordinator: CoordinatorEdges | None = None
+    """None: the real ones, which coordinator_edges.py has."""
 
 
 REAL = Edges()
 
 
 class Shared:
-    """What both halves of a process use: log, metrics, tasks, background threads."""
+    """What both halves of a process use: log, metrics, tasks."""
 
     def __init__(self, s: Settings, edges: Edges) -> None:
         """Raises StartError."""
@@ -85,9 +92,3 @@ class Shared:
         for kind in (AUTHENTICATION, AUTHORIZATION):
             self.metrics("denials", kind).set_function(partial(self.denials.count, kind))
         self.reach = Reach.of(s, self.denials, self.log)
-        try:
-            self.assignors = load(s.consumer.assignors)
-        except UnknownAssignor as exc:
-            raise StartError(str(exc)) from None
-        self.background = edges.new_background(s.background_threads)
-        self.metrics.add(BackgroundCollector(self.background))

@@ -1,5 +1,5 @@
-"""What systemd and the sidecar tell each other: a listening socket that is handed over (sd_listen_fds), and when the
-sidecar is ready, stops, or still lives (sd_notify). Without systemd nothing of this does anything."""
+"""What the sidecar tells systemd (sd_notify): when it is ready, stops, or still lives. A worker tells its parent, which
+passes it on. Without systemd nothing of this does anything."""
 
 from __future__ import annotations
 
@@ -8,55 +8,23 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
-from sidecar.coordinator.start import StartError
 from sidecar.link.ports import Logger
-from sidecar.process.sections import split
 
-FIRST_FD = 3
-"""Where handed over sockets begin: SD_LISTEN_FDS_START."""
 EXTEND_S = 10.0
-CLIENTS = "clients"
-"""The name of the clients' socket: FileDescriptorName= of the socket unit."""
-
-
-def inherited_socket(listen: str, env: Mapping[str, str] = os.environ) -> socket.socket | None:
-    """The clients' listening socket, if this process was started with one; None: there is none. Raises StartError if
-    what was handed over is not what `listen` says.
-
-    The socket is a duplicate. The one that was handed over stays open, so that connections wait in it while the sidecar
-    starts anew in the same process."""
-    if env.get("LISTEN_PID") != str(os.getpid()):
-        return None
-    count = int(env.get("LISTEN_FDS", "0"))
-    names = env.get("LISTEN_FDNAMES", "").split(":")
-    fds = [FIRST_FD + i for i in range(count) if names[i : i + 1] == [CLIENTS]]
-    if len(fds) != 1:
-        told = f"{count} sockets were handed over, {len(fds)} of them named {CLIENTS!r}"
-        raise StartError(f"{told}: the socket unit needs one ListenStream= and FileDescriptorName={CLIENTS}")
-    sock = socket.socket(fileno=os.dup(fds[0]))
-    _check(sock, listen)
-    sock.setblocking(False)
-    return sock
-
-
-def _check(sock: socket.socket, listen: str) -> None:
-    inet = sock.family in (socket.AF_INET, socket.AF_INET6) and sock.type == socket.SOCK_STREAM
-    if not inet or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        raise StartError(f"the socket that was handed over as {CLIENTS!r} is no listening TCP socket")
-    port = sock.getsockname()[1]
-    if port != split(listen)[1]:
-        raise StartError(f"the socket that was handed over has port {port}, but listen is {listen}: make both the same")
 
 
 class Notifier:
     """`ready`, `stopping` and `alive` send a datagram to the service manager, if there is one."""
 
-    def __init__(self, log: Logger, env: Mapping[str, str] = os.environ) -> None:
-        self._log = log
+    def __init__(
+        self, log: Logger, env: Mapping[str, str] = os.environ, parent: Callable[[str], None] | None = None
+    ) -> None:
+        """`parent`: hears everything in the manager's place."""
+        self._log, self._parent = log, parent
         path = env.get("NOTIFY_SOCKET", "")
         self._address = "\0" + path[1:] if path.startswith("@") else path
         pid, usec = env.get("WATCHDOG_PID", str(os.getpid())), int(env.get("WATCHDOG_USEC", "0"))
-        self.watchdog_s = usec / 1e6 if self._address and pid == str(os.getpid()) else 0.0
+        self.watchdog_s = usec / 1e6 if (self._address or parent) and pid == str(os.getpid()) else 0.0
         """The manager ends this process if it was silent for so long; 0: never."""
 
     def ready(self) -> None:
@@ -74,6 +42,9 @@ class Notifier:
 
     def _send(self, text: str) -> None:
         """Never waits: a manager that takes nothing must not hold up the loop. It does what it does with silence."""
+        if self._parent is not None:
+            self._parent(text)
+            return
         if not self._address:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:

@@ -22,11 +22,11 @@ from typing import cast
 
 from msgspec import Struct
 
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.link.codec import FRAME_BYTES, Frames, Hello, LinkCodec, LinkError
 from sidecar.link.messages import ToCoordinator, ToFront
 from sidecar.link.ports import CoordinatorEnd, LinkedFront, Logger, Tasks
-from sidecar.process.about import package_version
+from sidecar.process.version import package_version
 
 RETRY_S = 0.05
 STRANGER_S = 1.0

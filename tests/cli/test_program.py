@@ -407,19 +407,3 @@ def test_without_java_a_drill_is_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
     monkeypatch.setattr(playing, "play_all", nothing)
     assert "Java" in said(call("drill", "stop", "-o", "json", "--out", str(tmp_path)), Code.UNREACHED)[-1]
-
-
-def test_a_sidecar_that_cannot_listen_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sidecar.process.build as build
-    from sidecar.coordinator.start import StartError
-
-    class Refuses:
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            pass
-
-        async def run(self) -> None:
-            raise StartError("cannot listen on h:1")
-
-    monkeypatch.setattr(build, "App", Refuses)
-    done = call("run", "--listen", "127.0.0.1:1", "--broker", "127.0.0.1:2", "--node-id", "3")
-    assert said(done, Code.FINDINGS)[0] == "sidecar: cannot listen on h:1"

@@ -335,7 +335,7 @@ def test_a_client_that_does_not_read_costs_no_memory(kafka: LocalKafka) -> None:
 
     node = kafka.nodes[0]
     assert node.sidecar is not None
-    process = psutil.Process(node.sidecar.pid)
+    process = psutil.Process(node.sidecar.worker_pid)
     names = [md.MetadataRequestTopic(name=f"no-such-topic-{i}" + "x" * 90) for i in range(10)]
     body = md.MetadataRequest(topics=names, allow_auto_topic_creation=False).encode(9)
     n = 25_000  # 27 MB: more than all socket buffers on the way

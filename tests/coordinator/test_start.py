@@ -11,15 +11,8 @@ from typing import Any
 import pytest
 
 from sidecar.coordinator import start as module
-from sidecar.coordinator.start import (
-    Control,
-    StartError,
-    StartSettings,
-    find_broker,
-    offsets_leaders,
-    one_cluster,
-    state_topic,
-)
+from sidecar.coordinator.start import Control, StartSettings, find_broker, offsets_leaders, one_cluster, state_topic
+from sidecar.coordinator.start_errors import StartError
 from sidecar.core.errors import Code
 from sidecar.kafka.net import NotAuthenticated
 from sidecar.process.make_topic import made_by_default

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.assign.topic import Topic
 from sidecar.coordinator.asked import BY_ID, Known
-from sidecar.coordinator.start import StartAnew
+from sidecar.coordinator.start_errors import StartAnew
 from sidecar.coordinator.state_topic import LOOKS, StateTopic, faults, policy_fault
 from sidecar.core.errors import Code
 from sidecar.wire.apis import Api

@@ -20,7 +20,7 @@ from sidecar.cli.main import app
 from sidecar.process.admin_access import is_loopback
 from sidecar.process.sections import split
 from sidecar.process.settings import Settings, load
-from sidecar.process.systemd import CLIENTS
+from sidecar.process.sockets import CLIENTS
 
 UNIT = "deploy/systemd/kafka-group-sidecar"
 DROP_IN = Path(f"{UNIT}.service.d")

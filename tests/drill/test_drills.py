@@ -79,6 +79,12 @@ def test_the_owner_is_killed_and_the_judge_finds_what_is_planted_afterwards(grou
 
 
 @pytest.mark.tier("nightly")
+@pytest.mark.parametrize("name", ["kill-worker", "upgrade-worker"])
+def test_a_worker_of_the_owner_is_replaced(ground: Ground, name: str) -> None:
+    played(only(name), ground)
+
+
+@pytest.mark.tier("nightly")
 def test_the_owner_is_stopped(ground: Ground) -> None:
     played(only("stop"), ground)
 

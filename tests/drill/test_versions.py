@@ -17,12 +17,12 @@ from sidecar.drill.drills import commands, rollback, upgrade
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.local import Broker
 from sidecar.drill.processes import DrillError
-from sidecar.process.about import package_version
+from sidecar.process.version import package_version
 from sidecar.state.schema import Schemas, StateError, published
 
 PROGRAM = """
 from importlib.metadata import entry_points
-from sidecar.process.about import package_version
+from sidecar.process.version import package_version
 from sidecar.core.kinds import REGISTRY
 from sidecar.state.codec import StateCodec, Stamp, latest
 from sidecar.core.consumer.records import MemberRecord

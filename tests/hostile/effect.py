@@ -245,7 +245,7 @@ class Place:
 
 def ran_s(process: Process) -> tuple[float, float]:
     """Seconds that the first thread of a process, which runs the loop, had a processor, and waited for one."""
-    worked, waited = Path(f"/proc/{process.pid}/schedstat").read_text().split()[:2]
+    worked, waited = Path(f"/proc/{process.worker_pid}/schedstat").read_text().split()[:2]
     return int(worked) / 1e9, int(waited) / 1e9
 
 

@@ -104,7 +104,7 @@ class Side:
 
     def rss_mib(self) -> float:
         """0 when the process has ended."""
-        return float(psutil.Process(self.process.pid).memory_info().rss / MIB) if self.process.alive else 0.0
+        return float(psutil.Process(self.process.worker_pid).memory_info().rss / MIB) if self.process.alive else 0.0
 
     def bystanders(self) -> list[Bystander]:
         """One with heartbeats and one whose requests pass to the broker."""

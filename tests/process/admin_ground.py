@@ -9,10 +9,11 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from sidecar.process.admin import Admin, Slices
+from sidecar.process.admin import Admin
 from sidecar.process.admin_access import Access
 from sidecar.process.admin_page import Pages
 from sidecar.process.sections import AdminAccess
+from sidecar.process.starting import Slices
 from tests.inprocess.house import Counted, Lines
 from tests.process.synthetic import Synthetic
 

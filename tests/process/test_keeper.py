@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.security import OPEN
 from sidecar.process import coordination as module
-from sidecar.process.coordination import Keeper
+from sidecar.process.coordination import Keeper, Means
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
 from tests.inprocess import clock
@@ -46,7 +46,9 @@ def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pyt
         lines, metrics = Lines(), Counted()
         reach = SimpleNamespace(own=OPEN, broker=OPEN)
         app = SimpleNamespace(log=lines, metrics=metrics, tasks=SimpleNamespace(), reach=reach)
-        keeper = Keeper(Settings.model_validate(needed), cast(Shared, app), Cluster([], "c", {}), cast(Any, Way()))
+        brokers = Cluster([], "c", {})
+        settings = Settings.model_validate(needed)
+        keeper = Keeper(settings, cast(Shared, app), cast(Means, None), brokers, cast(Any, Way()))
         work = asyncio.get_running_loop().create_task(keeper.rounds())
         await asked.wait()
         goes_on.set()

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from sidecar.coordinator.peers import PeerListener
-from sidecar.coordinator.start import StartError
-from sidecar.process.listening import listen, listens_at, tls_settings
+from sidecar.coordinator.start_errors import StartError
+from sidecar.process.listening import listen, tls_settings
 from sidecar.process.settings import Settings, SettingsError, load
+from sidecar.process.sockets import listens_at
 from tests.inprocess.desk import Desk
 from tests.inprocess.house import until
 from tests.security.ground import Authority

@@ -20,7 +20,8 @@ from confluent_kafka.admin import AdminClient
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import wait_until
 from sidecar.process.log import make_logger
-from sidecar.process.systemd import Notifier, inherited_socket, keep_alive
+from sidecar.process.sockets import inherited_sockets
+from sidecar.process.systemd import Notifier, keep_alive
 from tests.inprocess import clock
 
 LAUNCHER = """
@@ -33,10 +34,10 @@ os.execv(sys.executable, [sys.executable, *command])
 """
 READS = """
 import os, sys
-from sidecar.coordinator.start import StartError
-from sidecar.process.systemd import inherited_socket
+from sidecar.coordinator.start_errors import StartError
+from sidecar.process.sockets import inherited_sockets
 try:
-    sock = inherited_socket(sys.argv[1])
+    (sock,) = inherited_sockets(sys.argv[1])
     print("socket", sock.getsockname()[1], sock.fileno() != 3, sock.get_inheritable())
 except StartError as exc:
     print("refused", exc)
@@ -92,8 +93,7 @@ def test_what_does_not_fit_is_refused_with_a_remedy() -> None:
 
 def test_variables_of_another_process_do_not_count() -> None:
     env = {"LISTEN_PID": str(os.getpid() + 1), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "clients"}
-    assert inherited_socket("127.0.0.1:1", env) is None
-    assert inherited_socket("127.0.0.1:1", {}) is None
+    assert inherited_sockets("127.0.0.1:1", env) == inherited_sockets("127.0.0.1:1", {}) == []
 
 
 @contextmanager

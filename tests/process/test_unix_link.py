@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.coordinator.start import StartError
+from sidecar.coordinator.start_errors import StartError
 from sidecar.link.codec import Hello, LinkCodec
 from sidecar.link.messages import SettingsPassed, Void
 from sidecar.process import unix_link
-from sidecar.process.about import package_version
 from sidecar.process.tasks import Supervisor
 from sidecar.process.unix_link import LinkTaken, UnixClient, UnixServer, serve_unix
+from sidecar.process.version import package_version
 from tests.inprocess.house import Lines, until
 from tests.process.test_limits import Ends
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, MutableMapping
 from typing import cast
 
 from sidecar.api.call import Call, Handler
 from sidecar.api.handlers import HANDLERS
 from sidecar.cli import main as cli
+from sidecar.cli import run, worker
 from sidecar.wire.apis import Api
 
 
@@ -18,4 +20,8 @@ def breaks(call: Call) -> Handler:
 
 if __name__ == "__main__":
     cast(MutableMapping[int, Callable[[Call], Handler]], HANDLERS)[Api.OFFSET_DELETE] = breaks
-    cli.app()
+    run.WORKER = ("-m", "tests.see.planted")
+    if sys.argv[1:2] == ["run"]:
+        cli.app()
+    else:
+        worker.entry(*sys.argv[1:])

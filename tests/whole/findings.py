@@ -37,7 +37,7 @@ from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.link.messages import GroupRules
-from sidecar.process.build import Coordination
+from sidecar.process.coordination import Coordination
 from sidecar.state.fold import Claims
 from sidecar.state.schema import StateError
 from tests.whole.bugs import Patch, has_no_placeholders

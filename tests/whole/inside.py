@@ -19,7 +19,7 @@ from sidecar.core.owner import Owner, Phase
 from sidecar.core.service import Service
 from sidecar.core.turn import Now
 from sidecar.link.clock import CLOCK
-from sidecar.process.build import Coordination
+from sidecar.process.coordination import Coordination
 from sidecar.wire.apis import Api
 from tests.sim.checks import same_group
 from tests.sim.world import Violation as Differs

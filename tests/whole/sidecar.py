@@ -5,8 +5,10 @@ by reads of the simulated brokers."""
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections import deque
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from confluent_kafka import Message
@@ -14,7 +16,9 @@ from confluent_kafka import Message
 from sidecar.coordinator.background import Background, Stuck
 from sidecar.coordinator.tail import END, Listener, StateLog, Tail
 from sidecar.core.owner import Owner
-from sidecar.process.build import App, Coordination, Edges
+from sidecar.process.build import App, Edges
+from sidecar.process.coordination import Coordination
+from sidecar.process.coordinator_edges import CoordinatorEdges
 from sidecar.process.settings import Settings
 from tests.inprocess.tail import Polled
 from tests.whole.kafka import Kafka
@@ -204,6 +208,11 @@ class SimTail(Tail):
             self._apply([(partition, END, None, None, next_offset)])
 
 
+async def _load(name: str) -> ModuleType:
+    """Everything is imported."""
+    return importlib.import_module(name)
+
+
 class Sidecar:
     """One life of a sidecar. `ended`: why it ended by itself, if it did."""
 
@@ -229,11 +238,11 @@ class Sidecar:
 
         return Edges(
             new_logger=lambda level, form, **bound: self.lines,
-            new_background=lambda threads: SimBackground(self.proc, threads),
-            new_tail=new_tail,
             new_id=self._new_id,
             starts=lambda: None,
             started=lambda: None,
+            load=_load,
+            coordinator=CoordinatorEdges(lambda threads: SimBackground(self.proc, threads), new_tail),
         )
 
     def _new_id(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from sidecar.process.build import Coordination
+from sidecar.process.coordination import Coordination
 
 if TYPE_CHECKING:
     from tests.whole.sidecar import Sidecar

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 NAMES = (
     "kill-owner",
+    "kill-worker",
+    "upgrade-worker",
     "kill-any",
     "stop",
     "suspend-owner",

@@ -17,7 +17,15 @@ from sidecar.drill.drills.restore import Restore
 from sidecar.drill.drills.rollback import Rollback
 from sidecar.drill.drills.rollout import RollOut, TakeOut, without_sidecars
 from sidecar.drill.drills.run import Result, play
-from sidecar.drill.drills.sidecars import KillAny, KillOwner, RollingRestart, Stop, SuspendOwner
+from sidecar.drill.drills.sidecars import (
+    KillAny,
+    KillOwner,
+    KillWorker,
+    RollingRestart,
+    Stop,
+    SuspendOwner,
+    UpgradeWorker,
+)
 from sidecar.drill.drills.spec import Drill
 from sidecar.drill.drills.topic import StateTopic
 from sidecar.drill.drills.upgrade import RollingUpgrade, in_checkout
@@ -27,6 +35,8 @@ from sidecar.drill.secured import secured
 
 DRILLS: tuple[type[Drill], ...] = (
     KillOwner,
+    KillWorker,
+    UpgradeWorker,
     KillAny,
     Stop,
     SuspendOwner,

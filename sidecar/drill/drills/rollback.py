@@ -21,8 +21,8 @@ from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.drills.upgrade import as_installed
 from sidecar.drill.processes import DrillError
-from sidecar.process.about import PACKAGE as PROJECT
-from sidecar.process.about import package_version
+from sidecar.process.version import PACKAGE as PROJECT
+from sidecar.process.version import package_version
 from sidecar.state.keys import StateKey
 from sidecar.state.schema import MARK, Schemas, published
 

@@ -8,7 +8,7 @@ import time
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.local import Broker
-from sidecar.drill.processes import Process
+from sidecar.drill.processes import Process, wait_until
 
 SESSION_S = 6.0
 """`ownership.session_timeout_ms` of the sidecars."""
@@ -25,7 +25,7 @@ class _OneSidecar(Drill):
     """A drill that takes one sidecar away and gives it back."""
 
     victim: Broker | None = None
-    holds_s = 5.0
+    holds_s = 3.0
 
     def choose(self, ground: Ground, i: int) -> Broker:
         return ground.owner()
@@ -37,7 +37,7 @@ class _OneSidecar(Drill):
 
 
 class KillOwner(_OneSidecar):
-    """SIGKILL to the sidecar that owns the groups."""
+    """SIGKILL to the sidecar that owns the groups, to its parent and to its worker."""
 
     name = "kill-owner"
 
@@ -48,6 +48,44 @@ class KillOwner(_OneSidecar):
         process.kill()
         self.victim.sidecar = None
         return [mark]
+
+
+class KillWorker(_OneSidecar):
+    """SIGKILL to the worker of the sidecar that owns the groups, and not to its parent, which starts another one."""
+
+    name = "kill-worker"
+    holds_s = 0.0
+
+    def fault(self, ground: Ground, i: int) -> list[Mark]:
+        self.victim = self.choose(ground, i)
+        mark = Mark.now(f"SIGKILL to the worker of sidecar {self.victim.node_id}")
+        sidecar_of(self.victim).kill_worker()
+        return [mark]
+
+    def heal(self, ground: Ground, i: int) -> None:
+        """Nobody but its parent heals it."""
+        ground.kafka.wait_ready()
+
+
+class UpgradeWorker(_OneSidecar):
+    """SIGUSR2 to the owner: its parent puts a new worker in the place of the one that serves."""
+
+    name = "upgrade-worker"
+    holds_s = 0.0
+    done_within_s = 30.0
+
+    def fault(self, ground: Ground, i: int) -> list[Mark]:
+        self.victim = self.choose(ground, i)
+        process = sidecar_of(self.victim)
+        old = process.worker_pid
+        mark = Mark.now(f"SIGUSR2 to sidecar {self.victim.node_id}")
+        process.signal(signal.SIGUSR2)
+        wait_until("the old worker to end", lambda: process.worker_pid != old, self.done_within_s, [process])
+        return [mark]
+
+    def heal(self, ground: Ground, i: int) -> None:
+        """There is nothing to heal."""
+        ground.kafka.wait_ready()
 
 
 class KillAny(KillOwner):

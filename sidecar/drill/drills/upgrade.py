@@ -17,7 +17,7 @@ from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.local import Broker
 from sidecar.drill.processes import DrillError
-from sidecar.process.about import PACKAGE, package_version
+from sidecar.process.version import PACKAGE, package_version
 
 ROOT = Path(__file__).resolve().parents[3]
 OWNS_S = 30.0

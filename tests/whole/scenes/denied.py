@@ -3,7 +3,7 @@ every port stays open."""
 
 from __future__ import annotations
 
-from sidecar.process.build import Coordination
+from sidecar.process.coordination import Coordination
 from tests.whole.broker.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from tests.whole.client import Habits
 from tests.whole.faults import GROUPS

@@ -7,7 +7,7 @@ import asyncio
 from sidecar.core.errors import Code
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import BrokerConnection, ConnectionLost
-from sidecar.process.build import Coordination
+from sidecar.process.coordination import Coordination
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import offset_fetch as of

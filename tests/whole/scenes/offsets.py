@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import BrokerConnection
-from sidecar.process.build import Coordination
+from sidecar.process.coordination import Coordination
 from tests.whole.client import Client, Habits, Place
 from tests.whole.faults import GROUPS
 from tests.whole.net import End, SimTransport

@@ -1,0 +1,68 @@
+"""A worker of `sidecar run`: the sidecar itself. Its parent (process/parent.py) runs this file. What a command imports
+to talk to people is imported only where something is wrong, as clients wait for the port."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+STARTED = time.monotonic()
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[2]))
+
+
+def main(told: str, parent: str) -> None:
+    """`told`: what `sidecar run` was given, as JSON; `parent`: what parent.py adds."""
+    from sidecar.process.orphans import dies_with
+
+    dies_with(int(parent.partition(":")[0]))  # before all that takes time
+
+    import asyncio
+    import json
+
+    import uvloop
+
+    from sidecar.process.build import App
+    from sidecar.process.settings import load
+    from sidecar.process.worker import ParentEnd
+
+    given = json.loads(told)
+    config = given.pop("config")
+    settings = load(None if config is None else Path(config), given)
+
+    async def run() -> None:
+        await App(settings, STARTED, parent=ParentEnd.of(parent)).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+def ending(exc: Exception | KeyboardInterrupt) -> NoReturn:
+    """Says why, as all commands do, and ends with their code."""
+    from sidecar.cli.config import invalid
+    from sidecar.cli.exits import Code, Failed
+    from sidecar.cli.program import broken, end_with
+    from sidecar.cli.run import THEN
+    from sidecar.coordinator.start_errors import StartError
+    from sidecar.process.settings import SettingsError
+
+    if isinstance(exc, KeyboardInterrupt):
+        sys.exit(int(Code.INTERRUPTED))
+    if isinstance(exc, SettingsError):
+        end_with(invalid(exc))
+    if isinstance(exc, StartError):
+        end_with(Failed(Code.FINDINGS, f"sidecar: {exc}", THEN))
+    broken(exc)
+
+
+def entry(*given: str) -> None:
+    try:
+        main(*given)
+    except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 - the parent decides by the code what it does
+        ending(exc)
+
+
+if __name__ == "__main__":
+    entry(*sys.argv[1:])

@@ -1,0 +1,18 @@
+"""Where a coordinator meets what cannot be replayed. shared.py has the edges of the rest of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sidecar.coordinator.background import Background
+from sidecar.coordinator.follower import NewTail
+from sidecar.coordinator.tail import Tail
+
+
+@dataclass(frozen=True)
+class CoordinatorEdges:
+    """Threads and librdkafka. The simulation has its own."""
+
+    new_background: Callable[[int], Background] = Background
+    new_tail: NewTail = Tail

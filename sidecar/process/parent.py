@@ -1,0 +1,327 @@
+"""The parent of a sidecar's worker. It keeps the clients' listening sockets, so that clients wait in them while there
+is no worker, and starts another worker when one dies. It knows nothing of Kafka and imports next to nothing: it must
+stay small and must not break.
+
+`sidecar run` (cli/run.py) opens the sockets and becomes this. A worker gets them as systemd would give them: from
+descriptor 3 on, with LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES. Two pipes lead to each worker: on one it says what it
+would say to systemd, a line each; on the other one it hears when it may coordinate, and that it is replaced.
+
+    a signal, or a bug in a worker that had listened    another worker, at once; later if it has died young
+    any other exit code                                 the same code: it says what the operator has to do
+    SIGTERM, SIGINT                                     the worker ends in order, and its code is this one
+    SIGHUP                                              passed on
+    SIGUSR2                                             a new worker listens, then the old one ends, then the new one
+                                                        coordinates
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+"""That of typing is larger than this file. Type checkers know the name."""
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+PAUSES_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
+"""Before the next worker, by how many have died young one after the other."""
+YOUNG_S = 10.0
+BROKEN = 70
+"""The exit code of a bug, as in cli/exits.py."""
+NO_EXEC = 127
+SIGNALLED = 128
+"""A shell's exit code of a process that was killed is this and the signal."""
+SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+LISTENING, ENDED = b"LISTENING=1", b"STOPPING=1"
+GO, REPLACED = b"go\n", b"replaced\n"
+"""What a worker hears: it may coordinate; another one listens in its place."""
+CHUNK = 4096
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class Lines:
+    """Lines as those of process/log.py, which is too large to be imported here."""
+
+    def __init__(self, level: str, form: str, node_id: int) -> None:
+        self._least = LEVELS.index(level)
+        self._form, self._node_id = form, node_id
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._write("info", event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._write("warning", event, fields)
+
+    def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if LEVELS.index(level) < self._least:
+            return
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
+        line = {"timestamp": stamp, "level": level, "event": event, "node_id": self._node_id, **fields}
+        if self._form == "json":
+            text = "{" + ", ".join(f'"{name}": {_json(value)}' for name, value in line.items()) + "}"
+        else:
+            text = " ".join(f"{name}={value!r}" for name, value in line.items())
+        os.write(2, text.encode() + b"\n")
+
+
+def _json(value: Any) -> str:
+    """Of numbers, and of texts of this file: json would be half of this process's memory."""
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+class Worker:
+    """One child. `said` is what it has not said to the end."""
+
+    def __init__(self, pid: int, reads: int, writes: int) -> None:
+        self.pid, self.reads, self.writes = pid, reads, writes
+        self.began_s = time.monotonic()
+        self.listened = False
+        self.said = b""
+
+    def tell(self, what: bytes) -> None:
+        try:
+            os.write(self.writes, what)
+        except BrokenPipeError:
+            """It has just ended, and SIGCHLD says so."""
+
+    def close(self) -> None:
+        os.close(self.reads)
+        os.close(self.writes)
+
+
+class Manager:
+    """systemd, if it started this process: it hears what the worker that counts says."""
+
+    def __init__(self, path: str) -> None:
+        self._address = "\0" + path[1:] if path.startswith("@") else path
+        self._sock: Any = None
+        if path:
+            import socket
+
+            self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sock.setblocking(False)
+
+    def tell(self, text: bytes) -> None:
+        if self._sock is None:
+            return
+        try:
+            self._sock.sendto(text, self._address)
+        except OSError:
+            """It does with silence what its unit says."""
+
+
+class Parent:
+    """`current` serves clients; in an upgrade `coming` takes its place, and `leaving` ends."""
+
+    def __init__(self, command: Sequence[str], log: Lines, environ: dict[str, str]) -> None:
+        self._command, self._log = list(command), log
+        self._environ = dict(environ)
+        self._manager = Manager(self._environ.pop("NOTIFY_SOCKET", ""))
+        self._watched = self._environ.pop("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        self._has_sockets = self._environ.pop("LISTEN_PID", "") == str(os.getpid())
+        self.current: Worker | None = None
+        self.coming: Worker | None = None
+        self.leaving: Worker | None = None
+        self.restarts = 0
+        self._young = 0
+        self._due_s: float | None = 0.0
+        """When the next worker starts; None: one runs, or none shall."""
+        self._stopping = False
+        self._code: int | None = None
+
+    # ---- the loop -------------------------------------------------------------------------------------------
+    def run(self) -> int:
+        """Returns the exit code."""
+        heard, wakes = os.pipe()
+        os.set_blocking(heard, False)
+        os.set_blocking(wakes, False)
+        for number in SIGNALS:
+            signal.signal(number, _nothing)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        while True:
+            if self._due_s is not None and time.monotonic() >= self._due_s:
+                self._due_s = None
+                self.current = self._start()
+                self._go()
+            if self._ended():
+                return self._code or 0
+            self._wait(heard)
+
+    def _go(self) -> None:
+        """The worker that counts may coordinate, once the one before it has ended."""
+        if self.current is not None and self.leaving is None:
+            self.current.tell(GO)
+
+    def _ended(self) -> bool:
+        return self._due_s is None and not self._workers()
+
+    def _workers(self) -> list[Worker]:
+        return [w for w in (self.current, self.coming, self.leaving) if w is not None]
+
+    def _wait(self, heard: int) -> None:
+        poll = select.poll()
+        poll.register(heard, select.POLLIN)
+        readers = {w.reads: w for w in self._workers()}
+        for reads in readers:
+            poll.register(reads, select.POLLIN)
+        left_ms = None if self._due_s is None else max(0.0, self._due_s - time.monotonic()) * 1000 + 1
+        ready = {fd for fd, _ in poll.poll(left_ms)}
+        for reads in ready & set(readers):
+            self._read(readers[reads])
+        if heard in ready:
+            for number in dict.fromkeys(os.read(heard, CHUNK)):
+                self._signal(number)
+        self._reap()
+
+    def _signal(self, number: int) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self._stop()
+        elif number == signal.SIGHUP:
+            self._pass_on(signal.SIGHUP)
+        elif number == signal.SIGUSR2:
+            self._upgrade()
+
+    def _pass_on(self, number: int) -> None:
+        for worker in self._workers():
+            os.kill(worker.pid, number)
+
+    def _stop(self) -> None:
+        self._stopping, self._due_s = True, None
+        self._pass_on(signal.SIGTERM)
+
+    # ---- workers --------------------------------------------------------------------------------------------
+    def _start(self) -> Worker:
+        reads, says = os.pipe()
+        hears, writes = os.pipe()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(parent, hears, says)
+        os.close(says)
+        os.close(hears)
+        os.set_blocking(reads, False)
+        os.set_blocking(writes, False)
+        return Worker(pid, reads, writes)
+
+    def _become(self, parent: int, hears: int, says: int) -> None:
+        """In the child: it becomes a worker, or nothing."""
+        try:
+            for fd in (hears, says):
+                os.set_inheritable(fd, True)
+            own = {"LISTEN_PID": str(os.getpid())} if self._has_sockets else {}
+            if "WATCHDOG_USEC" in self._environ and self._watched:
+                own["WATCHDOG_PID"] = str(os.getpid())
+            told = [f"{parent}:{hears}:{says}:{self.restarts}"]
+            os.execve(self._command[0], [*self._command, *told], {**self._environ, **own})
+        finally:
+            os._exit(NO_EXEC)
+
+    def _read(self, worker: Worker) -> None:
+        try:
+            chunk = os.read(worker.reads, CHUNK)
+        except BlockingIOError:
+            return
+        whole, end, worker.said = (worker.said + chunk).rpartition(b"\n")
+        lines = whole.split(b"\n") if end else []
+        if LISTENING in lines:
+            lines.remove(LISTENING)
+            worker.listened = True
+            if worker is self.coming:
+                self._replace(worker)
+        if worker is self.current and lines and (self._stopping or ENDED not in lines):
+            self._manager.tell(b"\n".join(lines))
+
+    def _upgrade(self) -> None:
+        if self.current is None or self._stopping or len(self._workers()) > 1:
+            self._log.warning("no upgrade now: no worker runs, or one is being replaced")
+            return
+        self.coming = self._start()
+        self._log.info("a new worker starts beside the old one", old=self.current.pid, new=self.coming.pid)
+
+    def _replace(self, coming: Worker) -> None:
+        """The new worker listens: the old one ends."""
+        old = self.current
+        assert old is not None
+        self.current, self.coming, self.leaving = coming, None, old
+        old.tell(REPLACED)
+
+    def _reap(self) -> None:
+        """As the first process of a container it has orphans to reap, too."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for worker in self._workers():
+                if worker.pid == pid:
+                    self._read(worker)
+                    self._gone(worker, status)
+                    worker.close()
+
+    def _gone(self, worker: Worker, status: int) -> None:
+        lived_s = time.monotonic() - worker.began_s
+        if worker is self.leaving:
+            self.leaving = None
+            self._log.info("the old worker has ended", worker=worker.pid, cause=_cause(status))
+            self._go()
+        elif worker is self.coming:
+            self.coming = None
+            self._log.warning("the new worker could not start: the old one goes on", cause=_cause(status))
+        elif self._stopping or self._decided(worker, status):
+            self.current = None
+            self._code = _code(status)
+            self._stop()
+        else:
+            self.current, self.coming = self.coming, None
+            self.restarts += 1
+            if self.current is not None:
+                self._go()
+                return
+            self._young = self._young if lived_s < YOUNG_S else 0
+            pause_s = PAUSES_S[min(self._young, len(PAUSES_S) - 1)]
+            self._young += 1
+            self._due_s = time.monotonic() + pause_s
+            self._log.warning(
+                "the worker died; another one starts on the same sockets",
+                worker=worker.pid,
+                cause=_cause(status),
+                restarts=self.restarts,
+                again_ms=round(pause_s * 1000),
+            )
+
+    def _decided(self, worker: Worker, status: int) -> bool:
+        """It says by its code that another one would end like it. A bug before it listened is one of those; an end in
+        order that nobody asked this process for is not."""
+        if not os.WIFEXITED(status):
+            return False
+        code = os.WEXITSTATUS(status)
+        return code != 0 and not (code == BROKEN and worker.listened)
+
+
+def _cause(status: int) -> str:
+    return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"code {os.WEXITSTATUS(status)}"
+
+
+def _code(status: int) -> int:
+    return SIGNALLED + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _nothing(number: int, frame: Any) -> None:
+    """The signal's number comes by the wakeup descriptor."""
+
+
+def main() -> None:
+    level, form, node_id, *command = sys.argv[1:]
+    sys.exit(Parent(command, Lines(level, form, int(node_id)), dict(os.environ)).run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""The coordinator's half of a process while there is none: nothing of the coordinator is imported yet."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sidecar.coordinator.views import Views
+
+Slices = Generator[None, None, Any]
+
+
+def nothing() -> Slices:
+    """Of a group that is not there."""
+    yield from ()
+
+
+class Starting:
+    """`problem`: why there is none."""
+
+    views: Views | None = None
+
+    def __init__(self, problem: str = "starting: broker or topics not there yet") -> None:
+        self.problem = problem
+
+    def problems(self) -> list[str]:
+        return [self.problem]
+
+    def told(self) -> dict[str, object]:
+        return {}
+
+    async def metrics(self) -> bytes:
+        return b""
+
+    def owners(self, groups: list[str]) -> dict[str, object]:
+        return {"generation": -1, "owners": [], "active": [], "groups": dict.fromkeys(groups)}
+
+    def group(self, group_id: str) -> Slices:
+        return nothing()
+
+    async def stop(self, for_good: bool) -> None:
+        """There is nothing to stop."""
+
+    def close(self) -> None:
+        """There is nothing to close."""

@@ -1,0 +1,55 @@
+"""A worker's end of the pipes to its parent (parent.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+CHUNK = 4096
+
+
+class ParentEnd:
+    """`go` is set when this worker may coordinate, `replaced` is True when another one listens in its place."""
+
+    def __init__(self, parent: int, hears: int, says: int, restarts: int) -> None:
+        self.restarts = restarts
+        """Workers that died before this one."""
+        self.go = asyncio.Event()
+        self.replaced = False
+        self._parent, self._hears, self._says = parent, hears, says
+
+    @classmethod
+    def of(cls, told: str) -> ParentEnd:
+        """`told`: the last argument of a worker."""
+        parent, hears, says, restarts = map(int, told.split(":"))
+        for fd in (hears, says):
+            os.set_inheritable(fd, False)
+            os.set_blocking(fd, False)
+        return cls(parent, hears, says, restarts)
+
+    def watch(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
+        """`stop` is called when another worker listens in the place of this one."""
+        loop.add_reader(self._hears, self._hear, stop)
+
+    def tell(self, text: str) -> None:
+        """Never waits: the pipe has room for hours of it, and a parent that reads nothing has ended."""
+        try:
+            os.write(self._says, text.encode() + b"\n")
+        except (BlockingIOError, BrokenPipeError):
+            """It hears of this worker by SIGCHLD, or not at all."""
+
+    def listening(self) -> None:
+        """It takes clients, and needs nothing that takes long any more before it coordinates."""
+        self.tell("LISTENING=1")
+
+    def _hear(self, stop: Callable[[], None]) -> None:
+        said = os.read(self._hears, CHUNK)
+        if not said:  # where the system does not do it itself
+            os.kill(os.getpid(), signal.SIGKILL)
+        if b"replaced\n" in said:
+            self.replaced = True
+            stop()
+        if b"go\n" in said:
+            self.go.set()

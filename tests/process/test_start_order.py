@@ -1,0 +1,31 @@
+"""What is imported before the clients' port opens: as little as can be, as clients wait for it. The coordinator comes
+when the port passes requests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from confluent_kafka import KafkaError
+
+from sidecar.process import reach
+
+LATER = ("aiohttp", "confluent_kafka", "cryptography.x509", "fastavro", "rich", "sidecar.coordinator", "sidecar.state")
+SAYS = """
+import sys
+import sidecar.process.build
+for name in sys.argv[1:]:
+    print(*(m for m, module in sys.modules.items() if (m == name or m.startswith(name + ".")) and module is not None))
+import rich
+"""
+NAMED = {"sidecar.coordinator", "sidecar.coordinator.start_errors"}
+"""A name for what ends a start, and nothing else."""
+
+
+def test_nothing_of_the_coordinator_is_imported_before_the_port_opens() -> None:
+    done = subprocess.run([sys.executable, "-c", SAYS, *LATER], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == NAMED
+
+
+def test_librdkafka_has_these_codes() -> None:
+    assert (KafkaError._AUTHENTICATION, KafkaError._SSL) == reach.NOT_AUTHENTICATED
