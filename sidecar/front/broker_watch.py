@@ -74,15 +74,15 @@ def _same(probe: _Probe) -> _Probe:
 
 
 class BrokerWatch:
-    """`limit_ms` 0: nothing is watched. `changed(quiet_ms)`: when silence begins, with the time since the broker was
-    last heard, and when it ends, with -1."""
+    """`limit_ms` 0: nothing is watched. `changed(quiet_ms, to_all)`: when silence begins, to new connections and
+    then to all, with the time since the broker was last heard; and when it ends, with -1."""
 
     def __init__(
         self,
         limit_ms: int,
         connect: Connect,
         sessions: Iterable[Watched],
-        changed: Callable[[int], None],
+        changed: Callable[[int, bool], None],
         figures: Figures,
         log: Logger,
     ) -> None:
@@ -157,11 +157,11 @@ class BrokerWatch:
             self._since_ms = min(detector.quiet_ms, self._now_ms())
             self._silences.inc()
             self._log.warning("broker is silent", runbook="docs/runbook.md#a-silent-broker")
-            self._changed(self._now_ms() - self._since_ms)
         elif was and not detector.silent:
             self._log.info("broker answers again", ms=self._now_ms() - self._since_ms)
-            self._changed(-1)
+            self._changed(-1, False)
         if (detector.silent, detector.silent_to_all) > (was, was_to_all):
+            self._changed(self._now_ms() - self._since_ms, detector.silent_to_all)
             self._ending.extend(self._sessions)
             self._end_some()
 

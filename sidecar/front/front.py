@@ -50,6 +50,7 @@ from sidecar.link.clock import CLOCK
 from sidecar.link.messages import (
     AccessAnswer,
     AskAccess,
+    BrokerSilence,
     CommitEnded,
     Grant,
     GroupRules,
@@ -316,9 +317,10 @@ class Front:
                 self._open_ms = run.now_ms
         self._advance(run, frame, silent=frame is None)
 
-    def _silence(self, quiet_ms: int) -> None:
+    def _silence(self, quiet_ms: int, to_all: bool) -> None:
         """The broker is silent, and was last heard so long ago; -1: it answers again."""
         learnt = self._scope.learnt
+        self._send(BrokerSilence(quiet_ms if to_all else -1))
         learnt.open_meanwhile = quiet_ms >= 0 and now_ms() - quiet_ms - self._open_ms < self.settings.access_keep_ms
 
     def _give_up(self, run: _Run) -> None:

@@ -47,7 +47,7 @@ class Reception:
         self.memory = Memory(0, 65_536)
         self.pauses = dict.fromkeys(PAUSES, 0)
         self.log = Lines()
-        self.watch = BrokerWatch(0, partial(connect, self), (), lambda quiet_ms: None, Counted(), self.log)
+        self.watch = BrokerWatch(0, partial(connect, self), (), lambda quiet_ms, to_all: None, Counted(), self.log)
         self.got: list[Got] = []
         self.closed: list[str] = []
         self.refusals: list[Close] = []
