@@ -353,6 +353,7 @@ def test_a_sidecar_that_has_withdrawn_learns_from_claims_who_has_taken_over(monk
         b.house.coordinator.from_front(b.front, BrokerSilence(9_000))
         await until(lambda: b.problems == [GONE])
         claim = b.house.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", None)
+        assert claim.value is not None
         b.house.state.partitions[1].claims[decode_key(claim.key).sub_id] = claim.value
         b.follower.claim_read(1)
         assert b.house.coordinator.view.owners == (-1, 2)
