@@ -56,6 +56,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
     "differential/classic.py": (1, BROKER),
     "differential/run.py": (2, BROKER),
     "differential/script.py": (1, BROKER),
+    "front/test_broker_silence.py": (1, VIRTUAL),
     "front/test_front.py": (3, VIRTUAL),
     "front/test_limits.py": (5, VIRTUAL),
     "front/test_session_ends.py": (4, VIRTUAL),

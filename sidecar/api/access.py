@@ -70,9 +70,11 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     known = kept_read(call, group_id)
     if known is not None:
         return known
-    anybody = not call.view.authorizer and not call.client.authenticates
-    if anybody and call.scope.learnt.open_until_ms > call.now_ms:
-        yield from _keep(call, call.client.readable, {group_id: Code.NONE}, call.scope.learnt.open_until_ms)
+    anybody, learnt = _anybody(call), call.scope.learnt
+    if anybody and learnt.open_until_ms > call.now_ms:
+        yield from _keep(call, call.client.readable, {group_id: Code.NONE}, learnt.open_until_ms)
+        return Code.NONE
+    if anybody and learnt.open_meanwhile:
         return Code.NONE
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
@@ -82,8 +84,23 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
         return code
     yield from _keep(call, call.client.readable, {group_id: code})
     if anybody and code == Code.NONE:
-        call.scope.learnt.open_until_ms = call.now_ms + call.scope.access_keep_ms
+        learnt.open_until_ms = call.now_ms + call.scope.access_keep_ms
     return code
+
+
+def _anybody(call: Call) -> bool:
+    """Nobody has any rights or lacks any, if the listener wants no client to authenticate."""
+    return not call.view.authorizer and not call.client.authenticates
+
+
+def may_see_meanwhile(call: Call, group_id: str) -> bool:
+    """Whether it is known of the principal that it may DESCRIBE this group, without the broker, which is silent. READ
+    of a group includes that."""
+    for kept in (call.client.readable, call.client.describable):
+        code, until_ms = kept.get(group_id, (Code.GROUP_AUTHORIZATION_FAILED, 0))
+        if code == Code.NONE and until_ms > call.now_ms:
+            return True
+    return _anybody(call) and call.scope.learnt.open_meanwhile
 
 
 def refused_delete(call: Call, group_id: str) -> Generator[Want, Any, Code]:

@@ -4,8 +4,8 @@ v1: the answer adds the throttle time.
 v3: it is flexible, and the client names its software. The answer's header never has tagged fields (KIP-511).
 v4: the range of a supported feature may begin at 0 (KAFKA-17011).
 
-The broker answers for itself. For the group APIs the client is told what both broker and sidecar can, and what the
-sidecar brings itself while it manages any group.
+The broker answers for itself, and while it is silent, as it did before. For the group APIs the client is told what both
+broker and sidecar can, and what the sidecar brings itself while it manages any group.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from sidecar.api.call import Call, Handler, upstream
+from sidecar.api.call import BrokerSilent, Call, Handler, upstream
 from sidecar.core.errors import Code
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.generated import api_versions as av
@@ -30,15 +30,34 @@ Ranges = Mapping[int, tuple[int, int]]
 
 def api_versions(call: Call) -> Handler:
     # The request goes on as it is, so that a broker that refuses the version does it in its own words.
-    body = yield from upstream(call)
+    try:
+        body = yield from upstream(call)
+    except BrokerSilent:
+        body = _as_remembered(call)
     if int.from_bytes(body[:2], "big", signed=True) == Code.UNSUPPORTED_VERSION:
         used = 0  # whatever was asked (KIP-511)
     elif call.version > SERVED[Api.API_VERSIONS].high:
         return _too_new().encode(0)
     else:
         used = call.version
+        call.scope.learnt.versions[used] = body
     call.client.broker_versions, answer = _told(used, body, call.scope.managing)
     return answer
+
+
+def _as_remembered(call: Call) -> bytes:
+    """The broker's last answer in this version, or in another one that says as much. Raises BrokerSilent."""
+    known = call.scope.learnt.versions
+    if call.version in known:
+        return known[call.version]
+    if not known:
+        raise BrokerSilent
+    newest = max(known)
+    res = av.ApiVersionsResponse.decode(newest, known[newest])
+    high = next((k.max_version for k in res.api_keys if k.api_key == Api.API_VERSIONS), newest)
+    if call.version > min(high, SERVED[Api.API_VERSIONS].high):
+        return _too_new().encode(0)
+    return res.encode(call.version)
 
 
 @lru_cache(maxsize=ANSWERS)

@@ -32,6 +32,11 @@ class Forward:
 FORWARD: Final = Forward()
 
 
+class BrokerSilent(Exception):
+    """Raised in a handler that waits for the broker behind this sidecar, when that is found silent. A handler that does
+    not catch it has no answer, and the connection is closed."""
+
+
 # ---- wants ------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class Ask:
@@ -140,10 +145,13 @@ class Client:
 @dataclass(slots=True)
 class Learnt:
     """What the brokers' answers on one connection say of all connections. `open_until_ms`: until then it counts that
-    the listener wants no client to authenticate (access.py); `free`: name of a group -> when its broker was last asked
-    and had no group of another kind (one_name.py)."""
+    the listener wants no client to authenticate (access.py); `open_meanwhile`: the same while the broker is silent, as
+    no setting of a silent broker changes; `versions`: of ApiVersions -> the broker's last answer; `free`: name of a
+    group -> when its broker was last asked and had no group of another kind (one_name.py)."""
 
     open_until_ms: int = 0
+    open_meanwhile: bool = False
+    versions: dict[int, bytes] = field(default_factory=dict)
     free: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
 
 

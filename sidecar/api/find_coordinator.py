@@ -7,13 +7,17 @@ v5: TRANSACTION_ABORTABLE may be answered (KIP-890).
 v6: key type 2 is a share partition, with the key `group:topicId:partition` (KIP-932).
 
 A managed group's coordinator is the broker beside the sidecar that owns the group. What the broker's authorizer
-refused stays refused. The sidecars' own group and transactional ids have no coordinator for a client.
+refused stays refused. While the broker is silent, a client that may see the group is answered without it, and no other.
+The sidecars' own group and transactional ids have no coordinator for a client.
 """
 
 from __future__ import annotations
 
-from sidecar.api import slices
-from sidecar.api.call import FORWARD, Call, Handler, Settle, upstream
+from collections.abc import Generator
+from typing import Any
+
+from sidecar.api import access, slices
+from sidecar.api.call import FORWARD, BrokerSilent, Call, Handler, Settle, Want, upstream
 from sidecar.core.errors import Code
 from sidecar.wire.generated import find_coordinator as fc
 
@@ -36,10 +40,13 @@ def find_coordinator(call: Call) -> Handler:
     managed = tuple((yield from slices.chosen(groups, lambda g: g not in own and call.scope.managed(g))))
     if not own and not managed:
         return FORWARD
-    body = yield from upstream(call)
+    try:
+        body = yield from upstream(call)
+        res = yield from slices.response(fc.FindCoordinatorResponse, call.version, body)
+    except BrokerSilent:
+        res = yield from _without_the_broker(call, req, names, {*own, *managed})
     if managed and call.view.suspects:
         yield Settle(managed)
-    res = yield from slices.response(fc.FindCoordinatorResponse, call.version, body)
     told: list[tuple[str, fc.FindCoordinatorResponse | fc.Coordinator]]
     told = [(req.key, res)] if call.version < BATCHED else [(found.key, found) for found in res.coordinators]
     ours = set(managed)
@@ -53,6 +60,23 @@ def find_coordinator(call: Call) -> Handler:
 
     yield from slices.each(told, put)
     return (yield from slices.encoded(res, call.version))
+
+
+def _without_the_broker(
+    call: Call, req: fc.FindCoordinatorRequest, names: list[str], known: set[str]
+) -> Generator[Want, Any, fc.FindCoordinatorResponse]:
+    """An answer to be filled in. Raises BrokerSilent where that would take what only the broker knows, of a group of
+    its own or of the rights of this principal."""
+    allowed = yield from slices.chosen(names, lambda n: n in known and _may_be_told(call, req.key_type, n))
+    if len(allowed) < len(names):
+        raise BrokerSilent
+    if call.version < BATCHED:
+        return fc.FindCoordinatorResponse()
+    return fc.FindCoordinatorResponse(coordinators=(yield from slices.made(names, lambda n: fc.Coordinator(key=n))))
+
+
+def _may_be_told(call: Call, key_type: int, name: str) -> bool:
+    return _refused(call, key_type, name) != Code.NONE or access.may_see_meanwhile(call, name)
 
 
 def _refused(call: Call, key_type: int, key: str) -> Code:

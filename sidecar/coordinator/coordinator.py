@@ -51,6 +51,7 @@ from sidecar.link.messages import (
     SETTINGS_EVENTS,
     AccessAnswer,
     AskAccess,
+    BrokerSilence,
     CommitEnded,
     GroupRules,
     Lease,
@@ -66,8 +67,7 @@ from sidecar.state.codec import Encoded, StateCodec
 
 TICK_S = 0.05
 REPLAY_S = 30.0  # the tail has read what was before the claim: if it does not come to the claim, something is wrong
-CLAIM_SERIAL = 0
-FRONT_BITS = 16
+CLAIM_SERIAL, FRONT_BITS = 0, 16
 FRONT_MASK = (1 << FRONT_BITS) - 1
 """A token is the front's own token and, in its last bits, the number of the front."""
 
@@ -91,8 +91,8 @@ class Coordinator:
         self.cluster = cluster
         self.assignors = assignors
         self.appender = Appender(cluster, settings.write_timeout_s)
-        self.assignment = Assignment()
-        self.view = View()
+        self.assignment, self.view = Assignment(), View()
+        self.broker_silence: Callable[[int], None] = lambda quiet_ms: None
         self._codec, self._state = codec, state
         self._configs, self._background, self._figures = configs, background, figures
         self._log, self._tasks = log, tasks
@@ -207,6 +207,8 @@ class Coordinator:
                 self._visible.told(message.token << FRONT_BITS | self._numbers[front], message.hidden)
             elif isinstance(message, CommitEnded):
                 self.placeholders.ended(message.ticket, message.sure)
+            elif isinstance(message, BrokerSilence):
+                self.broker_silence(message.quiet_ms)
             elif isinstance(message, SettingsPassed):
                 self._configs.poll()
             self._drain()

@@ -89,12 +89,15 @@ class Follower:
         self._log = log
         self._tasks = tasks
         self._broker_seen = time.monotonic()
+        self._giving_up: asyncio.Task[None] | None = None
+        """While the broker is silent."""
         s = coordinator.settings
         self._suspects: frozenset[int] = frozenset()
         self._unread = set(range(len(state.partitions)))
         self.state_topic = StateTopic(s.topic, control.view.topics, log)
         coordinator.pin_state_topic(self.state_topic.id)
         coordinator.appender.found_another = self._found_another_topic
+        coordinator.broker_silence = self._silence
         self._known = Known(control.view.topics)
         coordinator.topics(control.view.topics)
         self.tail = new_tail(settings.tail_bootstrap, s.topic, settings.tail_client_id, state, self)
@@ -122,12 +125,28 @@ class Follower:
 
     def _view(self) -> View:
         return View(
-            owners=self._coordinator.assignment.owners,
+            owners=self._owners(),
             leaders=self._offsets.now,
             brokers=dict(self._control.view.brokers),
             authorizer=self._configs.authorizer,
             suspects=tuple(sorted(self._suspects)),
         )
+
+    def _owners(self) -> tuple[int, ...]:
+        """As the owners' group says. A sidecar that has withdrawn is no member and hears no more of it; the claims
+        tell it who has taken over, and before that nobody has."""
+        owners, own = self._coordinator.assignment.owners, self._coordinator.settings.node_id
+        if not self.ownership.withdrawn:
+            return owners
+        return tuple(-1 if n == own else n for n in map(self._claimant, range(len(owners))))
+
+    def _claimant(self, partition: int) -> int:
+        """Node id of the partition's last owner; -1 if no record tells."""
+        claims = self._log_of_state.partitions[partition].claims
+        try:
+            return self._log_of_state.codec.claimed_by(next(reversed(claims.values())))[0]
+        except (StateError, StopIteration):
+            return -1
 
     # ---- the owners' group --------------------------------------------------------------------------------
     def owners_assigned(self, a: Assignment) -> None:
@@ -171,6 +190,8 @@ class Follower:
     def claim_read(self, partition: int) -> None:
         self._former.claim_read(partition, now().mono_ms)
         self._coordinator.claim_read(partition)
+        if self.ownership.withdrawn:
+            self._show()
         if partition not in self._unread:  # what was claimed before may have come with a copy of the topic
             self._say_foreign(partition)
 
@@ -263,12 +284,31 @@ class Follower:
             await self.state_topic.look(self._control.view.topics, self._cluster)
             self._coordinator.pin_state_topic(self.state_topic.id)
             self._coordinator.topics(await self._known.next(self._control.view.topics, self._control))
-            self.ownership.resume()
+            if self._giving_up is None:
+                self.ownership.resume()
         except (ConnectionLost, TimeoutError, WireError) as exc:
             self._log.debug("metadata not refreshed", problem=str(exc) or "timed out")
             if time.monotonic() - self._broker_seen > s.broker_gone_s:
-                self.ownership.withdraw(f"broker {s.broker} does not answer")
+                self._withdraw()
         self._take_leaders(self._control.view if s.same_listener else await self._ask_for_leaders())
+
+    def _silence(self, quiet_ms: int) -> None:
+        """A front says that the broker is silent, or, -1, that it answers again. Its clients wait and find that out
+        sooner than the rare look at the topics."""
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+        if quiet_ms >= 0:
+            left_s = max(self._settings.broker_gone_s - quiet_ms / 1000, 0.0)
+            self._giving_up = self._tasks.spawn(self._withdraw_in(left_s), "broker silent")
+
+    async def _withdraw_in(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._withdraw()
+
+    def _withdraw(self) -> None:
+        self.ownership.withdraw(f"broker {self._settings.broker} does not answer")
+        self._show()
 
     async def _follow_settings(self) -> None:
         """The broker's group settings, again and again, and at once when a change passed through us."""

@@ -16,6 +16,7 @@ from typing import Any
 from sidecar.api.access import lets_in, surely_hidden_topics
 from sidecar.api.call import (
     Ask,
+    BrokerSilent,
     Call,
     Coordinate,
     Forward,
@@ -34,10 +35,12 @@ from sidecar.core.cache import Shared
 from sidecar.core.errors import TEXT, Code, name_of
 from sidecar.core.events import Answer, Event
 from sidecar.core.offsets import CheckReply
+from sidecar.front.api_sets import BEFORE_ALL, MEMBERS_ASK
+from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.door import Door
 from sidecar.front.managed import Managed
 from sidecar.front.memory import shared
-from sidecar.front.session import Session
+from sidecar.front.session import SILENT, Session, connect
 from sidecar.front.settings import FrontSettings
 from sidecar.front.settling import WaitingRoom, in_doubt
 from sidecar.front.slices import Slices
@@ -48,6 +51,7 @@ from sidecar.link.clock import CLOCK
 from sidecar.link.messages import (
     AccessAnswer,
     AskAccess,
+    BrokerSilence,
     CommitEnded,
     Grant,
     GroupRules,
@@ -72,24 +76,6 @@ NO_VIEW = View()
 SETTLE_MS = 1_000
 """FindCoordinator holds up what the client has sent behind it, so it does not wait for long."""
 AT_ONCE, ASKED_IN_VAIN = (Tell, Owe), (Coordinate, Settle)
-BEFORE_ALL = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
-"""What a broker answers before it knows who asks."""
-MEMBERS_ASK = frozenset(
-    (
-        Api.JOIN_GROUP,
-        Api.SYNC_GROUP,
-        Api.HEARTBEAT,
-        Api.LEAVE_GROUP,
-        Api.CONSUMER_GROUP_HEARTBEAT,
-        Api.OFFSET_COMMIT,
-        Api.TXN_OFFSET_COMMIT,
-        Api.OFFSET_FETCH,
-        Api.DESCRIBE_GROUPS,
-        Api.CONSUMER_GROUP_DESCRIBE,
-    )
-)
-"""Requests that must not reach the wrong coordinator. Until it is known which groups are managed, they wait; then they
-are refused."""
 
 
 def now_ms() -> int:
@@ -136,6 +122,10 @@ class Front:
         self.gone, self.refused, self.large = self.door.gone, self.door.refused, self.door.large
         self.broker_refused = self.door.broker_refused
         self.log = log
+        reach = partial(connect, self)
+        self.watch = BrokerWatch(settings.silence_ms, reach, self.sessions, self._silence, figures, log)
+        self._open_ms = 0
+        """When the broker last answered a client that had not authenticated, and has no authorizer."""
         self._cluster = cluster
         self._figures = figures
         self._tasks = tasks
@@ -234,6 +224,8 @@ class Front:
         if answer is not None and not session.conn.closed:
             session.facts.let_in = True
             self._handle(session, got, now_ms())
+        elif answer is None:
+            session.close(SILENT)
 
     def _handle(self, session: Session, got: Got, at_ms: int) -> None:
         api_key, frame = got.api_key, got.frame
@@ -266,14 +258,15 @@ class Front:
         else:
             self._unsure.wait(at_ms + self.settings.hold_ms, lambda: self._go_on(run), lambda: self._doubt(run))
 
-    def _advance(self, run: _Run, value: Any) -> None:
-        """Resume the handler with what came of its last want, until it waits again or ends."""
+    def _advance(self, run: _Run, value: Any, silent: bool = False) -> None:
+        """Resume the handler with what came of its last want, until it waits again or ends. `silent`: the broker does
+        not answer."""
         handler = run.handler
         assert handler is not None
         if self._view is not None:
             run.view = self._view  # ownership and leaders may have moved while it waited
         try:
-            want = handler.send(value)
+            want = handler.throw(BrokerSilent()) if silent else handler.send(value)
             while type(want) in AT_ONCE or (run.scope is self._doubtful and type(want) in ASKED_IN_VAIN):
                 want = handler.send(self._at_once(run, want))
         except StopIteration as ended:
@@ -281,6 +274,9 @@ class Front:
         except WireError as exc:
             self._give_up(run)
             self._malformed(run.session, exc)
+        except BrokerSilent:
+            self._give_up(run)
+            run.session.close(SILENT)
         except Exception as exc:  # noqa: BLE001 - a bug: its client must not wait for ever, the others go on
             self._give_up(run)
             self._faults.inc()
@@ -312,13 +308,21 @@ class Front:
         return None
 
     def _answered(self, run: _Run, frame: bytes | None) -> None:
-        if frame is None:
+        if frame is None and run.session.conn.closed:
             self._give_up(run)
-        else:
-            if run.api_key not in BEFORE_ALL:
-                run.session.facts.let_in = True
-            run.now_ms = now_ms()
-            self._advance(run, frame)
+            return
+        run.now_ms = now_ms()
+        if frame is not None and run.api_key not in BEFORE_ALL:
+            run.session.facts.let_in = True
+            if not (run.view.authorizer or run.session.conn.authenticates):
+                self._open_ms = run.now_ms
+        self._advance(run, frame, silent=frame is None)
+
+    def _silence(self, quiet_ms: int, to_all: bool) -> None:
+        """The broker is silent, and was last heard so long ago; -1: it answers again."""
+        learnt = self._scope.learnt
+        self._send(BrokerSilence(quiet_ms if to_all else -1))
+        learnt.open_meanwhile = quiet_ms >= 0 and now_ms() - quiet_ms - self._open_ms < self.settings.access_keep_ms
 
     def _give_up(self, run: _Run) -> None:
         if run.handler is not None:

@@ -20,6 +20,7 @@ from typing import Protocol, cast
 
 from sidecar.api.call import Client
 from sidecar.core.cache import BoundedCache
+from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.memory import Memory
 from sidecar.front.steady import Steady, steady_cache
 from sidecar.link.ports import Logger
@@ -29,6 +30,8 @@ from sidecar.wire.frames import Limits
 
 PAUSES = ("upstream", "unread", "in_flight", "held", "memory", "rate")
 CONNECT_TIMEOUT_S = 10.0
+SILENT = "broker_silent"
+"""Why a connection is closed that needs a silent broker."""
 Then = Callable[[bytes | None], None]
 """Called with the broker's response frame, or with None if it will never come."""
 
@@ -58,6 +61,8 @@ class Desk(Protocol):
     def pauses(self) -> dict[str, int]: ...
     @property
     def log(self) -> Logger: ...
+    @property
+    def watch(self) -> BrokerWatch: ...
 
     def opened(self, session: Session) -> str:
         """Why this connection is one too many; "": it is not."""
@@ -74,6 +79,14 @@ class Desk(Protocol):
     def dispatch(self, session: Session, got: Got) -> None: ...
 
 
+async def connect(front: Desk, factory: Callable[[], asyncio.Protocol]) -> None:
+    """To the broker, as every client's connection does. Raises OSError."""
+    host, port = front.broker
+    tls = front.upstream_tls()
+    name = (front.upstream_host or host) if tls is not None else None
+    await asyncio.get_running_loop().create_connection(factory, host, port, ssl=tls, server_hostname=name)
+
+
 class _Upstream(asyncio.Protocol):
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -85,6 +98,7 @@ class _Upstream(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         s = self.session
         s.quiet = 0
+        s.heard = s.detector.heard = True
         s.run(s.conn.from_upstream(data))
         s.flow()
 
@@ -125,6 +139,9 @@ class Session(asyncio.Protocol):
         self.had_turn = False
         """It has waited for that already, before its handshake."""
         self.reserved_bytes = 0
+        self.heard = False
+        """The broker has answered on this connection."""
+        self.detector = front.watch.detector
         self._connecting: asyncio.Task[None] | None = None
         self._backlog: list[bytes] = []
         self._asks: dict[int, Then] = {}
@@ -193,7 +210,7 @@ class Session(asyncio.Protocol):
         if self._connecting is not None:
             self._connecting.cancel()
         if self.upstream is not None:
-            self.upstream.close()
+            self.upstream.abort() if self.cut_off else self.upstream.close()
         asks, self._asks = self._asks, {}
         for then in asks.values():
             then(None)
@@ -216,22 +233,46 @@ class Session(asyncio.Protocol):
         return "not_read" if left else "idle" if self.conn.idle else ""
 
     # ---- the broker's socket ------------------------------------------------------------------------------
+    @property
+    def owed(self) -> bool:
+        """The broker owes an answer, or takes no more."""
+        connects = self.upstream is None and self._connecting is not None
+        return not self.conn.closed and (self.conn.owed or self.upstream_full or connects)
+
+    @property
+    def cut_off(self) -> bool:
+        """The broker is silent to this connection."""
+        return self.detector.silent and (self.detector.silent_to_all or not self.heard)
+
+    def fall_silent(self) -> None:
+        """What the sidecar has asked will have no answer in time: its handlers go on without. What was passed on cannot
+        be answered by anybody else."""
+        if self.upstream_full or not self.conn.abandon():
+            self.close(SILENT)
+            return
+        asks, self._asks = self._asks, {}
+        for then in asks.values():
+            then(None)
+
     def _to_upstream(self, data: bytes) -> None:
+        watch = self.front.watch
+        if not watch.watching:
+            watch.begin()
+        if self.detector.silent and self.cut_off:
+            self.close(SILENT)
+            return
         if self.upstream is not None:
             self.upstream.write(data)
             return
         self._backlog.append(data)
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            watch.connects(self)
 
     async def _connect(self) -> None:
-        host, port = self.front.broker
-        tls = self.front.upstream_tls()
-        name = (self.front.upstream_host or host) if tls is not None else None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                loop = asyncio.get_running_loop()
-                await loop.create_connection(lambda: _Upstream(self), host, port, ssl=tls, server_hostname=name)
+                await connect(self.front, lambda: _Upstream(self))
         except ssl.SSLError as exc:
             self.front.broker_refused(self, str(exc))
             self.close("broker_unreachable", str(exc))
@@ -321,8 +362,9 @@ class Session(asyncio.Protocol):
             self.flow()
 
     def ask(self, token: int, frame: bytes, then: Then) -> None:
-        """Our own request on the client's connection to the broker, while the request `token` is being handled."""
-        if self.conn.closed:
+        """Our own request on the client's connection to the broker, while the request `token` is being handled. There
+        is no answer if the connection ends, or while the broker is silent."""
+        if self.conn.closed or self.cut_off:
             then(None)
             return
         self._asks[token] = then

@@ -23,7 +23,8 @@ class FrontSettings:
     one session; `unproven_bytes`: of a request that is looked into before the broker has let its client in;
     `remembered_bytes`: of rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions
     that are not handled yet, 0: no limit. `upstream_tls()`: for a client's connection to the broker, whose certificate
-    is to name `upstream_host` ("": the host of `broker`). `own`: what is the sidecars' alone, but for the principals in
+    is to name `upstream_host` ("": the host of `broker`). `silence_ms`: how long the broker owes an
+    answer before it is silent, 0: it never is. `own`: what is the sidecars' alone, but for the principals in
     `own_principals`, which are the sidecars'. `internal_topic`: shown to clients as internal."""
 
     node_id: int
@@ -43,6 +44,7 @@ class FrontSettings:
     steady_replies: int = 16
     access_keep_ms: int = 10_000
     hold_ms: int = 3_000
+    silence_ms: int = 0
     modern_as_classic: bool = False
     sizes: Sizes = Sizes()
     upstream_tls: Callable[[], ssl.SSLContext | None] = lambda: None

@@ -25,6 +25,7 @@ from sidecar.link.messages import (
     SETTINGS_EVENTS,
     AccessAnswer,
     AskAccess,
+    BrokerSilence,
     CommitEnded,
     Grant,
     GroupRules,
@@ -48,6 +49,7 @@ SIMPLE: tuple[type[Struct], ...] = (
     GroupRules,
     AskAccess,
     Void,
+    BrokerSilence,
 )
 REQUEST, REPLY = len(SIMPLE), len(SIMPLE) + 1
 HELLO = 255

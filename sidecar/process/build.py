@@ -73,7 +73,7 @@ class App:
         self._coordinating: asyncio.Task[None] | None = None
         self._manager = Notifier(self.log, parent=None if parent is None else parent.tell)
         self.shared.metrics("worker_restarts").set(0 if parent is None else parent.restarts)
-        tell_figures(self.shared.metrics, settings, lambda: not self.half.problems())
+        tell_figures(self.shared.metrics, settings, lambda: not self._problems())
 
     @property
     def half(self) -> Coordination | Starting:
@@ -229,7 +229,10 @@ class App:
 
     def problems(self) -> tuple[list[str], int | None]:
         """Why this sidecar is not ready, and how long its start took."""
-        return self.half.problems(), self.ready_ms
+        return self._problems(), self.ready_ms
+
+    def _problems(self) -> list[str]:
+        return [front.watch.problem for front in self.fronts if front.watch.problem] + self.half.problems()
 
     def owners(self, groups: list[str]) -> dict[str, object]:
         """The owners as this sidecar knows them."""

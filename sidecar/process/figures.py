@@ -130,6 +130,12 @@ FRONT: dict[str, Metric] = {
         "How often all of that was forgotten, because it had come to the limit.",
         ("what",),
     ),
+    "broker_silent": Metric(
+        Gauge,
+        "sidecar_broker_silent",
+        "1 while the broker owes answers and gives none (limits.broker_silence_ms): connections that need it are closed.",
+    ),
+    "broker_silences": Metric(Counter, "sidecar_broker_silences", "How often the broker has fallen silent."),
     "members_refused": Metric(
         Counter,
         "sidecar_members_refused",

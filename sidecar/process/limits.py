@@ -140,3 +140,9 @@ class LimitsSection(Section):
         ge=100,
         description="A group request not whole by then closes its connection, and so does a first request that does not come.",
     )
+    broker_silence_ms: int = Field(
+        2_000,
+        ge=0,
+        description="A broker that owes answers and gives none, a probe's among them, is silent after so long: what only it can answer "
+        "closes its connection until it answers again. 0: never.",
+    )

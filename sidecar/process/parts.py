@@ -72,6 +72,7 @@ def front_settings(
         access_keep_ms=s.authorisation_cache_ms,
         sizes=Sizes(s.limits.answer_bytes, s.limits.request_elements),
         hold_ms=s.takeover_hold_ms,
+        silence_ms=s.limits.broker_silence_ms,
         modern_as_classic=s.compat.describe_modern_as_classic,
         upstream_tls=upstream_tls,
         upstream_host=split(s.broker)[0],

@@ -250,7 +250,7 @@ class OwnershipSection(Section):
         description="A sidecar that starts takes no partition before it has read the state topic to its end, or for so long.",
     )
     broker_gone_ms: int = Field(
-        3_000,
+        2_500,
         ge=100,
         description="Its broker silent for so long: the sidecar gives up what it owns, until it answers again.",
     )

@@ -25,14 +25,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from sidecar.proxy.acks import is_silent
 from sidecar.proxy.internal import NOT_SHOWN, TELL_OF_TOPICS, Internal, Marker
+from sidecar.proxy.other_protocols import spoken
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
-from sidecar.wire.apis import PRODUCE_FLEXIBLE_FROM, SERVED, Api, ApiSpec
-from sidecar.wire.frames import PREFIX, SIZE, Limits, produce_acks
-from sidecar.wire.primitives import WireError
+from sidecar.wire.apis import SERVED, Api, ApiSpec
+from sidecar.wire.frames import PREFIX, SIZE, Limits
 
-TLS_HELLO, HTTP_METHODS = b"\x16\x03", (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"CONN")
-"""What a client that speaks something else sends first. As the size of a frame it is above every sensible limit."""
 SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """Requests that authenticate a client."""
 HANDSHAKES = (0, 1)
@@ -81,9 +80,6 @@ Action = ToClient | ToUpstream | Got | Answered | Close
 
 TURN_SHIFT = 12
 """Each 4 KiB of a request that is handled count like one more in its connection's turn."""
-PRODUCE_HEAD = 140_000
-"""The acks of a Produce must be found within so many bytes. Client id, tags and transactional id come before them and
-take 64 KiB at most."""
 
 
 class _Slot:
@@ -230,7 +226,7 @@ class ClientConnection:
                 return out
             if (api_key in SASL or not 0 <= api_key <= LAST_KEY) and self._authenticating(api_key, version):
                 return self._handshake(out, run, pos, size, version)
-            silent = api_key == Api.PRODUCE and self._is_silent(buf, pos, version, size)
+            silent = api_key == Api.PRODUCE and is_silent(buf, pos, version, size)
             if silent is None:
                 break
             self._left -= 1
@@ -359,17 +355,6 @@ class ClientConnection:
         self._local[token] = slot
         return Got(token, api_key, version, correlation, frame)
 
-    def _is_silent(self, buf: bytes | bytearray, pos: int, version: int, size: int) -> bool | None:
-        """Return whether this Produce gets no response (acks=0), or None if more bytes are needed to tell."""
-        head = bytes(buf[pos + PREFIX.size : min(len(buf), pos + PREFIX.size + PRODUCE_HEAD, pos + 4 + size)])
-        try:
-            acks = produce_acks(head, version, PRODUCE_FLEXIBLE_FROM)
-        except WireError:
-            return False  # the broker will refuse it, and that is an answer or the end of the connection
-        if acks is None:
-            return None if len(buf) - pos < min(4 + size, PREFIX.size + PRODUCE_HEAD) else False
-        return acks == 0
-
     # ---- from the broker ----------------------------------------------------------------------------------
     def from_upstream(self, data: bytes) -> list[Action]:
         if self.closed:
@@ -419,7 +404,8 @@ class ClientConnection:
                     break
                 self._upstream.popleft()
                 frame = bytes(buf[pos:whole])
-                out += [Answered(first, frame)] if first > 0 else self._shaken(-first, frame)
+                if first:  # else nobody waits for it any more
+                    out += [Answered(first, frame)] if first > 0 else self._shaken(-first, frame)
                 pos = whole
                 continue
             assert self._order[0] is first, "a passed response is due only when all before it are answered"
@@ -469,6 +455,19 @@ class ClientConnection:
         self._upstream.append(token)
         return [ToUpstream(frame)]
 
+    @property
+    def owed(self) -> bool:
+        """The broker owes an answer, or the rest of one."""
+        return bool(self._upstream) or self._broker_pass > 0
+
+    def abandon(self) -> bool:
+        """Wait no more for answers to what was asked with `ask`; they are dropped when they come. Returns whether the
+        broker owes nothing else."""
+        if self._broker_pass or self._client_pass or any(not isinstance(a, int) or a < 0 for a in self._upstream):
+            return False
+        self._upstream = deque([0] * len(self._upstream))
+        return True
+
     def forward(self, token: int, frame: bytes) -> list[Action]:
         """Let a request that was held for a decision pass after all, byte for byte, and go on behind it."""
         slot = self._local.pop(token, None)
@@ -487,11 +486,8 @@ class ClientConnection:
         return out
 
     def _bad_size(self, first: bytes, size: int) -> Close:
-        if not self.requests and first.startswith(TLS_HELLO):
-            return self._close("tls", "the client speaks TLS, this listener does not: look at its security.protocol")
-        if not self.requests and first in HTTP_METHODS:
-            return self._close("http", "the client speaks HTTP: this is a listener of Kafka, not `admin`")
-        return self._close("bad_frame_size", f"size {size}")
+        other = None if self.requests else spoken(first)
+        return self._close(*(other or ("bad_frame_size", f"size {size}")))
 
     def _close(self, cause: str, detail: str = "") -> Close:
         self.closed = True

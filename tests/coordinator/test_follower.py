@@ -21,7 +21,7 @@ from sidecar.coordinator.start import Control, StartSettings
 from sidecar.coordinator.tail import Listener, StateLog
 from sidecar.core import owner as owner_module
 from sidecar.core.errors import Code
-from sidecar.link.messages import SettingsPassed, View
+from sidecar.link.messages import BrokerSilence, SettingsPassed, View
 from sidecar.state.codec import Stamp
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
@@ -342,6 +342,46 @@ def test_without_its_broker_the_sidecar_withdraws_and_comes_back_with_it(monkeyp
         await until(lambda: b.house.service.serving() == [0, 1] and b.problems == [])
 
     run(test, monkeypatch)
+
+
+def test_it_withdraws_when_a_front_has_found_the_broker_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait meanwhile, and the next look at the topics may be far away."""
+
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.problems)
+        b.house.coordinator.from_front(b.front, BrokerSilence(2_000))
+        await until(lambda: b.problems == [GONE], 0.6)
+        assert b.house.coordinator.view.owners == (-1, -1), "nobody has claimed them yet"
+        b.house.coordinator.from_front(b.front, BrokerSilence(-1))
+        await until(lambda: not b.problems)
+
+    run(test, monkeypatch, broker_gone_s=2.5)
+
+
+def test_a_silence_that_ends_before_it_withdraws_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.problems)
+        for quiet_ms in (2_000, -1):
+            b.house.coordinator.from_front(b.front, BrokerSilence(quiet_ms))
+        began_s = time.monotonic()
+        await until(lambda: time.monotonic() - began_s > 2)
+        assert not b.follower.ownership.withdrawn
+
+    run(test, monkeypatch, broker_gone_s=2.5)
+
+
+def test_a_sidecar_that_has_withdrawn_learns_from_claims_who_has_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.problems)
+        b.house.coordinator.from_front(b.front, BrokerSilence(9_000))
+        await until(lambda: b.problems == [GONE])
+        claim = b.house.codec.claim(Stamp(1 << 40, 1), 2, "h:1", "m", 1, "assigned", None)
+        assert claim.value is not None
+        b.house.state.partitions[1].claims[decode_key(claim.key).sub_id] = claim.value
+        b.follower.claim_read(1)
+        assert b.house.coordinator.view.owners == (-1, 2)
+
+    run(test, monkeypatch, broker_gone_s=2.5)
 
 
 def test_a_short_silence_of_the_broker_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

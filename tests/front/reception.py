@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
+from sidecar.front.broker_watch import BrokerWatch
 from sidecar.front.memory import Memory
-from sidecar.front.session import PAUSES, Session, _Upstream
+from sidecar.front.session import PAUSES, Session, _Upstream, connect
 from sidecar.proxy.connection import Close, Got
 from sidecar.proxy.internal import NOT_SHOWN
 from sidecar.wire.frames import Limits, request_frame
 from tests.inprocess import clock
-from tests.inprocess.house import Lines, turns
+from tests.inprocess.house import Counted, Lines, turns
 from tests.inprocess.transport import MemoryTransport
 
 METADATA, HEARTBEAT = 3, 68
@@ -45,6 +47,7 @@ class Reception:
         self.memory = Memory(0, 65_536)
         self.pauses = dict.fromkeys(PAUSES, 0)
         self.log = Lines()
+        self.watch = BrokerWatch(0, partial(connect, self), (), lambda quiet_ms, to_all: None, Counted(), self.log)
         self.got: list[Got] = []
         self.closed: list[str] = []
         self.refusals: list[Close] = []

@@ -17,8 +17,8 @@ from sidecar.core.events import KnownReply
 from sidecar.core.offsets import CheckReply, CommitCheck
 from sidecar.front import front as module
 from sidecar.front import settling
+from sidecar.front.api_sets import BEFORE_ALL
 from sidecar.front.door import DoorSettings
-from sidecar.front.front import BEFORE_ALL
 from sidecar.link.messages import (
     AccessAnswer,
     AskAccess,

@@ -132,6 +132,8 @@ class FakeBrokers:
     group_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     lost: list[Callable[[int], None]] = field(default_factory=list)
     """Called with the id of a node that goes down."""
+    still: dict[int, list[Callable[[], None]]] = field(default_factory=dict)
+    """Nodes that take requests and answer none, and what they will do when they go on."""
 
     def __post_init__(self) -> None:
         self.versions = {int(api): request_versions(api) for api in APIS}
@@ -164,6 +166,13 @@ class FakeBrokers:
 
     def start(self, node_id: int) -> None:
         self.down.discard(node_id)
+
+    def stand_still(self, node_id: int) -> None:
+        self.still.setdefault(node_id, [])
+
+    def go_on(self, node_id: int) -> None:
+        for act in self.still.pop(node_id):
+            act()
 
     def log(self, partition: int = 0, topic: str = STATE) -> PartitionLog:
         return self.logs.setdefault((topic, partition), PartitionLog())
@@ -207,6 +216,9 @@ class FakeBrokers:
     # ---- serving ----------------------------------------------------------------------------------------------
     def serve(self, node_id: int, api: Api, version: int, req: Any, answer: Answer, lose: Callable[[], None]) -> None:
         """`answer` is called with the response, now, later or never; `lose` if the connection is lost instead."""
+        if node_id in self.still:
+            self.still[node_id].append(partial(self.serve, node_id, api, version, req, answer, lose))
+            return
         self.asked.append(Asked(node_id, api, req))
         act = partial(HANDLERS[api], self, node_id, req, version)
         fault = self.faults.take(api, req)

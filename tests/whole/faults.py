@@ -70,6 +70,8 @@ class Faults:
             (2, self.host_is_suspended),
             (2, self.broker_crashes),
             (2, self.broker_stands_still),
+            (1, self.broker_is_slow),
+            (1, self.broker_accepts_nobody),
             (1, self.majority_is_lost),
             (1, self.fence_is_out_of_reach),
             (1, self.owners_coordinator_is_cut_off),
@@ -132,6 +134,8 @@ class Faults:
         for n in NODES:
             w.kafka.start(n)
             w.kafka.procs[n].go_on()
+            w.kafka.accepts_again(n)
+            w.kafka.cluster.nodes[n].answer_ms = 0.0
             s = w.sidecars[n]
             s.proc.go_on()
             # A transaction's time is over by the clock of its coordinator, which may be another broker by now.
@@ -256,6 +260,22 @@ class Faults:
             self.world.say(FAULT, f"broker {n} stands still")
             proc.stand_still()
             self._after(200, 20_000, proc.go_on, f"... broker {n} goes on")
+
+    def broker_is_slow(self) -> None:
+        n = self.rng.choice(NODES)
+        if self._may_go(n):
+            node = self.world.kafka.cluster.nodes[n]
+            node.answer_ms = self.rng.uniform(500, 10_000)
+            self.world.say(FAULT, f"broker {n} takes {node.answer_ms:,.0f} ms for each answer")
+            self._after(1_000, 20_000, lambda: setattr(node, "answer_ms", 0.0), f"... broker {n} is slow no more")
+
+    def broker_accepts_nobody(self) -> None:
+        """The kernel takes connections, and nobody serves them; older ones go on."""
+        n, kafka = self.rng.choice(NODES), self.world.kafka
+        if self._may_go(n):
+            self.world.say(FAULT, f"broker {n} accepts nobody")
+            kafka.accepts_none(n)
+            self._after(1_000, 20_000, lambda: kafka.accepts_again(n), f"... broker {n} accepts connections again")
 
     def majority_is_lost(self) -> None:
         """Nothing can be committed for a while, just when an owner dies. Nothing may be lost for that."""

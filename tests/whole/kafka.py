@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from tests.whole.broker.batches import Batch
@@ -31,7 +32,11 @@ class _Door:
         self.proc = kafka.procs[node_id]
 
     def accept(self, end: End) -> None:
-        _Session(self, end)
+        queue = self.kafka.accept_queues.get(self.node_id)
+        if queue is None:
+            _Session(self, end)
+        else:
+            queue.append(partial(_Session, self, end))
 
 
 class _Session:
@@ -91,6 +96,8 @@ class Kafka:
         self.cluster = SimCluster(self, hosts, controller, chosen)
         self.on_commit: list[Callable[[str, int], None]] = [self._wake]
         """Called when something has been committed to a partition."""
+        self.accept_queues: dict[int, list[Callable[[], object]]] = {}
+        """Connections that the kernel of a broker has taken, and the broker has not."""
         self._longing: dict[tuple[str, int], list[Work]] = {}
         self.cluster.on_committed = self._committed
         for node_id in racks:
@@ -121,6 +128,13 @@ class Kafka:
     def crash(self, node_id: int) -> None:
         self.procs[node_id].crash()
         self.cluster.crash(node_id)
+
+    def accepts_none(self, node_id: int) -> None:
+        self.accept_queues.setdefault(node_id, [])
+
+    def accepts_again(self, node_id: int) -> None:
+        for accept in self.accept_queues.pop(node_id, ()):
+            self.procs[node_id].later(0, accept)
 
     def start(self, node_id: int) -> None:
         if self.procs[node_id].alive:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sidecar.wire.frames import PREFIX, SIZE, header_end, response_frame
@@ -119,6 +120,12 @@ class SimConnection:
         api.handle(context, request, reply)
 
     def _answer(self, api: ApiRow, version: int, correlation: int, response: Any) -> None:
+        if self.node.answer_ms:
+            self.node.later(self.node.answer_ms, partial(self._answer_now, api, version, correlation, response))
+        else:
+            self._answer_now(api, version, correlation, response)
+
+    def _answer_now(self, api: ApiRow, version: int, correlation: int, response: Any) -> None:
         self._busy = False
         if self._open and response is not None:
             flexible = api.key != API_VERSIONS and version >= api.flexible_from

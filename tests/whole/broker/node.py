@@ -55,6 +55,8 @@ class Node:
         self.host = host
         self.up = False
         self.incarnation = 0
+        self.answer_ms = 0.0
+        """So much later than they could, its answers leave."""
         self.image = Image()
         self.settings = Settings(node_id, cluster.static)
         self.told: dict[str, MetadataResponseTopic] = {}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.whole.run import Plant, on_stage
-from tests.whole.scenes import denied, failures, fences, moves, offsets, state, topic
+from tests.whole.scenes import denied, failures, fences, moves, offsets, silence, state, topic
 from tests.whole.scenes.parts import Scene
 from tests.whole.world import ID_EXPIRATION, PARTITIONS, WEEK_MS, World
 
@@ -36,6 +36,9 @@ SCENES: Mapping[str, Scene] = {
         failures.owner_is_alone_with_its_members,
         failures.last_sidecar_is_cut_off,
         failures.paused_with_its_members,
+        silence.broker_hangs,
+        silence.broker_is_slow,
+        silence.broker_accepts_nobody,
         offsets.offsets_get_old,
         offsets.commit_is_on_its_way,
         offsets.commit_is_in_doubt,
@@ -72,6 +75,10 @@ SIDECARS: Mapping[Scene, Mapping[str, Any]] = {
     # A shorter time would end an owner's service before its lease is over, and hide what the lease is for.
     failures.owner_is_alone_with_its_members: {"state.write_timeout_ms": 20_000},
     failures.owners_coordinator_dies: {"ownership.proof_ms": 4_000},
+    **{
+        scene: {"consumer.session_timeout_ms": silence.SESSION_MS}
+        for scene in (silence.broker_hangs, silence.broker_is_slow, silence.broker_accepts_nobody)
+    },
     fences.fences_are_renewed: {"state.fence_interval_ms": 5_000},
 }
 """Settings of the sidecars in some scenes."""

@@ -47,10 +47,10 @@ def wait(world: World, bound_ms: float, missing: Callable[[], str]) -> None:
         run_ms(world, STEP_MS)
 
 
-def come(world: World, each: int = 1) -> None:
+def come(world: World, each: int = 1, session_ms: int = Habits.session_ms) -> None:
     for group_id, kind in GROUPS.items():
         for _ in range(each):
-            world.add_client(kind, Habits(group_id, ("t1", "t2")))
+            world.add_client(kind, Habits(group_id, ("t1", "t2"), session_ms=session_ms))
     until(world, BOUND_MS, world.settled)
 
 

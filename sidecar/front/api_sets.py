@@ -1,0 +1,24 @@
+"""Requests that a front treats in a way of their own before it looks into them."""
+
+from __future__ import annotations
+
+from sidecar.wire.apis import Api
+
+BEFORE_ALL = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
+"""What a broker answers before it knows who asks."""
+MEMBERS_ASK = frozenset(
+    (
+        Api.JOIN_GROUP,
+        Api.SYNC_GROUP,
+        Api.HEARTBEAT,
+        Api.LEAVE_GROUP,
+        Api.CONSUMER_GROUP_HEARTBEAT,
+        Api.OFFSET_COMMIT,
+        Api.TXN_OFFSET_COMMIT,
+        Api.OFFSET_FETCH,
+        Api.DESCRIBE_GROUPS,
+        Api.CONSUMER_GROUP_DESCRIBE,
+    )
+)
+"""Requests that must not reach the wrong coordinator. Until it is known which groups are managed, they wait; then they
+are refused."""

@@ -1,0 +1,400 @@
+"""What becomes of clients whose broker is silent: answered from memory or closed, on old connections and new.
+
+Symptom: at the sidecar of a suspended broker every request hung until its client gave up, also what the sidecar could
+answer, and a member whose owner was well was removed, since it waited there for the address of its coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sidecar.core.consumer.events import HeartbeatReply
+from sidecar.core.errors import Code
+from sidecar.core.offsets import CheckReply
+from sidecar.front.session import SILENT
+from sidecar.link.messages import AccessAnswer, AskAccess, CommitEnded, Request
+from sidecar.wire.apis import SERVED, Api
+from sidecar.wire.frames import request_frame
+from sidecar.wire.generated import api_versions as av
+from sidecar.wire.generated import find_coordinator as fc
+from tests.inprocess import clock
+from tests.inprocess.desk import Desk
+from tests.inprocess.house import HouseClient, turns, until
+from tests.inprocess.messages import beat, commit, join, metadata, to_frame
+from tests.inprocess.transport import Upstream
+
+LIMIT_MS = 2_000
+WITHIN_S = 3.0
+FIND = fc.FindCoordinatorRequest("g", 0, ["g"])
+VERSIONS = av.ApiVersionsRequest(client_software_name="app", client_software_version="1")
+
+
+class Silence(Desk):
+    """Its probes reach the brokers in memory, as its clients do. `reached` False: connections to the broker are not
+    even made."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"silence_ms": LIMIT_MS, **given})
+        self.probes = 0
+        self.reached = True
+        self.front.watch.connect = self._probe
+
+    async def _probe(self, factory: Callable[[], asyncio.Protocol]) -> None:
+        self.probes += 1
+        if 1 in self.brokers.down:
+            raise ConnectionRefusedError(111, "refused")
+        if not self.reached:
+            await asyncio.Event().wait()
+        Upstream(self.brokers, 1, factory())
+
+    def problem(self) -> str:
+        return self.front.watch.problem
+
+    async def fall_silent(self) -> None:
+        """Somebody finds it out."""
+        self.brokers.stand_still(1)
+        client = await self.client()
+        client.post(metadata("orders"), 9)
+        await ends(client)
+        assert self.problem()
+
+    async def go_on(self) -> None:
+        self.brokers.go_on(1)
+        await until(lambda: not self.problem())
+
+
+async def passes(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def ends(client: HouseClient, within_s: float = WITHIN_S) -> str:
+    """How: with an answer, or closed."""
+    began_s = time.monotonic()
+    await until(lambda: client.waiting or client.closed, 60)
+    assert time.monotonic() - began_s <= within_s
+    return "answered" if client.waiting else "closed"
+
+
+def run(test: Callable[[Silence], Coroutine[Any, Any, None]], **given: Any) -> None:
+    async def whole() -> None:
+        desk = Silence(**given)
+        desk.show()
+        await test(desk)
+        await turns()
+        if desk.tasks.failed.done():
+            desk.tasks.failed.result()
+
+    clock.run(whole())
+
+
+def smallest(api: Api) -> bytes:
+    """A request of this API that its handler can read, for the group g where it names one."""
+    from importlib import import_module
+
+    from sidecar.wire.apis import message_name
+
+    module = import_module(f"sidecar.wire.generated.{api.name.lower()}")
+    made = getattr(module, f"{message_name(api)}Request")()
+    for name, value in (("group_id", "g"), ("member_id", "m1"), ("key", "g"), ("coordinator_keys", ["g"])):
+        if hasattr(made, name):
+            setattr(made, name, value)
+    for name in ("groups", "groups_names", "group_ids"):
+        if hasattr(made, name) and api != Api.OFFSET_FETCH:
+            setattr(made, name, ["g"])
+    version = min(SERVED[api].high, 5 if api == Api.OFFSET_FETCH else SERVED[api].high)
+    return to_frame(made, version, 7)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["old connection", "new connection"])
+@pytest.mark.parametrize("api", sorted(SERVED))
+def test_every_api_is_answered_or_closed_in_time(api: Api, known: bool) -> None:
+    async def test(desk: Silence) -> None:
+        client = await desk.client()
+        if known:
+            await client.ask(metadata("orders"), 9)
+        desk.brokers.stand_still(1)
+        if not known:
+            client = await desk.client()
+        client.send(smallest(Api(api)))
+        await turns()
+        for request in desk.of(Request):
+            desk.reply(request, request.event.refused(Code.NOT_COORDINATOR, ""))
+        await ends(client)
+
+    run(test)
+
+
+# ---- what the sidecar knows
+def test_api_versions_are_answered_as_they_were() -> None:
+    async def test(desk: Silence) -> None:
+        before = await (await desk.client()).ask(VERSIONS, 2)
+        await desk.fall_silent()
+        client = await desk.client()
+        assert await client.ask(VERSIONS, 2) == before
+        older = await client.ask(VERSIONS, 0)
+        assert older.api_keys == before.api_keys, "in a version that nobody has asked in before"
+        assert not client.closed and desk.brokers.count(Api.API_VERSIONS) == 1
+
+    run(test)
+
+
+def test_what_was_asked_before_it_was_found_silent_is_answered_as_well() -> None:
+    async def test(desk: Silence) -> None:
+        known = await desk.client()
+        assert (await known.ask(FIND, 4)).coordinators[0].node_id == 1
+        desk.brokers.stand_still(1)
+        known.post(FIND, 4)
+        assert await ends(known) == "answered"
+        found = (await known.answer(FIND, 4)).coordinators[0]
+        assert (found.error_code, found.key, found.node_id) == (Code.NONE, "g", 1)
+        assert not known.closed
+
+    run(test)
+
+
+@pytest.mark.parametrize("version", sorted(range(SERVED[Api.FIND_COORDINATOR].low, SERVED[Api.FIND_COORDINATOR].high)))
+def test_who_is_new_is_told_its_coordinator_where_nobody_has_to_authenticate(version: int) -> None:
+    async def test(desk: Silence) -> None:
+        before = await (await desk.client()).ask(FIND, version)
+        await desk.fall_silent()
+        assert await (await desk.client()).ask(FIND, version) == before
+
+    run(test)
+
+
+@pytest.mark.parametrize("name", ["theirs", "txn"])
+def test_what_only_the_broker_knows_closes_the_connection(name: str) -> None:
+    async def test(desk: Silence) -> None:
+        await (await desk.client()).ask(FIND, 4)
+        await desk.fall_silent()
+        client = await desk.client()
+        client.post(fc.FindCoordinatorRequest(name, int(name == "txn"), [name]), 4)
+        assert await ends(client, 0.1) == "closed"
+        assert desk.metrics.value("closed", SILENT)
+
+    run(test)
+
+
+def test_nobody_is_told_of_groups_whose_rights_are_not_remembered() -> None:
+    async def test(desk: Silence) -> None:
+        desk.show(authorizer=True)
+        member, other = await desk.client(), await desk.client()
+        member.post(beat("g", "m1", 1), 1)
+        desk.reply(await desk.request(), HeartbeatReply(member_id="m1", member_epoch=1, heartbeat_interval_ms=5_000))
+        await member.answer(beat("g", "m1", 1), 1)
+        await desk.fall_silent()
+        other.post(FIND, 4)
+        assert await ends(other, 0.1) == "closed"
+        assert (await member.ask(FIND, 4)).coordinators[0].node_id == 1, "READ includes DESCRIBE"
+        await passes(10)
+        member.post(FIND, 4)
+        assert await ends(member, 0.1) == "closed", "and is kept for so long only"
+
+    run(test)
+
+
+def test_who_has_begun_to_authenticate_is_not_let_in() -> None:
+    async def test(desk: Silence) -> None:
+        await (await desk.client()).ask(FIND, 4)
+        await desk.fall_silent()
+        client = await desk.client()
+        client.session.conn.authenticates = True
+        client.post(FIND, 4)
+        assert await ends(client, 0.1) == "closed"
+
+    run(test)
+
+
+def test_that_nobody_has_to_authenticate_is_not_believed_for_ever() -> None:
+    async def test(desk: Silence) -> None:
+        await (await desk.client()).ask(FIND, 4)
+        await passes(11)
+        await desk.fall_silent()
+        client = await desk.client()
+        client.post(FIND, 4)
+        assert await ends(client, 0.1) == "closed"
+
+    run(test)
+
+
+def test_members_with_rights_hear_from_their_coordinator() -> None:
+    async def test(desk: Silence) -> None:
+        member = await desk.client()
+        for code in (Code.NONE, Code.NOT_COORDINATOR):
+            member.post(beat("g", "m1", 1), 1)
+            desk.reply(await desk.request(), HeartbeatReply(code))
+            assert (await member.answer(beat("g", "m1", 1), 1)).error_code == code
+            if not desk.problem():
+                await desk.fall_silent()
+        assert not member.closed
+
+    run(test)
+
+
+# ---- what it closes
+def test_what_was_passed_on_closes_its_connection() -> None:
+    async def test(desk: Silence) -> None:
+        client = await desk.client()
+        await client.ask(metadata("orders"), 9)
+        desk.brokers.stand_still(1)
+        client.post(metadata("orders"), 9)
+        assert await ends(client) == "closed"
+
+    run(test)
+
+
+def test_a_commit_that_the_broker_has_not_answered_is_in_doubt() -> None:
+    async def test(desk: Silence) -> None:
+        client = await desk.client()
+        client.post(commit("g", "m1", 1, "orders", {0: 1}), 9)
+        check = await desk.request()
+        desk.brokers.stand_still(1)
+        desk.reply(check, CheckReply(ticket=7))
+        assert await ends(client) == "closed"
+        assert [m.sure for m in desk.of(CommitEnded)] == [False]
+
+    run(test)
+
+
+def test_the_coordinator_learns_that_rights_are_not_known() -> None:
+    async def test(desk: Silence) -> None:
+        desk.show(authorizer=True)
+        client = await desk.client()
+        client.post(join("g", "m1"), 1)
+        request = await desk.request()
+        desk.brokers.stand_still(1)
+        desk.front.from_coordinator(AskAccess(request.token, frozenset({"payments"})))
+        await until(lambda: desk.of(AccessAnswer), WITHIN_S)
+        assert desk.of(AccessAnswer)[0].hidden is None
+
+    run(test)
+
+
+def test_a_large_request_of_a_stranger_is_not_waited_for() -> None:
+    async def test(desk: Silence) -> None:
+        desk.brokers.stand_still(1)
+        client = await desk.client()
+        client.send(request_frame(Api.HEARTBEAT, 0, 1, "c", False, b"\0" * 5_000))
+        assert await ends(client) == "closed"
+
+    run(test)
+
+
+def test_thousands_are_closed_some_at_a_time() -> None:
+    async def test(desk: Silence) -> None:
+        clients = [await desk.client(f"10.0.{i // 250}.{i % 250}") for i in range(1_000)]
+        desk.brokers.stand_still(1)
+        for client in clients:
+            client.post(metadata("orders"), 9)
+        await until(lambda: clients[0].closed, 60)
+        assert not clients[-1].closed
+        await until(lambda: clients[-1].closed, WITHIN_S)
+        assert all(client.closed for client in clients)
+
+    run(test)
+
+
+# ---- what goes on
+def test_a_connection_that_needs_nothing_of_the_broker_stays() -> None:
+    async def test(desk: Silence) -> None:
+        client = await desk.client()
+        await client.ask(metadata("orders"), 9)
+        await desk.fall_silent()
+        assert not client.closed
+        await desk.go_on()
+        assert (await client.ask(metadata("orders"), 9)).cluster_id == "in-memory"
+
+    run(test)
+
+
+def test_an_answer_that_comes_after_all_is_dropped() -> None:
+    async def test(desk: Silence) -> None:
+        client = await desk.client()
+        await client.ask(FIND, 4)
+        desk.brokers.stand_still(1)
+        client.post(FIND, 4)
+        await ends(client)
+        await client.answer(FIND, 4)
+        client.post(FIND, 4)
+        await client.answer(FIND, 4)
+        await desk.go_on()
+        assert (await client.ask(metadata("orders"), 9)).cluster_id == "in-memory"
+        assert not client.waiting and not client.closed
+
+    run(test)
+
+
+def test_a_long_poll_outlives_the_limit() -> None:
+    async def test(desk: Silence) -> None:
+        poll = desk.brokers.faults.hang(Api.METADATA)
+        client = await desk.client()
+        client.post(metadata("orders"), 9)
+        await passes(60)
+        assert not client.closed and not desk.problem() and 20 < desk.probes < 70
+        poll.release()
+        assert (await client.answer(metadata("orders"), 9)).cluster_id == "in-memory"
+        await passes(1)
+        probes = desk.probes
+        await passes(60)
+        assert desk.probes == probes, "nothing is owed"
+
+    run(test)
+
+
+def test_a_broker_that_lets_nobody_in_is_silent_to_new_connections_only() -> None:
+    async def test(desk: Silence) -> None:
+        old, new = await desk.client(), await desk.client()
+        await old.ask(metadata("orders"), 9)
+        desk.reached = False
+        hang = desk.brokers.faults.hang(Api.API_VERSIONS)
+        new.post(VERSIONS, 2)
+        for _ in range(30):
+            await passes(0.1)
+            await old.ask(metadata("orders"), 9)
+        assert new.closed and desk.problem() and hang.met == 1
+        assert (await old.ask(FIND, 4)).coordinators[0].node_id == 1
+
+    run(test)
+
+
+def test_a_dead_broker_is_none_that_is_silent() -> None:
+    async def test(desk: Silence) -> None:
+        await desk.fall_silent()
+        desk.brokers.stop(1)
+        await until(lambda: not desk.problem(), 15)
+
+    run(test)
+
+
+def test_begin_and_end_are_logged_once_and_counted() -> None:
+    async def test(desk: Silence) -> None:
+        await desk.fall_silent()
+        assert desk.metrics.value("broker_silent") == 1
+        for _ in range(20):
+            client = await desk.client()
+            client.post(metadata("orders"), 9)
+            await ends(client, 0.1)
+        await passes(60)
+        assert desk.probes < 10, "a broker that accepts nothing has a short queue"
+        await desk.go_on()
+        assert (desk.metrics.value("broker_silent"), desk.metrics.value("broker_silences")) == (0, 1)
+        told = [line for line in desk.lines.lines if "broker" in str(line)]
+        assert len(told) == 2, told
+
+    run(test)
+
+
+def test_nothing_is_watched_where_that_is_switched_off() -> None:
+    async def test(desk: Silence) -> None:
+        desk.brokers.stand_still(1)
+        client = await desk.client()
+        client.post(metadata("orders"), 9)
+        await passes(60)
+        assert not client.closed and not desk.probes
+
+    run(test, silence_ms=0)
